@@ -6,7 +6,7 @@
 - ``cache``: remembered results, their keys and their number.
 - ``packages``: the interpreter and its importable packages.
 - ``gives``: a verdict on code that the code cannot forge.
-- ``languages``: JavaScript, Go and Rust, beside Python.
+- ``languages``: JavaScript, Go and Rust, in addition to Python.
 - ``on_demand``: a sandbox that opens at its first use.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.

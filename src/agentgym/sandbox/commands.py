@@ -36,9 +36,9 @@ class SandboxConfig:
             better works.
         subprocesses: Whether programs must be able to start others, as a shell does;
             a rung on which they cannot is then not taken.
-        languages: Languages beside Python that executions may use: "javascript",
-            "go", "rust". Their toolchains must be installed, and ``limits`` are raised
-            to the least that they need.
+        languages: Languages that executions may use in addition to Python:
+            "javascript", "go", "rust". Their toolchains must be installed, and
+            ``limits`` are raised to the least that they need.
         python_path: Folders that Python imports from, after the standard library; on
             every rung, wherever they lie. Executions can read all that is in them.
             Nothing else that is installed can be imported.

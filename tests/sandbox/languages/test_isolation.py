@@ -50,6 +50,7 @@ def test_an_endless_loop_is_ended(language: str, run: Run) -> None:
     assert result.stdout == "begun\n"
 
 
+@pytest.mark.sweep
 def test_memory_is_limited(language: str, run: Run, languages_sandbox: Sandbox) -> None:
     result = run(EXHAUST[language], "memory", timeout_s=60)
     assert result.status in ("killed", "exited"), result
@@ -58,12 +59,14 @@ def test_memory_is_limited(language: str, run: Run, languages_sandbox: Sandbox) 
     assert again.stdout == "1\n"
 
 
+@pytest.mark.sweep
 def test_size_of_a_file_is_limited(language: str, run: Run) -> None:
     result = run(EXHAUST[language], "file")
     too_large = result.signal == signal.SIGXFSZ or result.exit_code not in (0, None)
     assert too_large, result
 
 
+@pytest.mark.sweep
 def test_output_is_limited(language: str, run: Run, languages_sandbox: Sandbox) -> None:
     result = run(EXHAUST[language], "output", timeout_s=4.0)
     assert result.timed_out, result
@@ -71,6 +74,7 @@ def test_output_is_limited(language: str, run: Run, languages_sandbox: Sandbox) 
     assert len(result.stdout) == languages_sandbox.config.limits.output_bytes
 
 
+@pytest.mark.sweep
 def test_no_process_is_left(
     language: str, run: Run, languages_sandbox: Sandbox
 ) -> None:
@@ -80,6 +84,7 @@ def test_no_process_is_left(
     assert processes.with_argument(marker) == []
 
 
+@pytest.mark.sweep
 def test_number_of_processes_is_limited(
     language: str, run: Run, languages_sandbox: Sandbox
 ) -> None:

@@ -166,7 +166,7 @@ def _text_stream(descriptor: int) -> TextIO:
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
-def _prepare_tools(settings: Settings, temporary: str) -> None:
+def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
     """Set the variables of toolchains, and link their ready-made files."""
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)

@@ -148,6 +148,8 @@ class _Go(_Reader):
         super().__init__(tests, report)
         self._ids = {test.partition("::")[2]: test for test in tests}
         self._outputs: dict[str, str] = {}
+        self._returned: set[str] = set()
+        """Tests whose function has returned."""
 
     def read(self, line: str) -> None:
         try:
@@ -161,6 +163,8 @@ class _Go(_Reader):
             return
         if action == "output" and name:
             sys.stdout.write(output)
+            if output.startswith("--- "):
+                self._returned.add(name)
             if not output.lstrip().startswith(("=== ", "--- ")):
                 self._outputs[name] = self._outputs.get(name, "") + output
         elif action in ("output", "build-output"):
@@ -172,8 +176,10 @@ class _Go(_Reader):
         test = self._ids.get(name, name)
         if action == "run":
             self._report({"running": test})
-        elif action in ("pass", "skip"):
+        elif action in ("pass", "skip") and name in self._returned:
             self._outcome(test, "passed", "", seconds)
+        elif action in ("pass", "skip"):
+            self._outcome(test, "error", "it ended the process", seconds)
         elif action == "fail":
             said = "".join(
                 text

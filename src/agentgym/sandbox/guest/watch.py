@@ -119,7 +119,7 @@ class ProcessWatch:
         """Return whether they hold too much, where no group of theirs has a limit.
 
         Memory that they share with this zygote is not counted. A rung without
-        subprocesses needs no sum if the limit of its one process is no larger.
+        subprocesses needs no sum unless the limit of its one process is larger.
         """
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes

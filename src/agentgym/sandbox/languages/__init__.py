@@ -1,8 +1,9 @@
-"""The languages that programs in a sandbox may be written in, beside Python.
+"""The languages of programs in a sandbox, in addition to Python.
 
-- ``base``: what each language is to a sandbox: :class:`Language`, :class:`Steps`.
+- ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
 - ``javascript``, ``go``, ``rust``: one language each: its programs, tests and values.
-- ``toolchain``: the installed compiler or interpreter, and where executions see it.
+- ``toolchain``, ``installed``: the compiler or interpreter of this machine, and where
+  executions see it.
 - ``plain_json``: one text for each JSON value, to compare values across languages.
 
 A sandbox opened with ``SandboxConfig(languages=("go",))`` shows the toolchain of Go to
@@ -18,7 +19,7 @@ from agentgym.sandbox.languages.rust import Rust
 LANGUAGES: dict[str, Language] = {
     language.name: language for language in (JavaScript(), Go(), Rust())
 }
-"""Each language beside Python, by name."""
+"""Each language except Python, by name."""
 PYTHON = "python"
 NAMES = (PYTHON, *LANGUAGES)
 """The names of all languages."""
@@ -28,7 +29,7 @@ def language_named(name: str) -> Language:
     """Return a language by its name.
 
     Raises:
-        SandboxError: No language beside Python has it.
+        SandboxError: No language has it, or Python.
     """
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
@@ -49,7 +50,7 @@ def language_of(path: str) -> str:
             return language.name
     endings = ["py", *(end for each in LANGUAGES.values() for end in each.endings)]
     raise SandboxError(
-        f"{path!r} is not a source file of a language that runs in a sandbox: its name "
+        f"{path!r} is not the path of a module or program, as 'shop/cart.py': its name "
         f"must end with one of .{', .'.join(endings)}."
     )
 

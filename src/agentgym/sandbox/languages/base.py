@@ -18,7 +18,7 @@ CommandLine = tuple[str, ...]
 
 
 class SourceError(SandboxError):
-    """The files of a workspace are not what a command in their language needs."""
+    """The files of a workspace cannot be compiled or evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,12 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """An installed toolchain, and what executions need to see of it.
+    """An installed toolchain, and its files that executions need.
 
     Attributes:
         version: Its own description of its version.
         bin: The folder of its programs; None if they are on the usual path.
-        trees: Folders that executions read, beside the system's.
+        trees: Folders that executions read, outside the system's.
         variables: Environment variables; ``{tmp}`` stands for the temporary folder of
             an execution, ``{path of a tree}`` is written out.
         layers: For each name, a folder of ready-made files: an execution gets a folder

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
     PROGRAM,
     TEMPORARY,
@@ -18,6 +19,7 @@ from agentgym.sandbox.languages.base import (
     folder_of,
     free_name,
 )
+from agentgym.sandbox.launch import published
 
 _TEST = re.compile(r"^func (Test[^a-z\s(]?\w*)\(\w* ?\*testing\.T\)", re.MULTILINE)
 _PACKAGE = re.compile(r"^package\s+(\w+)", re.MULTILINE)
@@ -90,16 +92,14 @@ class Go(Language):
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
-        from agentgym.sandbox.languages import toolchain
-
         go = programs["go"]
         words = ("env", "GOROOT", "GOVERSION")
-        said = toolchain.ask(go, *words, variables=_VARIABLES).splitlines()
+        said = installed.ask(go, *words, variables=_VARIABLES).splitlines()
         root, version = Path(said[0]).resolve(), said[1]
-        root = toolchain.readable_tree(
+        root = installed.readable_tree(
             root, version, reachable=reachable, keep=("bin", "pkg", "src", "VERSION*")
         )
-        of_system = toolchain.is_of_the_system(root)
+        of_system = installed.is_of_the_system(root)
         variables = {**_VARIABLES, "GOROOT": str(root)}
         compiled = _standard_library(go, version, variables)
         return Toolchain(
@@ -185,14 +185,12 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
     """Return a build cache with common packages of the standard library, compiled."""
-    from agentgym.sandbox.languages import toolchain
-    from agentgym.sandbox.launch import published
 
     def write(draft: Path) -> None:
         project = draft / "project"
         project.mkdir()
         build = {**variables, "GOCACHE": str(draft), "GOPATH": str(draft / "path")}
-        known = toolchain.ask(go, "list", "std", variables=build).split()
+        known = installed.ask(go, "list", "std", variables=build).split()
         packages = sorted({*_STANDARD.split()} & {*known})
         imports = "".join(f'\t_ "{name}"\n' for name in packages)
         source = f"package main\n\nimport (\n{imports})\n\nfunc main() {{}}\n"
@@ -200,8 +198,8 @@ def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> P
         (project / "main.go").write_text(source)
         (project / "main_test.go").write_text(test)
         names = (str(project / "main.go"), str(project / "main_test.go"))
-        toolchain.ask(go, "test", *names, variables=build)
-        toolchain.remove(project, draft / "path")
+        installed.ask(go, "test", *names, variables=build)
+        installed.remove(project, draft / "path")
 
     identity = json.dumps([version, variables, _STANDARD, str(go.resolve())])
     return published("go-cache", identity, write)

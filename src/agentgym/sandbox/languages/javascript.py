@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
     CommandLine,
     Language,
@@ -87,18 +88,16 @@ class JavaScript(Language):
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
-        from agentgym.sandbox.languages import toolchain
-
         node = programs["node"]
-        said = toolchain.ask(
+        said = installed.ask(
             node, "-p", "process.version + ' ' + process.execPath"
         ).split(maxsplit=1)
         version, real = said[0], Path(said[1])
         if int(version.lstrip("v").split(".")[0]) < _OLDEST:
             raise SandboxError(f"it is {version}, older than {_OLDEST}.")
-        if toolchain.is_of_the_system(real):
+        if installed.is_of_the_system(real):
             return Toolchain(version=version)
-        root = toolchain.readable_tree(
+        root = installed.readable_tree(
             real.parent, version, reachable=reachable, keep=("node",)
         )
         return Toolchain(version=version, bin=root, trees=(root,))

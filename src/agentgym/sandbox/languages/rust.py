@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from agentgym.sandbox.languages import installed
 from agentgym.sandbox.languages.base import (
     PROGRAM,
     TEMPORARY,
@@ -53,11 +54,9 @@ class Rust(Language):
 
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
         """See :meth:`Language.find`."""
-        from agentgym.sandbox.languages import toolchain
-
         rustc = programs["rustc"]
-        root = Path(toolchain.ask(rustc, "--print", "sysroot")).resolve()
-        version = toolchain.ask(rustc, "--version")
+        root = Path(installed.ask(rustc, "--print", "sysroot")).resolve()
+        version = installed.ask(rustc, "--version")
         variables = {
             "CARGO_HOME": f"{TEMPORARY}/cargo",
             "CARGO_TARGET_DIR": f"{TEMPORARY}/target",
@@ -67,10 +66,10 @@ class Rust(Language):
             "CARGO_PROFILE_DEV_DEBUG": "0",
             "CARGO_PROFILE_TEST_DEBUG": "0",
         }
-        if toolchain.is_of_the_system(root):
+        if installed.is_of_the_system(root):
             return Toolchain(version=version, bin=root / "bin", variables=variables)
         keep = ("bin/rustc", "bin/cargo", "lib/*.so*", "lib/rustlib/*-*-*")
-        root = toolchain.readable_tree(root, version, reachable=reachable, keep=keep)
+        root = installed.readable_tree(root, version, reachable=reachable, keep=keep)
         return Toolchain(
             version=version, bin=root / "bin", trees=(root,), variables=variables
         )
