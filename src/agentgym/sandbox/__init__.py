@@ -6,6 +6,7 @@
 - ``cache``: remembered results, their keys and their number.
 - ``packages``: the interpreter and its importable packages.
 - ``gives``: a verdict on code that the code cannot forge.
+- ``languages``: JavaScript, Go and Rust, in addition to Python.
 - ``on_demand``: a sandbox that opens at its first use.
 - ``ladder``: the ways of isolating, safest first, and the probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
@@ -18,6 +19,7 @@
 from agentgym.sandbox.commands import (
     Argv,
     Command,
+    Program,
     PythonScript,
     RunTests,
     SandboxConfig,
@@ -34,6 +36,7 @@ __all__ = [
     "Command",
     "LazySandbox",
     "Limits",
+    "Program",
     "PythonScript",
     "RunTests",
     "Sandbox",

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agentgym.sandbox.commands import Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
+from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.sandbox.launch import own_python
 from agentgym.sandbox.packages import signature
 from agentgym.sandbox.result import SandboxResult
@@ -32,7 +33,8 @@ class ResultCache:
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
         self._config = config
-        setting = repr((__version__, sys.version, own_python(), rung, config))
+        tools = [toolchain(name) for name in config.languages]
+        setting = repr((__version__, sys.version, own_python(), rung, config, tools))
         self._setting = hashlib.sha256(setting.encode()).digest()
         self._results: OrderedDict[bytes, tuple[SandboxResult, int]] = OrderedDict()
         """With the bytes of each; the most recently used is the last."""
@@ -42,9 +44,9 @@ class ResultCache:
     def key(self, job: Job) -> bytes | None:
         """Return a hash of all that decides a result; None if it is not remembered.
 
-        That is the job, the interpreter, the rung, its limits, this package's version,
-        and the contents of the folders of ``python_path``, by their files' times, sizes
-        and numbers.
+        That is the job, the interpreter, the toolchains, the rung, its limits, this
+        package's version, and the contents of the folders of ``python_path``, by their
+        files' times, sizes and numbers.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
+from agentgym.sandbox.languages import PYTHON, Steps, language_named, language_of
 
 LONGEST_S = 86_400.0
 """The longest time limit: a day."""
@@ -35,13 +36,16 @@ class SandboxConfig:
             better works.
         subprocesses: Whether programs must be able to start others, as a shell does;
             a rung on which they cannot is then not taken.
+        languages: Languages that executions may use in addition to Python:
+            "javascript", "go", "rust". Their toolchains must be installed, and
+            ``limits`` are raised to the least that they need.
         python_path: Folders that Python imports from, after the standard library; on
             every rung, wherever they lie. Executions can read all that is in them.
             Nothing else that is installed can be imported.
 
     Raises:
-        SandboxError: An entry of ``python_path`` is not a folder, or a number is out of
-            range.
+        SandboxError: An entry of ``python_path`` is not a folder, a language is
+            unknown, or a number is out of range.
     """
 
     rung: str | None = None
@@ -52,6 +56,7 @@ class SandboxConfig:
     cache_bytes: int = 16 << 20
     unsafe_local_exec: bool = False
     subprocesses: bool = False
+    languages: tuple[str, ...] = ()
     python_path: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,6 +83,22 @@ class SandboxConfig:
                     "site-packages'."
                 )
         object.__setattr__(self, "python_path", folders)
+        self._allow_languages()
+
+    def _allow_languages(self) -> None:
+        """Check the languages, and raise the limits to the least that they need."""
+        if isinstance(self.languages, str):
+            raise SandboxError(f"languages takes several names: ({self.languages!r},).")
+        names = tuple(dict.fromkeys(self.languages))
+        names = tuple(name for name in names if name != PYTHON)
+        object.__setattr__(self, "languages", names)
+        limits = self.limits
+        for needs in (language_named(name).needs for name in names):
+            more = {
+                key: max(value, getattr(limits, key)) for key, value in needs.items()
+            }
+            limits = replace(limits, **more)
+        object.__setattr__(self, "limits", limits)
 
     @property
     def is_usual(self) -> bool:
@@ -94,17 +115,36 @@ class PythonScript:
 
 
 @dataclass(frozen=True)
-class RunTests:
-    """Run the ``test_*`` functions of test files with the built-in runner.
+class Program:
+    """A program in any of the languages, compiled first if that language is.
 
     Attributes:
-        paths: Test files or folders, relative to the workspace; empty for every
-            ``test_*.py`` and ``*_test.py`` in it.
-        select: Ids ``file.py::test_name`` to run; empty for all of them.
+        path: Its file, relative to the workspace; the name's ending is the language.
+        args: Its arguments.
+    """
+
+    path: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunTests:
+    """Run the tests of a language.
+
+    Those of Python are the ``test_*`` functions of test files, with the built-in
+    runner; of JavaScript those of ``node:test``, of Go those of ``go test``, of Rust
+    those of ``rustc --test``, or of ``cargo test`` if there is a ``Cargo.toml``.
+
+    Attributes:
+        paths: Test files or folders, relative to the workspace; empty for all that
+            the language's own runner finds, as ``test_*.py`` and ``*_test.py``.
+        select: Ids ``file::name`` to run, as in the results; empty for all of them.
+        language: The language of the tests.
     """
 
     paths: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
+    language: str = PYTHON
 
 
 @dataclass(frozen=True)
@@ -114,7 +154,7 @@ class Argv:
     argv: tuple[str, ...]
 
 
-Command = PythonScript | RunTests | Argv
+Command = PythonScript | Program | RunTests | Argv | Steps
 
 
 def check_files(files: Iterable[str]) -> None:
@@ -193,11 +233,13 @@ class Job:
             )
         if not isinstance(self.command, Command):
             raise SandboxError(
-                f"A command is a PythonScript(...), RunTests(...) or Argv(...), not "
-                f"{self.command!r}."
+                f"A command is a PythonScript(...), Program(...), RunTests(...) or "
+                f"Argv(...), not {self.command!r}."
             )
+        if isinstance(self.command, Steps):
+            return
         for name, words in vars(self.command).items():
-            if name != "path" and not _are_texts(words):
+            if name not in ("path", "language") and not _are_texts(words):
                 raise SandboxError(
                     f"{name} of a command is {words!r}: give a tuple of texts, such as "
                     "('ls', '-l')."
@@ -205,21 +247,45 @@ class Job:
         match self.command:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
-            case PythonScript(path) if path not in [*self.files]:  # It may be a list.
+            case PythonScript(path) | Program(path) if path not in [*self.files]:
+                # It may be a list.
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
                     f"{sorted(self.files)[:20]}."
                 )
+        if self.language != PYTHON:
+            language_named(self.language)
+
+    @property
+    def language(self) -> str:
+        """The language that the command needs; Python if it does not say."""
+        match self.command:
+            case Program(path):
+                return language_of(path)
+            case RunTests(language=language):
+                return language
+        return PYTHON
 
     @cached_property
     def payload(self) -> bytes:
         """JSON of the files and the command, for the guest alone."""
-        command = self.command
-        if isinstance(command, RunTests):
-            command = replace(command, paths=tuple(find_tests(command, self.files)))
+        command = self._steps()
         kind = type(command).__name__
         content = {"files": self.files, "command": {"kind": kind, **vars(command)}}
         return json.dumps(content, sort_keys=True).encode()
+
+    def _steps(self) -> Command:
+        """Return the command in the words of the guest."""
+        match self.command:
+            case Program(path, args) if self.language == PYTHON:
+                return PythonScript(path, args)
+            case Program(path, args):
+                return language_named(self.language).program(self.files, path, args)
+            case RunTests() as tests if self.language == PYTHON:
+                return replace(tests, paths=tuple(find_tests(tests, self.files)))
+            case RunTests(paths, select):
+                return language_named(self.language).tests(self.files, paths, select)
+        return self.command
 
     @cached_property
     def key(self) -> bytes:

@@ -33,7 +33,8 @@ prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _CLONE_NAMESPACES, _CLONE_THREAD = 0x7E020000, 0x10000
-_AF_UNIX, _SOCK_STREAM, _SOCK_TYPE_MASK = 1, 1, 0xF
+_AF_UNIX, _SOCK_TYPE_MASK = 1, 0xF
+_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5  # The kernel sends along their pair alone.
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS
 
 
@@ -120,10 +121,11 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
     """Return the filter code for calls whose arguments matter."""
     stream_pair = [
         _argument(0),
-        _op(_EQUAL, _AF_UNIX, 0, 4),
+        _op(_EQUAL, _AF_UNIX, 0, 5),
         _argument(1),
         _op(_AND, _SOCK_TYPE_MASK),
-        _op(_EQUAL, _SOCK_STREAM, 0, 1),
+        _op(_EQUAL, _SOCK_STREAM, 1, 0),
+        _op(_EQUAL, _SOCK_SEQPACKET, 0, 1),
         _ALLOW,
         _REFUSE,
     ]

@@ -9,13 +9,16 @@ judged.
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.commands import PythonScript
+from agentgym.sandbox.commands import Command, PythonScript
 from agentgym.sandbox.guest import plain
+from agentgym.sandbox.languages import PYTHON, language_named, language_of
+from agentgym.sandbox.languages.base import free_name
+from agentgym.sandbox.languages.plain_json import json_text, json_text_of
 from agentgym.sandbox.on_demand import LazySandbox
 from agentgym.sandbox.result import SandboxResult
 from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
@@ -86,6 +89,11 @@ def gives(
     expressions give values and no verdicts: ``add(1, 2)``, never ``add(1, 2) == 3``;
     ``round(f(2), 6)`` for a float, ``list(f(2))`` for an object of another type.
 
+    The ending of a path is the language of its expressions. Values of JavaScript, Go
+    and Rust leave the sandbox as JSON: numbers are right if they are equal, lists and
+    tuples are one kind, and objects have texts as keys. In Go and Rust, expressions
+    are compiled together: one that does not compile makes all of them wrong.
+
     A value that an expression raises instead is wrong. A program that hangs, crashes
     or exits gives nothing: then all are wrong.
 
@@ -93,7 +101,7 @@ def gives(
         sandbox: Where to run the code. This call waits for it.
         files: The workspace: relative path to text.
         expected: For each module, by its path, expressions and their right values.
-            The folder ``src/`` is importable.
+            For Python, the folder ``src/`` is importable.
         timeout_s: Seconds that all expressions together may take, as in
             :meth:`Sandbox.run`.
 
@@ -114,28 +122,51 @@ def gives(
             f"One call judges 1 to {most} expressions, not {len(right)}; more with a "
             "larger Limits.output_bytes."
         )
-    asked = list(enumerate((_module(path), text) for path, text in right))
-    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_write_all({asked!r})\n"
-    name = _free_name(files)
-    result = sandbox.run_sync(
-        {**files, name: script}, PythonScript(name), timeout_s=timeout_s
-    )
-    if result.status == "sandbox_error":
-        raise SandboxError(f"The sandbox failed: {result.error}")
-    values = _values(result)
+    by_language: dict[str, list[tuple[str, str]]] = {}
+    for path, expression in right:
+        by_language.setdefault(language_of(path), []).append((path, expression))
     wrong = {}
-    for number, ((path, expression), text) in enumerate(right.items()):
-        given = values.get(str(number))
-        if given != text:
-            wrong[f"{path}: {expression}"] = given or _ending(result)
+    for language, pairs in by_language.items():
+        job, command = _job(language, files, pairs)
+        result = sandbox.run_sync(job, command, timeout_s=timeout_s)
+        if result.status == "sandbox_error":
+            raise SandboxError(f"The sandbox failed: {result.error}")
+        values = _values(result, language)
+        for number, (path, expression) in enumerate(pairs):
+            given = values.get(str(number))
+            if given is None or given[0] != right[path, expression]:
+                shown = given[1][:_SHOWN] if given else _ending(result)
+                wrong[f"{path}: {expression}"] = shown
     return Verdict(asked=len(right), wrong=wrong)
 
 
-def _values(result: SandboxResult) -> dict[str, str]:
-    """Return the value of each expression, by number; empty after a bad end."""
+def _job(
+    language: str, files: Mapping[str, str], pairs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, str], Command]:
+    """Return the workspace and the command that write the values of expressions."""
+    if language != PYTHON:
+        asked = [(number, *pair) for number, pair in enumerate(pairs)]
+        return language_named(language).values(files, asked)
+    lines = list(enumerate((_module(path), text) for path, text in pairs))
+    script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n_write_all({lines!r})\n"
+    name = free_name(files, "_asked.py")
+    return {**files, name: script}, PythonScript(name)
+
+
+def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
+    """Return for each number the text to compare and the written one.
+
+    Empty after a bad end.
+    """
     lines = result.stdout.split("\n") if result.ok else []
-    pairs = (line.partition(" ") for line in lines)
-    return {number: text[: plain.MOST_CHARACTERS] for number, _, text in pairs}
+    found: dict[str, tuple[str | None, str]] = {}
+    for number, _, text in (line.partition(" ") for line in lines):
+        if language == PYTHON:
+            text = text[: plain.MOST_CHARACTERS]
+            found[number] = (text, text)
+        else:
+            found[number] = (json_text_of(text), text)
+    return found
 
 
 def _ending(result: SandboxResult) -> str:
@@ -148,16 +179,16 @@ def _ending(result: SandboxResult) -> str:
 
 def _right(path: str, expression: str, value: object) -> str:
     """Return the text of an expected value, once all three are found to be usable."""
+    is_python = language_of(path) == PYTHON
     try:
-        ast.parse(expression.strip(), mode="eval")
+        if is_python:
+            ast.parse(expression.strip(), mode="eval")
+        elif not expression.strip():
+            raise SyntaxError("it is empty")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise SandboxError(f"{expression!r} is not an expression: {error}.") from None
-    if not path.endswith(".py"):
-        raise SandboxError(
-            f"{path!r} is not the path of a module, as in 'shop/cart.py'."
-        )
     try:
-        return plain.plain_text(value)
+        return plain.plain_text(value) if is_python else json_text(value)
     except TypeError as error:
         raise SandboxError(
             f"What {expression!r} should give cannot be compared: {error}. Expect "
@@ -169,11 +200,3 @@ def _module(path: str) -> str:
     """Return the dotted name that a module is imported by."""
     plain_path = path.removeprefix("src/").removesuffix(".py")
     return plain_path.removesuffix("/__init__").replace("/", ".")
-
-
-def _free_name(files: Mapping[str, str]) -> str:
-    """Return the path of a script that no file of the workspace is in the way of."""
-    name = "_asked.py"
-    while any(path == name or path.startswith(f"{name}/") for path in files):
-        name = f"_{name}"
-    return name

@@ -22,6 +22,7 @@ from agentgym.sandbox.commands import Job, SandboxConfig
 from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, ZygoteSettings
+from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.sandbox.memory import MemoryGroup
 from agentgym.sandbox.packages import (
     INSIDE,
@@ -142,8 +143,12 @@ class GuestProcess:
         home = PythonHome(python, INSIDE / "python", _places(folders))
         mounts: list[str] = []
         contents: list[int] = []
+        tools = [toolchain(name, reachable=sees_ours) for name in config.languages]
+        trees = [tree for tool in tools for tree in tool.trees]
         if rung.bubblewrap:
             mounts, contents = home.mounts(folders, self._owned)
+            for tree in trees:
+                mounts += launch.shown(tree, tree)
         elif scratch:
             home = PythonHome(python, scratch / "python", tuple(folders))
             home.write()
@@ -158,6 +163,15 @@ class GuestProcess:
             program=self._filter().hex(),
             group=self._group.members if self._group else None,
             deaths=self._group.deaths if self._group else None,
+            readable=tuple(map(str, trees)),
+            variables={
+                name: value for tool in tools for name, value in tool.variables.items()
+            },
+            layers={
+                name: str(folder)
+                for tool in tools
+                for name, folder in tool.layers.items()
+            },
         )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._owned.enter_context(self._log)
@@ -171,7 +185,9 @@ class GuestProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 pass_fds=(theirs.fileno(), *shared, *contents),
-                env=launch.environment(home),
+                env=launch.environment(
+                    home, [tool.bin for tool in tools if tool.bin is not None]
+                ),
                 cwd="/",
                 start_new_session=True,
                 user=start_as,

@@ -12,6 +12,8 @@ from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
 from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
+from agentgym.sandbox.languages import LANGUAGES
+from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.sandbox.launch import own_python
 from agentgym.security.redaction import get_logger
 
@@ -45,9 +47,12 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
     Raises:
         SandboxUnavailableError: The rung asked for does not work here, or none does
-            and the user did not allow unsafe execution.
+            and the user did not allow unsafe execution; or the toolchain of a
+            language is not installed.
         SandboxError: No rung has this name.
     """
+    for name in config.languages:
+        toolchain(name)  # It raises an error if there is none.
     if config.rung is not None:
         return _named(config.rung, config)
     tried = ""
@@ -96,6 +101,12 @@ def _unfit(rung: Rung, config: SandboxConfig) -> str:
     """Return why a rung cannot run the required programs; "" if it can."""
     if config.subprocesses and not rung.forks:
         return "programs on it cannot start others, which a shell must"
+    for name in config.languages:
+        if LANGUAGES[name].forks and not rung.forks:
+            title = LANGUAGES[name].title
+            return (
+                f"programs on it cannot start others, as the compiler of {title} does"
+            )
     return ""
 
 

@@ -17,6 +17,7 @@ import stat
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,6 +41,7 @@ _LAYOUT = 2  # Raise it when the copy changes, so that old copies are not reused
 _NOT_COPIED = """
 site-packages test idlelib tkinter turtledemo ensurepip lib2to3 config-* *.opt-?.pyc *.a
 """
+_PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 _CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL")
 _BOOTSTRAP = """\
 import sys, types
@@ -115,19 +117,47 @@ def readable_python() -> Path:
         return python
     prefix = python.parents[1]
     identity = f"{_LAYOUT} {prefix} {sys.version} {stdlib.stat().st_mtime_ns}"
+    copy = published("python", identity, functools.partial(_copy, python, stdlib))
+    return copy / "bin" / python.name
+
+
+def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
+    """Return a folder that is made once per machine and that every user can read.
+
+    Args:
+        name: How its name begins.
+        identity: All that decides its content.
+        write: Fills a new, empty folder.
+    """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = _cache_folder() / f"python-{digest}"
-    if not (target.is_dir() and target.stat().st_uid == os.getuid()):
-        _copy(python, stdlib, target)
-    return target / "bin" / python.name
+    target = _cache_folder() / f"{name}-{digest}"
+    if target.is_dir() and target.stat().st_uid == os.getuid():
+        return target
+    draft = Path(tempfile.mkdtemp(prefix=f"{target.name}-", dir=target.parent))
+    draft.chmod(0o755)
+    try:
+        write(draft)
+        draft.rename(target)
+    except OSError:
+        shutil.rmtree(draft)
+        if not target.is_dir():
+            raise
+    except BaseException:
+        shutil.rmtree(draft)
+        raise
+    return target
 
 
+@functools.cache
 def _cache_folder() -> Path:
-    """Return a folder of ours that every user can read and only we can write."""
-    with suppress(OSError):
-        _CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if _CACHE.stat().st_uid == os.getuid() and readable_by_anyone(_CACHE):
-            return _CACHE
+    """Return a folder of ours that executions can read and only we can write."""
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
+    for folder in (_CACHE, own):
+        with suppress(OSError):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            is_read = os.geteuid() != 0 or readable_by_anyone(folder)
+            if folder.stat().st_uid == os.getuid() and is_read:
+                return folder
     scratch = scratch_folder("python")
     folder = scratch.__enter__()
     atexit.register(scratch.__exit__, None, None, None)
@@ -135,11 +165,9 @@ def _cache_folder() -> Path:
     return folder
 
 
-def _copy(python: Path, stdlib: Path, target: Path) -> None:
-    """Copy interpreter, shared library and standard library, then publish at once."""
+def _copy(python: Path, stdlib: Path, draft: Path) -> None:
+    """Copy interpreter, shared library and standard library."""
     prefix = python.parents[1]
-    draft = Path(tempfile.mkdtemp(prefix=f"{target.name}-", dir=target.parent))
-    draft.chmod(0o755)
     (draft / "bin").mkdir()
     shutil.copy(python, draft / "bin" / python.name)
     for name in {"python", "python3"} - {python.name}:
@@ -148,21 +176,16 @@ def _copy(python: Path, stdlib: Path, target: Path) -> None:
     shutil.copytree(stdlib, draft / stdlib.relative_to(prefix), ignore=skipped)
     for library in (prefix / "lib").glob("libpython*.so*"):
         shutil.copy(library, draft / "lib" / library.name, follow_symlinks=False)
-    try:
-        draft.rename(target)
-    except OSError:
-        shutil.rmtree(draft)
-        if not target.is_dir():
-            raise
 
 
-def environment(home: PythonHome) -> dict[str, str]:
+def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
     """Return the whole environment of the zygote and of executions.
 
-    Untrusted code can read it: it holds no secret.
+    Untrusted code can read it: it holds no secret. ``tools`` are folders of programs
+    that are searched before the system's.
     """
     env = {
-        "PATH": f"{home.bin}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": ":".join(map(str, (home.bin, *tools, *_PROGRAMS))),
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -226,19 +249,19 @@ def _bubblewrap(
     for file in SYSTEM_FILES:
         options += ["--ro-bind-try", file, file]
     if not (prefix := python.parents[1]).is_relative_to("/usr"):
-        options += _shown(prefix, prefix)
+        options += shown(prefix, prefix)
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]
     # It reads the same, and cannot be mapped.
     options += ["--dev-bind", "/dev/full", ZERO]
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
-    options += ["--dir", "/workspace", "--dir", "/tmp", *_shown(guest, _GUEST_INSIDE)]
+    options += ["--dir", "/workspace", "--dir", "/tmp", *shown(guest, _GUEST_INSIDE)]
     options += mounts
     return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
 
 
-def _shown(tree: Path, place: Path) -> list[str]:
+def shown(tree: Path, place: Path) -> list[str]:
     """Return the options that mount a tree, read-only, below passable folders."""
     options = []
     for parent in reversed(place.parents[:-1]):

@@ -4,7 +4,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agentgym.sandbox.commands import Argv, Job, PythonScript, SandboxConfig
+from agentgym.sandbox.commands import (
+    Argv,
+    Job,
+    Program,
+    PythonScript,
+    RunTests,
+    SandboxConfig,
+)
+from agentgym.sandbox.languages import Steps
 from agentgym.sandbox.result import SandboxResult
 from agentgym.security import audit
 
@@ -67,15 +75,19 @@ def _words(job: Job) -> str:
     match job.command:
         case PythonScript(path, args):
             return " ".join(("python", path, *args))
+        case Program(path, args):
+            return " ".join((path, *args))
+        case Steps(chains=chains):
+            return "; ".join(" ".join(argv) for chain in chains for argv in chain)
         case Argv(argv):
             return " ".join(argv)
-        case tests:
-            return " ".join(("tests", *tests.paths, *tests.select))
+        case RunTests() as tests:
+            return " ".join((tests.language, "tests", *tests.paths, *tests.select))
 
 
 def _script(job: Job) -> str | None:
     """Return the beginning of the script that is run, if it is one."""
     match job.command:
-        case PythonScript(path):
+        case PythonScript(path) | Program(path):
             return audit.head(job.files[path])
     return None

@@ -15,6 +15,7 @@ from agentgym.sandbox.commands import Command, Job, SandboxConfig
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
 from agentgym.sandbox.ladder import choose_rung
+from agentgym.sandbox.languages import PYTHON
 from agentgym.sandbox.noted import Note, noting
 from agentgym.sandbox.result import SandboxResult
 
@@ -127,6 +128,11 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
+            )
+        if job.language not in (PYTHON, *self.config.languages):
+            raise SandboxError(
+                f"This sandbox was opened without {job.language}: open it with "
+                f"SandboxConfig(languages=({job.language!r},))."
             )
         key = self._cache.key(job)
         note = noting(job, self.config)

@@ -12,5 +12,7 @@ them by folder, under another package name.
 - ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.
 - ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
 - ``testrun``: the built-in test runner.
+- ``steps``: compilers and test runners of other languages; ``node_runner.mjs`` and
+  ``node_tests.mjs`` run inside Node.js.
 - ``plain``: the text of a value, made on both sides.
 """

@@ -15,7 +15,7 @@ from contextlib import suppress
 from os import _exit  # The program may replace that of the module.
 from typing import Any, NoReturn, TextIO
 
-from . import libc, testrun
+from . import libc, steps, testrun
 from .box import Box
 from .confine import confine
 from .settings import ZygoteSettings
@@ -42,13 +42,15 @@ def execute(
         payload = _enter(settings, box, timeout_s, given, streams)
         _write_files(payload["files"])
         os.environ.update(HOME=box.workspace, TMPDIR=box.temporary, PWD=box.workspace)
+        if payload["command"]["kind"] in ("Argv", "Steps"):
+            _prepare_tools(settings, box.temporary)
         sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
         _report({"ready": True})
     except BaseException as error:  # noqa: BLE001 - whatever it is, run nothing
         _report({"setup_error": f"{type(error).__name__}: {error}"})
         _exit(code)
     try:
-        code = _run(payload["command"])
+        code = _run(payload["command"], box.temporary)
     except BaseException as error:  # noqa: BLE001 - the program's own, to be shown
         code = _exit_code(error)
     finally:
@@ -164,11 +166,24 @@ def _text_stream(descriptor: int) -> TextIO:
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
-def _run(command: dict[str, Any]) -> int:
+def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
+    """Set the variables of toolchains, and link their ready-made files."""
+    for name, value in settings.variables.items():
+        os.environ[name] = value.replace("{tmp}", temporary)
+    for name, source in settings.layers.items():
+        folder = os.path.join(temporary, name)
+        os.mkdir(folder)
+        for entry in os.listdir(source):
+            os.symlink(os.path.join(source, entry), os.path.join(folder, entry))
+
+
+def _run(command: dict[str, Any], temporary: str) -> int:
     workspace = os.getcwd()
     match command:
         case {"kind": "Argv", "argv": argv}:
             return _replace(argv)
+        case {"kind": "Steps"}:
+            return steps.run(command, temporary, _report, _replace)
         case {"kind": "RunTests", "paths": paths, "select": select}:
             source = os.path.join(workspace, "src")
             _put_first([workspace, *([source] if os.path.isdir(source) else [])])

@@ -33,8 +33,8 @@ def confine(
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
-        imported = (sys.prefix, sys.base_prefix, *sys.path)
-        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported)
+        imported = (sys.prefix, sys.base_prefix, *sys.path, os.path.dirname(__file__))
+        readable = (*SYSTEM, *SYSTEM_FILES, ZERO, *imported, *settings.readable)
         landlock.restrict(readable=readable, writable=writable, devices=DEVICES)
     if rung.isolates:
         seccomp.install(bytes.fromhex(settings.program))

@@ -1,7 +1,7 @@
 """Settings shared by host and guest: the rungs, the limits, a zygote's settings."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -127,6 +127,11 @@ class ZygoteSettings:
         program: The seccomp filter, compiled, in hexadecimal digits.
         group: Descriptor of the members of the control group to join, if any.
         deaths: Descriptor with the number of kills at its memory limit.
+        readable: Folders of toolchains, where Landlock must allow them.
+        variables: Environment variables of executions; ``{tmp}`` stands for their
+            temporary folder.
+        layers: Ready-made folders: executions get a folder of this name below their
+            temporary one, with links to the entries of the ready-made one.
     """
 
     rung: Rung
@@ -136,6 +141,9 @@ class ZygoteSettings:
     program: str
     group: int | None
     deaths: int | None
+    readable: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+    layers: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def far_s(timeout_s: float) -> float:

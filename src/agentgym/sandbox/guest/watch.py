@@ -119,13 +119,16 @@ class ProcessWatch:
         """Return whether they hold too much, where no group of theirs has a limit.
 
         Memory that they share with this zygote is not counted. A rung without
-        subprocesses needs no sum: its one process has a limit.
+        subprocesses needs no sum unless the limit of its one process is larger.
         """
-        if self._settings.group is not None or not self._settings.rung.counts_processes:
+        limits = self._settings.limits
+        is_one = not self._settings.rung.counts_processes
+        bounded = is_one and limits.memory_mb <= limits.total_memory_mb
+        if self._settings.group is not None or bounded:
             return False
         shared = _look(os.getpid()).resident
         held = sum(max(0, process.resident - shared) for process in seen)
-        return held > self._settings.limits.total_memory_mb << 20
+        return held > limits.total_memory_mb << 20
 
     def _members(self) -> list[int]:
         """Return the ids of the execution's processes."""

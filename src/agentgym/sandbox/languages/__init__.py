@@ -1,0 +1,67 @@
+"""The languages of programs in a sandbox, in addition to Python.
+
+- ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
+- ``javascript``, ``go``, ``rust``: one language each: its programs, tests and values.
+- ``toolchain``, ``installed``: the compiler or interpreter of this machine, and where
+  executions see it.
+- ``plain_json``: one text for each JSON value, to compare values across languages.
+
+A sandbox opened with ``SandboxConfig(languages=("go",))`` shows the toolchain of Go to
+its executions and raises its limits to those that the toolchain needs.
+"""
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.languages.base import Language, SourceError, Steps
+from agentgym.sandbox.languages.go import Go
+from agentgym.sandbox.languages.javascript import JavaScript
+from agentgym.sandbox.languages.rust import Rust
+
+LANGUAGES: dict[str, Language] = {
+    language.name: language for language in (JavaScript(), Go(), Rust())
+}
+"""Each language except Python, by name."""
+PYTHON = "python"
+NAMES = (PYTHON, *LANGUAGES)
+"""The names of all languages."""
+
+
+def language_named(name: str) -> Language:
+    """Return a language by its name.
+
+    Raises:
+        SandboxError: No language has it, or Python.
+    """
+    if isinstance(name, str) and name in LANGUAGES:
+        return LANGUAGES[name]
+    raise SandboxError(f"Unknown language {name!r}. Available: {', '.join(NAMES)}.")
+
+
+def language_of(path: str) -> str:
+    """Return the name of the language of a source file, by how its name ends.
+
+    Raises:
+        SandboxError: Files that end so are of none of the languages.
+    """
+    ending = path.rpartition(".")[2]
+    if ending == "py":
+        return PYTHON
+    for language in LANGUAGES.values():
+        if ending in language.endings:
+            return language.name
+    endings = ["py", *(end for each in LANGUAGES.values() for end in each.endings)]
+    raise SandboxError(
+        f"{path!r} is not the path of a module or program, as 'shop/cart.py': its name "
+        f"must end with one of .{', .'.join(endings)}."
+    )
+
+
+__all__ = [
+    "LANGUAGES",
+    "NAMES",
+    "PYTHON",
+    "Language",
+    "SourceError",
+    "Steps",
+    "language_named",
+    "language_of",
+]

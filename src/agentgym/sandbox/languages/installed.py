@@ -1,0 +1,76 @@
+"""Ask the programs of a toolchain, and make their files readable for executions."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.guest.box import remove_tree
+from agentgym.sandbox.guest.settings import SYSTEM
+from agentgym.sandbox.launch import published, readable_by_anyone
+
+_ASK_S = 300.0
+
+
+def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
+    """Return the output of a program of a toolchain.
+
+    Raises:
+        SandboxError: It failed; the message quotes its last line.
+    """
+    ended = subprocess.run(
+        [str(program), *words],
+        capture_output=True,
+        text=True,
+        timeout=_ASK_S,
+        env={**os.environ, **(variables or {})},
+        stdin=subprocess.DEVNULL,
+        cwd="/",
+    )
+    if ended.returncode:
+        last = ended.stderr.strip().rpartition("\n")[2] or f"code {ended.returncode}"
+        raise SandboxError(f"`{program.name} {' '.join(words)}` failed: {last}.")
+    return ended.stdout.strip()
+
+
+def remove(*folders: Path) -> None:
+    """Remove folders that a toolchain made, whatever their modes."""
+    for folder in folders:
+        if folder.exists():
+            remove_tree(str(folder))
+
+
+def is_of_the_system(path: Path) -> bool:
+    """Return whether executions on every rung see a path as it is."""
+    return any(path.is_relative_to(folder) for folder in SYSTEM)
+
+
+def readable_tree(
+    tree: Path, version: str, *, reachable: bool, keep: tuple[str, ...]
+) -> Path:
+    """Return a tree that executions can read: itself, or a copy that is made once.
+
+    Args:
+        tree: The folder of a toolchain.
+        version: Its version: another one is copied again.
+        reachable: Whether executions can read files below private folders.
+        keep: Patterns of the paths below it that are copied.
+    """
+    if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
+        return tree
+
+    def write(draft: Path) -> None:
+        for pattern in keep:
+            for path in tree.glob(pattern):
+                target = draft / path.relative_to(tree)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_dir():
+                    shutil.copytree(path, target, symlinks=True)
+                else:
+                    shutil.copy(path, target, follow_symlinks=False)
+        for folder, _, _ in os.walk(draft):
+            os.chmod(folder, 0o755)
+
+    return published(tree.name, f"{tree} {version} {keep}", write)

@@ -1,0 +1,50 @@
+"""One text for each JSON value: equal values have it, no others.
+
+Numbers are compared as numbers: 1 and 1.0 are one value, for JavaScript has no other,
+and true is none of them. Tuples are lists.
+"""
+
+import json
+import math
+
+_DEEPEST = 50
+_LONGEST_NUMBER = 4000
+
+
+def json_text(value: object, depth: int = 0) -> str:
+    """Return the text of a value.
+
+    Raises:
+        TypeError: It holds something that JSON has no form for, or is nested deeper
+            than 50 levels.
+    """
+    if depth > _DEEPEST:
+        raise TypeError(f"it is nested deeper than {_DEEPEST}")
+    kind = type(value)
+    if value is None or isinstance(value, bool) or kind is str:
+        return json.dumps(value)
+    if isinstance(value, float) and kind is float:
+        if not math.isfinite(value):
+            raise TypeError(f"it holds {value}, which JSON has no form for")
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, int) and kind is int:
+        return str(value)
+    if isinstance(value, list | tuple) and kind in (list, tuple):
+        return f"[{', '.join(json_text(item, depth + 1) for item in value)}]"
+    if isinstance(value, dict) and kind is dict:
+        if any(type(key) is not str for key in value):
+            raise TypeError("it has keys that are not texts")
+        items = sorted(value.items())
+        texts = [
+            f"{json.dumps(key)}: {json_text(item, depth + 1)}" for key, item in items
+        ]
+        return f"{{{', '.join(texts)}}}"
+    raise TypeError(f"it holds a {kind.__name__}, which JSON has no form for")
+
+
+def json_text_of(written: str) -> str | None:
+    """Return the text of a value that a program wrote as JSON; None if it is none."""
+    try:
+        return json_text(json.loads(written))
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,69 @@
+"""Find the installed toolchain of a language."""
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+from agentgym.errors import SandboxError, SandboxUnavailableError
+from agentgym.sandbox.guest.box import MountedBox
+from agentgym.sandbox.languages import LANGUAGES
+from agentgym.sandbox.languages.base import Language, Toolchain
+
+
+@functools.cache
+def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
+    """Return the installed toolchain of a language, ready for executions.
+
+    The first call on a machine may take up to a minute: it compiles a standard library,
+    or copies a toolchain that the users of executions cannot read.
+
+    Args:
+        name: A language, as in ``LANGUAGES``.
+        reachable: Whether executions can read files below private folders, because
+            they are mounted.
+
+    Raises:
+        SandboxUnavailableError: It is not installed or does not work; the message names
+            its Debian package.
+    """
+    language = LANGUAGES[name]
+    programs: dict[str, Path] = {}
+    for program in language.programs:
+        found = shutil.which(program)
+        if found is None:
+            raise SandboxUnavailableError(
+                f"{language.title} is not installed: `{program}` is not on the search "
+                f"path. Install it (Debian, Ubuntu: apt-get install "
+                f"{language.package})."
+            )
+        programs[program] = Path(found)
+    try:
+        found_here = language.find(programs, reachable=reachable)
+    except (SandboxError, OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailableError(
+            f"{language.title} in {programs[language.programs[0]]} cannot be used: "
+            f"{error} Install another version (Debian, Ubuntu: apt-get install "
+            f"{language.package})."
+        ) from error
+    _check_visible(language, found_here)
+    return found_here
+
+
+def missing(name: str) -> str:
+    """Return why the toolchain of a language cannot be used; "" if it can."""
+    try:
+        toolchain(name)
+    except SandboxUnavailableError as error:
+        return str(error)
+    return ""
+
+
+def _check_visible(language: Language, found: Toolchain) -> None:
+    for tree in found.trees:
+        for place in map(Path, MountedBox.TARGETS):
+            if tree.is_relative_to(place):
+                raise SandboxUnavailableError(
+                    f"{language.title} in {tree} is below {place}, where each "
+                    "execution gets an empty folder: install it elsewhere."
+                )
