@@ -19,6 +19,7 @@ from agentgym.cli import (
     rollout,
     saved,
     scenarios,
+    solve,
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
@@ -58,6 +59,7 @@ def build() -> typer.Typer:
         ("train", train.train),
         ("eval", evaluate.evaluate),
         ("rollout", rollout.rollout),
+        ("solve", solve.solve),
         ("inspect", inspect.inspect),
         ("serve", saved.serve),
         ("gateway", gateway.gateway),
