@@ -86,7 +86,7 @@ def test_saving_stays_below_the_folder(tmp_path: Path) -> None:
     (tmp_path / "out" / "lib").symlink_to(outside)
     files = {"lib/x.py": "x = 1\n"}
     made = Solution(problem="p", outcome="untested", files=files, changed=("lib/x.py",))
-    with pytest.raises(UsageError, match="leads out of"):
+    with pytest.raises(UsageError, match="outside of"):
         made.save(tmp_path / "out")
     assert list(outside.iterdir()) == []
 

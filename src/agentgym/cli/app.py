@@ -19,7 +19,6 @@ from agentgym.cli import (
     rollout,
     saved,
     scenarios,
-    solve,
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
@@ -32,6 +31,7 @@ from agentgym.cli.output import (
     split_log_level,
     visible,
 )
+from agentgym.cli.team import solve
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output

@@ -1,4 +1,4 @@
-"""Events of a team at work, from LangChain's callbacks: who speaks, what runs."""
+"""Events of a team at work, from LangChain's callbacks: messages, tool calls, tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

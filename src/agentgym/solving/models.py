@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROLES = ("supervisor", "generator", "reviewer", "executor")
 MAX_TOKENS = 4_096
-"""Of one answer: a model that never stops ends there."""
+"""Tokens of one answer, at most."""
 REQUEST_S = 180.0
 
 _SMALL = (

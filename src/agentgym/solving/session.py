@@ -23,7 +23,7 @@ Human = Callable[[dict[str, Any]], Any]
 LANGUAGES = {"python": "solution.py"}
 """The languages of the sandbox, with the file that code of no name goes to."""
 MOST_CHARACTERS = 20_000
-"""Of a problem."""
+"""The longest problem that is read."""
 
 _STEPS = 1_000
 
@@ -35,7 +35,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         models: The chat model of each role, or one for all.
         files: The user's files: relative path to text.
         language: Of new files.
-        human: Answers the team's questions; None asks nobody.
+        human: Answers the team's questions; None asks no person.
         max_rounds: Turns of the generator for each request.
         fallback: A chat model for roles whose own has failed twice.
         listener: Called with each event.
@@ -112,7 +112,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         """
         asked = problem.strip()
         if not asked:
-            raise UsageError("The problem is empty: say what the code should do.")
+            raise UsageError("The problem is empty: describe the task of the code.")
         if len(asked) > MOST_CHARACTERS:
             raise UsageError(
                 f"The problem has {len(asked):,} characters, and at most "

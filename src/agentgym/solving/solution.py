@@ -1,4 +1,4 @@
-"""Solution: what a team made of a problem, with its tests, its review and its cost."""
+"""Solution: the files of a team, with their tests, their review and their cost."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -66,8 +66,8 @@ class Solution:
     def save(self, folder: str | Path) -> list[Path]:
         """Write the changed files below a folder, and return their paths.
 
-        Files that are there already are replaced; nothing outside of the folder is
-        touched, also where it holds links that lead out.
+        Existing files are replaced; nothing outside of the folder is written, also
+        where it holds symbolic links.
 
         Raises:
             UsageError: A file cannot be written.
@@ -81,7 +81,9 @@ class Solution:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
-                    raise UsageError(f"{path} leads out of {root}; it is not written.")
+                    raise UsageError(
+                        f"{path} is outside of {root}, by a link; it is not written."
+                    )
                 path.write_text(text, encoding="utf-8", newline="")
             except OSError as error:
                 raise UsageError(f"Cannot write {path}: {error.strerror}.") from None

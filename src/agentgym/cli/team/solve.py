@@ -29,11 +29,11 @@ _LEAVE = frozenset({"exit", "quit", "bye"})
 
 def solve(
     team: Annotated[
-        str, typer.Argument(help="Which team works; there is one: coding.")
+        str, typer.Argument(help="The team that works: coding.")
     ] = "coding",
     problem: Annotated[
         str | None,
-        opt("What the code should do.", metavar="TEXT", rich_help_panel=RUN),
+        opt("The task of the code.", metavar="TEXT", rich_help_panel=RUN),
     ] = None,
     file: Annotated[
         list[Path] | None,
