@@ -1,4 +1,4 @@
-"""Events of a team at work, from LangChain's callbacks: messages, tool calls, tokens."""
+"""Events of a team at work, from LangChain's callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
