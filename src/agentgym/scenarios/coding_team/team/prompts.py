@@ -10,9 +10,8 @@ from agentgym.scenarios.coding_team.team.state import ReviewFinding, TeamState
 
 SUPERVISOR_PROMPT = (
     "You lead a coding team. Read the facts and hand over to one role: generator "
-    "writes code, reviewer checks it, executor runs tests, finish ends the work. "
-    "Simple code needs no review. Failed tests and serious findings go to the "
-    "generator."
+    "writes code, reviewer checks long or risky code, executor runs tests, finish ends "
+    "the work. Failed tests and serious findings go to the generator."
 )
 ROLE_PROMPTS = {
     GENERATOR: (

@@ -50,7 +50,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     """Return the facts in short lines, for the supervisor."""
     code = "none"
     if facts["written"]:
-        code = "written, simple" if facts["simple"] else "written, not simple"
+        code = "short" if facts["simple"] else "long or risky"
     review = "none"
     if facts["reviewed"]:
         review = f"{facts['serious']} serious" if facts["serious"] else "clean"
