@@ -78,7 +78,7 @@ def _is_small(named: Any) -> bool:
     from agentgym.train.trained_agent import TrainedAgent
 
     if isinstance(named, TrainedAgent):
-        return named.provenance.config.get("model", "nano") == "nano"
+        named = named.provenance.config.get("model", "nano")
     return bool(named == "nano")
 
 
@@ -116,7 +116,8 @@ def _of_server(spec: str) -> "BaseChatModel":
     from langchain_openai import ChatOpenAI
 
     is_openai = endpoint.servers[0] == PROVIDERS["openai"]
-    limit = {"max_completion_tokens" if is_openai else "max_tokens": MAX_TOKENS}
+    name = "max_completion_tokens" if is_openai else "max_tokens"
+    limit: dict[str, Any] = {name: MAX_TOKENS}
     key = endpoint.api_key or "none"
     return ChatOpenAI(
         model=endpoint.model,
