@@ -4,11 +4,15 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import UsageError, message_of
 from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox.languages import PYTHON
+from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.scenarios.coding_team.environment import MAX_ROUNDS, TeamEnvironment
+from agentgym.scenarios.coding_team.languages import LANGUAGES, of_path
 from agentgym.solving.solution import Outcome, Solution
 
 if TYPE_CHECKING:
@@ -20,8 +24,6 @@ if TYPE_CHECKING:
 Human = Callable[[dict[str, Any]], Any]
 """Asked a question: ``kind``, ``text``, maybe ``files``; answers in words, or None."""
 
-LANGUAGES = {"python": "solution.py"}
-"""The languages of the sandbox, with the file that code of no name goes to."""
 MOST_CHARACTERS = 20_000
 """The longest problem that is read."""
 
@@ -48,6 +50,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
     Raises:
         UsageError: The language is unknown, or a number is out of range.
+        SandboxUnavailableError: The toolchain of a language is missing; the message
+            names its package.
     """
 
     def __init__(
@@ -75,15 +79,20 @@ class TeamSession(AbstractContextManager["TeamSession"]):
             raise UsageError(f"No language is named {language!r}; known: {known}.")
         if max_rounds < 1:
             raise UsageError(f"max_rounds is {max_rounds}: give 1 or more.")
+        found = {language, *(of.name for path in files or {} if (of := of_path(path)))}
+        needed = sorted(found - {PYTHON})
+        for name in needed:
+            toolchain(name)
         config = sandbox or SandboxConfig()
+        config = replace(config, languages=(*config.languages, *needed))
         self._sandbox = LazySandbox(lambda: config)
         self._project = TeamEnvironment(
             files or {},
             self._sandbox,
             max_rounds=max_rounds,
-            target=LANGUAGES[language],
+            target=LANGUAGES[language].target,
         )
-        self._language = language
+        self._language = LANGUAGES[language]
         self._human = human
         self._prices = prices
         self.notes = notes
@@ -125,8 +134,9 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._seen += len(self._history)
         self._history = []
         self._events.usage.clear()
-        if self._language != "python":
-            asked = f"{asked}\nLanguage: {self._language}."
+        if self._language.name != PYTHON:
+            name, target = self._language.name, self._language.target
+            asked = f"{asked}\nLanguage: {name}. New code belongs into {target}."
         try:
             outcome = await self._run({"messages": [("user", asked)]})
         except Exception as error:  # noqa: BLE001 - all that was written is kept

@@ -44,7 +44,8 @@ def solve(
         ),
     ] = None,
     language: Annotated[
-        str, opt("Of new files.", metavar="python", rich_help_panel=RUN)
+        str,
+        opt("Of new files.", metavar="python|javascript|go|rust", rich_help_panel=RUN),
     ] = "python",
     model: Annotated[
         str | None,

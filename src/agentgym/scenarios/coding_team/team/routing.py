@@ -16,7 +16,8 @@ SIMPLE_LINES = 12
 
 _RISKY = re.compile(
     r"\b(eval|exec|compile|__import__|subprocess|os\.(system|remove|unlink|rmdir|popen)"
-    r"|shutil|socket|pickle|ctypes|requests|urllib)\b"
+    r"|shutil|socket|pickle|ctypes|requests|urllib|child_process|syscall|unsafe)\b"
+    r"|os/exec|std::(process|fs|net)"
 )
 
 
