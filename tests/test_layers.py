@@ -19,6 +19,7 @@ LAYERS = (
     "ui",
     "doctor",
     "compute",
+    "solving",
     "train",
     "serving",
     "evaluate",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agentgym.core.trajectory import Trajectory as Trajectory
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario
+    from agentgym.solving.solution import Solution as Solution
+    from agentgym.solving.solve import solve as solve
     from agentgym.train.result import TrainingResult as TrainingResult
     from agentgym.train.trained_agent import TrainedAgent as TrainedAgent
     from agentgym.train.trainer import Trainer as Trainer

@@ -31,6 +31,7 @@ from agentgym.cli.output import (
     split_log_level,
     visible,
 )
+from agentgym.cli.team import solve
 from agentgym.errors import AgentGymError, Interrupted, OutputClosed, UsageError
 from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
@@ -58,6 +59,7 @@ def build() -> typer.Typer:
         ("train", train.train),
         ("eval", evaluate.evaluate),
         ("rollout", rollout.rollout),
+        ("solve", solve.solve),
         ("inspect", inspect.inspect),
         ("serve", saved.serve),
         ("gateway", gateway.gateway),

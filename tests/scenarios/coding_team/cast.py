@@ -61,7 +61,7 @@ def lead() -> Actor:
             return call("hand_over", to="generator")
         if has_rounds and ("failed" in facts["Tests"] or "serious" in facts["Review"]):
             return call("hand_over", to="generator")
-        if "not simple" in facts["Code"] and facts["Review"] == "none.":
+        if "long" in facts["Code"] and facts["Review"] == "none.":
             return call("hand_over", to="reviewer")
         if facts["Tests"] == "not run.":
             return call("hand_over", to="executor")

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from agentgym.core.tools import ToolOutcome, run_tool
 from agentgym.errors import RuleViolation, ToolError
 from agentgym.sandbox import Sandbox
+from agentgym.scenarios.coding_team import languages
 from agentgym.scenarios.coding_team.environment import TeamEnvironment
 
 TESTS = {
@@ -60,18 +62,17 @@ async def test_a_test_file_without_a_test_proves_nothing(sandbox: Sandbox) -> No
 async def test_code_that_never_ends_is_stopped(
     project: TeamEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentgym.scenarios.coding_team import environment
-
-    monkeypatch.setattr(environment, "TEST_S", 0.5)
+    short = replace(languages.LANGUAGES["python"], seconds=0.5)
+    monkeypatch.setitem(languages.LANGUAGES, "python", short)
     project.write_file("solution.py", "while True:\n    pass\n")
     report = await project.run_tests()
     assert "did not finish" in report
     assert project.facts()["tests"]["failed"] == 2
 
 
-def test_checks_find_what_is_wrong(project: TeamEnvironment) -> None:
+async def test_checks_find_what_is_wrong(project: TeamEnvironment) -> None:
     project.write_file("solution.py", "def one():\n    return oen\n")
-    assert "F821" in project.lint("solution.py")
+    assert "F821" in await project.lint("solution.py")
     assert not project.facts()["reviewed"]
     assert project.check_security("solution.py") == "No problems."
     facts = project.facts()

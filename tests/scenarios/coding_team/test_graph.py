@@ -217,11 +217,14 @@ async def test_the_supervisors_note_reaches_the_role(team: MakeTeam) -> None:
 
 async def test_a_next_request_goes_on_with_the_files(team: MakeTeam) -> None:
     faster = {"solution.py": RIGHT["solution.py"] + "\n\nFAST = True\n"}
-    made = team(TESTS, good(generator=cast.writes(RIGHT, faster)))
+    generator = cast.writes(RIGHT, faster)
+    made = team(TESTS, good(generator=generator))
     await made.ask(ASKED)
     made.project.begin()
     state = await made.ask("Now make it faster")
     assert state["problem"] == "Now make it faster"
+    last = [text for text in generator.heard if "Request: Now" in text][-1]
+    assert last.startswith(f"Earlier request: {ASKED}\n")
     assert state["files"]["solution.py"] == faster["solution.py"]
     assert state["outcome"] == "passed"
     assert [m.type for m in state["messages"]] == ["human", "ai"] * 2

@@ -1,5 +1,6 @@
 """A trained agent as a compiled LangGraph agent."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -104,14 +105,17 @@ def bound_tool(tool: Tool) -> BaseTool:
 
 
 class TurnLimit(BaseCallbackHandler):
-    """Ends each run of a graph that calls its model more than ``max_turns`` times."""
+    """Ends each run of a graph in which a role makes more than ``max_turns`` calls.
+
+    A role is a node of the outermost graph, as the agents of a team are.
+    """
 
     raise_error = True
     run_inline = True
 
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
-        self._calls: dict[UUID, list[UUID]] = {}
+        self._calls: dict[UUID, Counter[str]] = {}
 
     def on_chain_start(
         self,
@@ -132,12 +136,15 @@ class TurnLimit(BaseCallbackHandler):
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
+        metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """Count a model call; one too many raises GraphRecursionError."""
         calls = self._of(parent_run_id)
-        calls.append(run_id)
-        if len(calls) > self._max_turns:
+        place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
+        role = place.partition("|")[0].partition(":")[0]
+        calls[role] += 1
+        if calls[role] > self._max_turns:
             raise GraphRecursionError(
                 f"The agent has called its model {self._max_turns} times without "
                 "coming to an end, and was trained with that limit (max_turns)."
@@ -153,5 +160,6 @@ class TurnLimit(BaseCallbackHandler):
         """Forget a run that has failed."""
         self._calls.pop(run_id, None)
 
-    def _of(self, parent: UUID | None) -> list[UUID]:
-        return [] if parent is None else self._calls.get(parent, [])
+    def _of(self, parent: UUID | None) -> Counter[str]:
+        nothing: Counter[str] = Counter()
+        return nothing if parent is None else self._calls.get(parent, nothing)

@@ -77,8 +77,14 @@ class PolicyChatModel(BaseChatModel):
         They are let go with the model, the agents that use it and its copies.
         """
         spec = trained.spec
-        model = cls(temperature=spec.temperature, max_tokens=spec.max_tokens)
-        model._policy = trained.load_policy()
+        policy = trained.load_policy()
+        return cls.on(policy, temperature=spec.temperature, max_tokens=spec.max_tokens)
+
+    @classmethod
+    def on(cls, policy: Policy, **settings: Any) -> "PolicyChatModel":
+        """Return a model on a policy that is loaded."""
+        model = cls(**settings)
+        model._policy = policy
         return model
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 - ``team``: the LangGraph graph, as any user could write it.
 - ``environment``: the project that it works on, with the tools of all roles.
+- ``languages``: Python, JavaScript, Go and Rust in its projects.
 - ``measuring``: time and memory of one call.
 - ``projects``: small problems to train on, with the drafts of a scripted generator.
 - ``rewards``: the score of an episode.

@@ -11,6 +11,13 @@ from agentgym.sandbox import PythonScript, RunTests, SandboxResult, Workspace
 from agentgym.scenarios.base import Environment
 from agentgym.scenarios.books import Books, ReceivedCall
 from agentgym.scenarios.coding.execution import AnySandbox
+from agentgym.scenarios.coding_team.languages import (
+    TESTS,
+    TeamLanguage,
+    holds_tests,
+    is_test,
+    of_path,
+)
 from agentgym.scenarios.coding_team.measuring import SCRIPT, measured, script_for
 from agentgym.scenarios.coding_team.team.routing import (
     GENERATOR,
@@ -18,16 +25,12 @@ from agentgym.scenarios.coding_team.team.routing import (
     is_simple,
     next_roles,
 )
-from agentgym.scenarios.rewards.static_checks import (
-    Kind,
-    find_problems,
-    is_test_file,
-)
+from agentgym.scenarios.rewards.static_checks import Kind, find_problems
 
 MAX_ROUNDS = 3
 """Turns of the generator, unless a person allows more."""
-TEST_S = 10.0
-"""Seconds of computing that a test run may take."""
+MEASURE_S = 10.0
+"""Seconds of computing that a measured call may take."""
 WRITING = ("write_file", "edit_file")
 """The generator's own tools, which a scripted generator does without."""
 
@@ -185,9 +188,21 @@ class TeamEnvironment(Environment):
             return f"Edited {name}."
 
     @tool
-    def lint(self, path: str) -> str:
+    async def lint(self, path: str) -> str:
         """Check a file for bugs and style."""
-        return self._check("lint", path, ("bug", "style"))
+        language = of_path(path)
+        if language is None or not language.check:
+            return self._check("lint", path, ("bug", "style"))
+        with self._recorded("lint", path=path):
+            file = self.workspace.file(path)
+            result = await self._sandbox.run(
+                dict(self.workspace.files),
+                language.checker(file),
+                timeout_s=language.seconds,
+            )
+            problems = language.problems(_sound(result))
+            found = [_finding(file, line, _SERIOUS, said) for line, said in problems]
+            return self._checked_by("lint", file, found, "No problems.")
 
     @tool
     def check_security(self, path: str) -> str:
@@ -228,11 +243,14 @@ class TeamEnvironment(Environment):
             self._ran_none = not tests
             if not tests:
                 return "There are no tests. Write some."
-            result = await self._sandbox.run(
-                files, RunTests(tuple(wanted)), timeout_s=TEST_S
-            )
-            for name in wanted:
-                self._results[name] = _report_of(name, _sound(result), wanted)
+            for language, some in _by_language(wanted):
+                result = await self._sandbox.run(
+                    files,
+                    RunTests(tuple(some), language=language.name),
+                    timeout_s=language.seconds,
+                )
+                for name in some:
+                    self._results[name] = _report_of(name, _sound(result), some)
             report = _sum([self._results[name] for name in wanted])
             if report["failed"]:
                 self._failed_before.add(self._version())
@@ -243,8 +261,8 @@ class TeamEnvironment(Environment):
         """Write a file of tests."""
         with self._recorded("write_test", path=path):
             name = self.workspace.resolve(path)
-            if not is_test_file(name) or not name.endswith(".py"):
-                raise ToolError(f"{name} is not named as tests are: tests/test_x.py.")
+            if not holds_tests(name):
+                raise ToolError(f"{name} is not named as tests are: {TESTS}.")
             if name in self._given:
                 raise RuleViolation(f"{name} was given; write tests to another file.")
             self.workspace.write(name, text)
@@ -258,7 +276,7 @@ class TeamEnvironment(Environment):
             name = self.workspace.file(path)
             files = {**self.workspace.files, SCRIPT: script_for(name, call)}
             result = await self._sandbox.run(
-                files, PythonScript(SCRIPT), timeout_s=TEST_S
+                files, PythonScript(SCRIPT), timeout_s=MEASURE_S
             )
             return measured(_sound(result))
 
@@ -300,7 +318,7 @@ class TeamEnvironment(Environment):
         return books.recording(ReceivedCall(name, arguments))
 
     def _refuse_tests(self, path: str) -> None:
-        if is_test_file(self.workspace.resolve(path)):
+        if is_test(self.workspace.resolve(path)):
             raise RuleViolation("tests are not the generator's: change the code.")
 
     def _edited(self, path: str) -> None:
@@ -324,35 +342,36 @@ class TeamEnvironment(Environment):
                 problems = []
                 note = f"Not checked: {error}"
             else:
-                note = "No problems."
-            self._checked.setdefault(file, set()).add(name)
+                is_python = file.endswith(".py")
+                note = "No problems." if is_python else "Not checked: not Python."
             found = [
                 _finding(p.path, p.line, p.severity, f"{p.rule} {p.message}")
                 for p in problems
             ]
-            self._add_findings(found)
-            lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
-            return "\n".join(line[:_SHOWN] for line in lines[:_MOST_LINES]) or note
+            return self._checked_by(name, file, found, note)
+
+    def _checked_by(
+        self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
+    ) -> str:
+        """Keep the findings of a check, and return the first ones, or the note."""
+        self._checked.setdefault(file, set()).add(name)
+        self._add_findings(found)
+        lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
+        return "\n".join(line[:_SHOWN] for line in lines[:_MOST_LINES]) or note
 
     def _add_findings(self, found: Sequence[dict[str, Any]]) -> None:
         self._findings += [each for each in found if each not in self._findings]
 
     def _code(self, files: Mapping[str, str] | None = None) -> dict[str, str]:
         every = self.workspace.files if files is None else files
-        return {path: text for path, text in every.items() if not is_test_file(path)}
+        return {path: text for path, text in every.items() if not is_test(path)}
 
     def _changed_code(self) -> list[str]:
         changed = changed_files(self._code(self._start), self._code())
         return [path for path in changed if path in self.workspace.files]
 
     def _test_files(self) -> list[str]:
-        return [
-            path
-            for path in sorted(self.workspace.files)
-            if is_test_file(path)
-            and path.endswith(".py")
-            and not path.endswith(("conftest.py", "__init__.py"))
-        ]
+        return [path for path in sorted(self.workspace.files) if holds_tests(path)]
 
     def _tests(self) -> dict[str, Any] | None:
         """Return the report of all tests since the last edit; None if some are due."""
@@ -369,6 +388,15 @@ class TeamEnvironment(Environment):
         """Return a hash of the code, without tests."""
         text = json.dumps(self._code(), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _by_language(paths: Sequence[str]) -> list[tuple[TeamLanguage, list[str]]]:
+    """Return test files by their language."""
+    found: dict[str, tuple[TeamLanguage, list[str]]] = {}
+    for path in paths:
+        if (language := of_path(path)) is not None:
+            found.setdefault(language.name, (language, []))[1].append(path)
+    return list(found.values())
 
 
 def _finding(path: str, line: int, severity: str, message: str) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from agentgym.scenarios.coding_team.team.state import ReviewFinding, TeamState
 
 SUPERVISOR_PROMPT = (
     "You lead a coding team. Read the facts and hand over to one role: generator "
-    "writes code, reviewer checks it, executor runs tests, finish ends the work. "
-    "Simple code needs no review. Failed tests and serious findings go to the "
-    "generator."
+    "writes code, reviewer checks long or risky code, executor runs tests, finish ends "
+    "the work. Failed tests and serious findings go to the generator."
 )
 ROLE_PROMPTS = {
     GENERATOR: (
@@ -30,6 +29,7 @@ ROLE_PROMPTS = {
     ),
 }
 _MOST_SHOWN = 6
+_MOST_EARLIER = 3
 
 
 def supervisor_brief(state: TeamState) -> str:
@@ -46,7 +46,9 @@ def role_brief(role: str, state: TeamState) -> str:
     if role == EXECUTOR:
         tests = ", ".join(state["facts"].get("test_files", ())) or "none"
         return f"Request: {state['problem']}\nChanged: {changed}\nTests: {tests}"
-    lines = [f"Request: {state['problem']}"]
+    asked = [str(m.text) for m in state.get("messages", ()) if m.type == "human"]
+    lines = [f"Earlier request: {text}" for text in asked[:-1][-_MOST_EARLIER:]]
+    lines.append(f"Request: {state['problem']}")
     if state["files"]:
         lines.append(f"Files: {', '.join(sorted(state['files']))}")
     for failure in (state.get("tests") or {"failures": []})["failures"][:_MOST_SHOWN]:

@@ -16,7 +16,8 @@ SIMPLE_LINES = 12
 
 _RISKY = re.compile(
     r"\b(eval|exec|compile|__import__|subprocess|os\.(system|remove|unlink|rmdir|popen)"
-    r"|shutil|socket|pickle|ctypes|requests|urllib)\b"
+    r"|shutil|socket|pickle|ctypes|requests|urllib|child_process|syscall|unsafe)\b"
+    r"|os/exec|std::(process|fs|net)"
 )
 
 
@@ -50,7 +51,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     """Return the facts in short lines, for the supervisor."""
     code = "none"
     if facts["written"]:
-        code = "written, simple" if facts["simple"] else "written, not simple"
+        code = "short" if facts["simple"] else "long or risky"
     review = "none"
     if facts["reviewed"]:
         review = f"{facts['serious']} serious" if facts["serious"] else "clean"

@@ -1,0 +1,1 @@
+"""The commands that let a team work; nothing is trained."""

@@ -1,0 +1,241 @@
+"""``agentgym solve``: let the coding team solve a problem, live."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.cli.options import (
+    AGENT,
+    MODEL,
+    OUTPUT,
+    RUN,
+    AsJson,
+    UnsafeLocalExec,
+    opt,
+)
+from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentgym.solving.session import TeamSession
+    from agentgym.solving.solution import Solution
+
+TEAMS = ("coding",)
+_LEAVE = frozenset({"exit", "quit", "bye"})
+
+
+def solve(
+    team: Annotated[
+        str, typer.Argument(help="The team that works: coding.")
+    ] = "coding",
+    problem: Annotated[
+        str | None,
+        opt("The task of the code.", metavar="TEXT", rich_help_panel=RUN),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        opt(
+            "A file of the project, code or tests. Can be given again.",
+            metavar="FILE",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    language: Annotated[
+        str,
+        opt("Of new files.", metavar="python|javascript|go|rust", rich_help_panel=RUN),
+    ] = "python",
+    model: Annotated[
+        str | None,
+        opt(
+            "Of all roles: openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder, "
+            "or nano.",
+            metavar="MODEL",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    models: Annotated[
+        str | None,
+        opt(
+            "By role: generator=openai:NAME,reviewer=anthropic:NAME.",
+            metavar="ROLE=MODEL,…",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    fallback: Annotated[
+        str | None,
+        opt(
+            "A model for a role whose own has failed twice.",
+            metavar="MODEL",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        opt(
+            "A trained agent, for the roles that --models leaves out.",
+            metavar="NAME",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    human: Annotated[
+        bool,
+        opt(
+            "Ask you before risky edits, on a deadlock, after failed rounds.",
+            "--human",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+    max_rounds: Annotated[
+        int, opt("Turns of the generator.", min=1, max=50, rich_help_panel=RUN)
+    ] = 3,
+    chat: Annotated[
+        bool,
+        opt("Go on with further requests.", "--chat", rich_help_panel=RUN),
+    ] = False,
+    save: Annotated[
+        Path | None,
+        opt(
+            "Folder that the changed files are written to.",
+            metavar="FOLDER",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    price_in: Annotated[
+        float | None,
+        opt("$ per million prompt tokens.", min=0, rich_help_panel=OUTPUT),
+    ] = None,
+    price_out: Annotated[
+        float | None,
+        opt("$ per million response tokens.", min=0, rich_help_panel=OUTPUT),
+    ] = None,
+    unsafe_local_exec: UnsafeLocalExec = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a team of models solve a programming problem; nothing is trained.
+
+    A supervisor routes between a generator, a reviewer and an executor until the tests
+    pass. All code runs in the sandbox. Exit code 1: the tests do not pass.
+    """
+    from agentgym.errors import Interrupted, NotFoundError, UsageError
+    from agentgym.evaluate.metrics import Prices
+    from agentgym.sandbox import SandboxConfig
+    from agentgym.solving.solve import open_session, read_files
+    from agentgym.ui.solving import TeamLines
+
+    if team not in TEAMS:
+        raise NotFoundError("team", team, TEAMS)
+    if problem is None and not chat:
+        raise UsageError('Which problem? Give --problem "Write a function that …".')
+    if (price_in is None) != (price_out is None):
+        raise UsageError("Give both --price-in and --price-out, or neither.")
+    prices = None
+    if price_in is not None and price_out is not None:
+        prices = Prices(prompt=price_in, response=price_out)
+    console = progress_console(as_json)
+    session = open_session(
+        model=model,
+        models=_by_role(models),
+        agent=agent,
+        fallback=fallback,
+        files=read_files(file or []),
+        language=language,
+        human=_person(console) if human else None,
+        max_rounds=max_rounds,
+        listener=TeamLines(console),
+        prices=prices,
+        sandbox=SandboxConfig(unsafe_local_exec=unsafe_local_exec),
+    )
+    for note in session.notes:
+        console.print(f"Note: {note}", style="dim")
+    with session:
+        try:
+            last = asyncio.run(_talk(session, problem, chat, save, console, as_json))
+        except KeyboardInterrupt:
+            kept = _keep(session.so_far("Interrupted"), save)
+            raise Interrupted(f"Interrupted. {kept}") from None
+    if last is not None and not last.passed:
+        raise typer.Exit(1)
+
+
+async def _talk(
+    session: "TeamSession",
+    problem: str | None,
+    chat: bool,
+    save: Path | None,
+    console: "Console",
+    as_json: bool,
+) -> "Solution | None":
+    """Work on the problem, then on each further request; return the last solution."""
+    from agentgym.ui.solving import solution_view
+
+    last = None
+    asked = problem
+    while True:
+        if asked is None:
+            asked = _read(console, "Next request (empty ends it): ")
+            if asked is None or not asked.strip() or asked.strip().lower() in _LEAVE:
+                return last
+        last = await session.ask(asked)
+        console.print(solution_view(last, with_files=save is None))
+        if save is not None:
+            console.print(_keep(last, save))
+        if as_json:
+            print_json(last.record())
+        if not chat:
+            return last
+        asked = None
+
+
+def _by_role(text: str | None) -> dict[str, str]:
+    """Return the models by role that ``--models`` gives.
+
+    Raises:
+        UsageError: A part is not ``role=model``, or a role is named twice.
+    """
+    from agentgym.errors import UsageError
+
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, (text or "").split(","))):
+        role, equals, named = (word.strip() for word in part.partition("="))
+        if not equals or not role or not named:
+            raise UsageError(
+                f"--models takes role=model with commas between them, not {part!r}."
+            )
+        if role in found:
+            raise UsageError(f"--models names the role {role!r} twice.")
+        found[role] = named
+    return found
+
+
+def _person(console: "Console") -> Any:
+    def ask(question: dict[str, Any]) -> str | None:
+        console.print()
+        for path, text in question.get("files", {}).items():
+            console.print(f"--- {path}", style="bold")
+            console.print("(deleted)" if text is None else text)
+        if question.get("asked_again"):
+            console.print("That was neither yes, no, nor an instruction of two words.")
+        return _read(console, f"{question['text']}\n> ")
+
+    return ask
+
+
+def _read(console: "Console", prompt: str) -> str | None:
+    """Return a line of the terminal; None at its end."""
+    try:
+        return console.input(prompt)
+    except EOFError:
+        return None
+
+
+def _keep(solution: "Solution", save: Path | None) -> str:
+    """Save the changed files, and return a sentence on them."""
+    if save is None:
+        return "Nothing was saved; --save FOLDER keeps the files."
+    written = solution.save(save)
+    if not written:
+        return "No file was changed."
+    return f"Saved: {', '.join(map(str, written))}"

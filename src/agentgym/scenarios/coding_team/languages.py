@@ -1,0 +1,115 @@
+"""The languages of a team's project: new files, tests, and checks of a toolchain."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox import Argv, SandboxResult
+from agentgym.sandbox.languages import PYTHON, language_of
+from agentgym.scenarios.rewards.static_checks import is_test_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamLanguage:
+    """One language of a team's projects.
+
+    Attributes:
+        name: As the sandbox knows it.
+        target: Where code belongs that names no file.
+        test: The name of a test file, as an example.
+        seconds: Computing that a test run may take, compiling included.
+        check: The command line of its own checker; ``{path}`` stands for the file.
+            Empty if ruff, bandit and radon check it.
+        problem: Reads a line of the checker's output: ``line`` and ``message``.
+    """
+
+    name: str
+    target: str
+    test: str
+    seconds: float = 10.0
+    check: tuple[str, ...] = ()
+    problem: re.Pattern[str] = field(default=re.compile(r"(?!)"))
+
+    def checker(self, path: str) -> Argv:
+        """Return the command that checks a file."""
+        return Argv(tuple(word.replace("{path}", path) for word in self.check))
+
+    def problems(self, result: SandboxResult) -> list[tuple[int, str]]:
+        """Return line and message of each problem in a checker's output.
+
+        A checker that fails in other words is one problem of line 1.
+        """
+        if result.ok:
+            return []
+        text = f"{result.stdout}\n{result.stderr}"
+        found = [
+            (int(match["line"]), match["message"].strip())
+            for match in self.problem.finditer(text)
+        ]
+        last = (text.strip().splitlines() or [result.error or result.status])[0]
+        return found or [(1, last)]
+
+
+LANGUAGES: Final = {
+    language.name: language
+    for language in (
+        TeamLanguage(name=PYTHON, target="solution.py", test="tests/test_x.py"),
+        TeamLanguage(
+            name="javascript",
+            target="solution.js",
+            test="x.test.js",
+            check=("node", "--check", "{path}"),
+            problem=re.compile(
+                r"\.[cm]?js:(?P<line>\d+)\n(?:.*\n)*?(?P<message>\w*Error: .*)"
+            ),
+        ),
+        TeamLanguage(
+            name="go",
+            target="solution.go",
+            test="x_test.go",
+            seconds=60.0,
+            check=("go", "vet", "{path}"),
+            problem=re.compile(
+                r"^.*?\.go:(?P<line>\d+):(?:\d+:)? (?P<message>.*)$", re.MULTILINE
+            ),
+        ),
+        TeamLanguage(
+            name="rust",
+            target="solution.rs",
+            test="tests/test_x.rs",
+            seconds=60.0,
+            check=(
+                *("rustc", "--edition=2021", "--crate-type=lib", "--emit=metadata"),
+                *("--error-format=short", "-o", "/tmp/checked.rmeta", "{path}"),
+            ),
+            problem=re.compile(
+                r"^.*?\.rs:(?P<line>\d+):\d+: error(?P<message>.*)$", re.MULTILINE
+            ),
+        ),
+    )
+}
+"""Each language by its name."""
+TESTS: Final = ", ".join(language.test for language in LANGUAGES.values())
+"""Names of test files, as examples."""
+
+_TEST = re.compile(r"(_test\.go|(^|/)test\.[cm]?js|[.\-_]test\.[cm]?js)$")
+_NO_TESTS = ("conftest.py", "__init__.py")
+
+
+def of_path(path: str) -> TeamLanguage | None:
+    """Return the language of a file; None if it is of none."""
+    try:
+        return LANGUAGES[language_of(path)]
+    except SandboxError:
+        return None
+
+
+def is_test(path: str) -> bool:
+    """Return whether a path is that of a test, in any of the languages."""
+    return is_test_file(path) or _TEST.search(path) is not None
+
+
+def holds_tests(path: str) -> bool:
+    """Return whether a test runner runs a file."""
+    return is_test(path) and of_path(path) is not None and not path.endswith(_NO_TESTS)

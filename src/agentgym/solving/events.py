@@ -1,0 +1,105 @@
+"""Events of a team at work, from LangChain's callbacks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import LLMResult
+
+from agentgym.core.tools import result_text
+from agentgym.solving.solution import Usage
+
+_INTERNAL = frozenset({"team_state"})
+
+
+@dataclass(frozen=True)
+class TeamEvent:
+    """One event of a team at work.
+
+    Attributes:
+        kind: ``asked`` when a role's model is asked, ``said`` for its text, ``tool``
+            for a tool's result, ``turn`` at the end of a turn.
+        role: The role.
+        text: The text, the tool's result, or the result of the turn.
+        tool: The tool's name; empty for other kinds.
+    """
+
+    kind: Literal["asked", "said", "tool", "turn"]
+    role: str
+    text: str = ""
+    tool: str = ""
+
+
+Listener = Callable[[TeamEvent], None]
+
+
+class TeamEvents(BaseCallbackHandler):
+    """Passes events on to a listener, and counts tokens by role.
+
+    Args:
+        listener: Called with each event; it should be quick.
+    """
+
+    run_inline = True
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self.usage: dict[str, Usage] = {}
+        self._listener = listener
+        self._roles: dict[UUID, str] = {}
+
+    def report(self, event: TeamEvent) -> None:
+        """Pass an event on."""
+        if self._listener is not None:
+            self._listener(event)
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
+    ) -> None:
+        """Note which role asks its model."""
+        role = self._roles[run_id] = _role_of(more.get("metadata"))
+        self.report(TeamEvent("asked", role))
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **more: Any) -> None:
+        """Count the tokens, and report the text."""
+        role = self._roles.pop(run_id, "")
+        message: Any = getattr(response.generations[0][0], "message", None)
+        counted = getattr(message, "usage_metadata", None) or {}
+        before = self.usage.get(role, Usage())
+        self.usage[role] = Usage(
+            calls=before.calls + 1,
+            prompt_tokens=before.prompt_tokens + counted.get("input_tokens", 0),
+            response_tokens=before.response_tokens + counted.get("output_tokens", 0),
+        )
+        if message is not None and message.text.strip():
+            self.report(TeamEvent("said", role, str(message.text).strip()))
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
+        """Count a call that failed."""
+        role = self._roles.pop(run_id, "")
+        before = self.usage.get(role, Usage())
+        self.usage[role] = Usage(
+            before.calls + 1, before.prompt_tokens, before.response_tokens
+        )
+
+    def on_tool_start(
+        self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any
+    ) -> None:
+        """Note which role calls a tool, and which tool."""
+        name = (serialized or {}).get("name", "")
+        self._roles[run_id] = f"{_role_of(more.get('metadata'))}\0{name}"
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **more: Any) -> None:
+        """Report a tool's result."""
+        role, _, name = self._roles.pop(run_id, "\0").partition("\0")
+        if name and name not in _INTERNAL:
+            text = output.text if hasattr(output, "text") else result_text(output)
+            self.report(TeamEvent("tool", role, str(text), name))
+
+
+def _role_of(metadata: dict[str, Any] | None) -> str:
+    """Return the role's node: the outermost one of the place that is running."""
+    place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
+    outer = place.partition("|")[0].partition(":")[0]
+    return outer or str((metadata or {}).get("langgraph_node", ""))

@@ -1,0 +1,221 @@
+"""TeamSession: a team at work on one project, over several requests of its user."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from agentgym.errors import UsageError, message_of
+from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox.languages import PYTHON
+from agentgym.sandbox.languages.toolchain import toolchain
+from agentgym.scenarios.coding_team.environment import MAX_ROUNDS, TeamEnvironment
+from agentgym.scenarios.coding_team.languages import LANGUAGES, of_path
+from agentgym.solving.solution import Outcome, Solution
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from agentgym.evaluate.metrics import Prices
+    from agentgym.solving.events import Listener
+
+Human = Callable[[dict[str, Any]], Any]
+"""Asked a question: ``kind``, ``text``, maybe ``files``; answers in words, or None."""
+
+MOST_CHARACTERS = 20_000
+"""The longest problem that is read."""
+
+_STEPS = 1_000
+
+
+class TeamSession(AbstractContextManager["TeamSession"]):
+    """A team that keeps its files and its conversation from request to request.
+
+    Args:
+        models: The chat model of each role, or one for all.
+        files: The user's files: relative path to text.
+        language: Of new files.
+        human: Answers the team's questions; None asks no person.
+        max_rounds: Turns of the generator for each request.
+        fallback: A chat model for roles whose own has failed twice.
+        listener: Called with each event.
+        prices: Of the models' tokens, for the cost.
+        notes: Sentences that each solution carries.
+        sandbox: How code is run.
+
+    Attributes:
+        notes: The sentences.
+
+    Raises:
+        UsageError: The language is unknown, or a number is out of range.
+        SandboxUnavailableError: The toolchain of a language is missing; the message
+            names its package.
+    """
+
+    def __init__(
+        self,
+        models: "Mapping[str, BaseChatModel] | BaseChatModel",
+        *,
+        files: Mapping[str, str] | None = None,
+        language: str = "python",
+        human: Human | None = None,
+        max_rounds: int = MAX_ROUNDS,
+        fallback: "BaseChatModel | None" = None,
+        listener: "Listener | None" = None,
+        prices: "Prices | None" = None,
+        notes: tuple[str, ...] = (),
+        sandbox: SandboxConfig | None = None,
+    ) -> None:
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        from agentgym.integrations.langchain.export import bound_tool
+        from agentgym.scenarios.coding_team.team.graph import build_team
+        from agentgym.solving.events import TeamEvents
+
+        if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            raise UsageError(f"No language is named {language!r}; known: {known}.")
+        if max_rounds < 1:
+            raise UsageError(f"max_rounds is {max_rounds}: give 1 or more.")
+        found = {language, *(of.name for path in files or {} if (of := of_path(path)))}
+        needed = sorted(found - {PYTHON})
+        for name in needed:
+            toolchain(name)
+        config = sandbox or SandboxConfig()
+        config = replace(config, languages=(*config.languages, *needed))
+        self._sandbox = LazySandbox(lambda: config)
+        self._project = TeamEnvironment(
+            files or {},
+            self._sandbox,
+            max_rounds=max_rounds,
+            target=LANGUAGES[language].target,
+        )
+        self._language = LANGUAGES[language]
+        self._human = human
+        self._prices = prices
+        self.notes = notes
+        self._events = TeamEvents(listener)
+        self._graph = build_team(
+            models,
+            [bound_tool(tool) for tool in self._project.tools()],
+            fallback=fallback,
+            human=human is not None,
+            checkpointer=InMemorySaver(),
+        )
+        self._problem = ""
+        self._seen = 0
+        """Entries of the history that belong to earlier requests."""
+        self._history: list[Mapping[str, Any]] = []
+        self._begun = False
+
+    async def ask(self, problem: str) -> Solution:
+        """Let the team work on a request, and return its solution.
+
+        An error, a person who leaves and a model that never stops end the work early;
+        the solution holds all that was written so far, and the reason.
+
+        Raises:
+            UsageError: The problem is empty or too long.
+        """
+        asked = problem.strip()
+        if not asked:
+            raise UsageError("The problem is empty: describe the task of the code.")
+        if len(asked) > MOST_CHARACTERS:
+            raise UsageError(
+                f"The problem has {len(asked):,} characters, and at most "
+                f"{MOST_CHARACTERS:,} are read: put long texts into a file."
+            )
+        if self._begun:
+            self._project.begin()
+        self._begun = True
+        self._problem = asked
+        self._seen += len(self._history)
+        self._history = []
+        self._events.usage.clear()
+        if self._language.name != PYTHON:
+            name, target = self._language.name, self._language.target
+            asked = f"{asked}\nLanguage: {name}. New code belongs into {target}."
+        try:
+            outcome = await self._run({"messages": [("user", asked)]})
+        except Exception as error:  # noqa: BLE001 - all that was written is kept
+            kind = type(error).__name__
+            return self.so_far(f"{kind}: {message_of(error)}")
+        return self._solution(outcome)
+
+    def so_far(self, why: str) -> Solution:
+        """Return the work as it is now, with the reason why it ends early."""
+        return self._solution("stopped", why)
+
+    async def _run(self, given: Any) -> Outcome:
+        """Run the graph to its end, through all questions to the person."""
+        from langgraph.types import Command
+
+        from agentgym.solving.events import TeamEvent
+
+        config: Any = {
+            "configurable": {"thread_id": "team"},
+            "recursion_limit": _STEPS,
+            "callbacks": [self._events],
+        }
+        outcome: Outcome = "stopped"
+        while given is not None:
+            questions: list[Any] = []
+            steps = self._graph.astream(given, config, stream_mode="updates")
+            async for step in steps:
+                for node, update in step.items():
+                    if node == "__interrupt__":
+                        questions += update
+                        continue
+                    outcome = (update or {}).get("outcome", outcome)
+                    for turn in (update or {}).get("history", ()):
+                        self._history.append(turn)
+                        event = TeamEvent("turn", turn["role"], turn["did"])
+                        self._events.report(event)
+            given = None
+            if questions:
+                answers = {q.id: await self._answer(q.value) for q in questions}
+                given = Command(resume=answers)
+        return outcome
+
+    async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        answer = None if self._human is None else self._human(question)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return {"answer": answer}
+
+    def _solution(self, outcome: Outcome, error: str = "") -> Solution:
+        work = json.loads(self._project.team_state())
+        usage = dict(self._events.usage)
+        cost = None
+        if self._prices is not None:
+            cost = (
+                sum(
+                    used.prompt_tokens * self._prices.prompt
+                    + used.response_tokens * self._prices.response
+                    for used in usage.values()
+                )
+                / 1e6
+            )
+        changed = self._project.changed_files()
+        return Solution(
+            problem=self._problem,
+            outcome=outcome,
+            files=work["files"],
+            changed=tuple(sorted(changed)),
+            tests=work["tests"],
+            findings=tuple(work["findings"]),
+            history=tuple(self._history),
+            usage=usage,
+            cost=cost,
+            notes=self.notes,
+            error=error,
+        )
+
+    def close(self) -> None:
+        """Close the sandbox."""
+        self._sandbox.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,97 @@
+"""Solution: the files of a team, with their tests, their review and their cost."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from agentgym.errors import UsageError
+from agentgym.sandbox.commands import check_files
+
+Outcome = Literal["passed", "failed", "untested", "stopped"]
+
+
+class Usage(NamedTuple):
+    """The model calls of a role.
+
+    Attributes:
+        calls: How many, failed ones too.
+        prompt_tokens: As far as the models count them.
+        response_tokens: The same.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """The result of one request to a team.
+
+    Attributes:
+        problem: The request.
+        outcome: ``passed`` if all tests did, ``failed`` if some did not or a serious
+            finding is left, ``untested`` without tests, ``stopped`` if it was ended
+            early: ``error`` says why.
+        files: All files of the project: relative path to text.
+        changed: Paths of the files that differ from the user's, sorted.
+        tests: Counts of ``passed`` and ``failed`` tests, and the ``failures``; None if
+            no test has run since the last edit.
+        findings: Of the review: ``path``, ``line``, ``severity``, ``message``.
+        history: Every turn: ``role``, ``round``, ``did``, ``said``.
+        usage: Model calls and tokens by role.
+        cost: US dollars; None if no prices were given.
+        notes: Sentences on the models and the tools.
+        error: Why it was ended early; empty if it was not.
+    """
+
+    problem: str
+    outcome: Outcome
+    files: Mapping[str, str]
+    changed: tuple[str, ...] = ()
+    tests: Mapping[str, Any] | None = None
+    findings: tuple[Mapping[str, Any], ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all tests passed, and no serious finding is left."""
+        return self.outcome == "passed"
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the changed files below a folder, and return their paths.
+
+        Existing files are replaced; nothing outside of the folder is written, also
+        where it holds symbolic links.
+
+        Raises:
+            UsageError: A file cannot be written.
+        """
+        root = Path(folder).expanduser().resolve()
+        kept = {path: self.files[path] for path in self.changed if path in self.files}
+        check_files(kept)
+        written = []
+        for name, text in kept.items():
+            path = root / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
+                    raise UsageError(
+                        f"{path} is outside of {root}, by a link; it is not written."
+                    )
+                path.write_text(text, encoding="utf-8", newline="")
+            except OSError as error:
+                raise UsageError(f"Cannot write {path}: {error.strerror}.") from None
+            written.append(path)
+        return written
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        made = asdict(self)
+        made["usage"] = {role: used._asdict() for role, used in self.usage.items()}
+        return made

@@ -1,0 +1,129 @@
+"""solve: one request to the coding team, from the problem to the solution."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.background import in_background
+from agentgym.errors import UsageError
+from agentgym.solving.session import Human, TeamSession
+from agentgym.solving.solution import Solution
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from agentgym.evaluate.metrics import Prices
+    from agentgym.sandbox import SandboxConfig
+    from agentgym.solving.events import Listener
+
+
+def solve(
+    problem: str,
+    *,
+    model: "str | BaseChatModel | None" = None,
+    models: "Mapping[str, str | BaseChatModel] | None" = None,
+    agent: Any = None,
+    files: Mapping[str, str] | None = None,
+    language: str = "python",
+    human: Human | None = None,
+    max_rounds: int = 3,
+    fallback: "str | BaseChatModel | None" = None,
+    listener: "Listener | None" = None,
+    prices: "Prices | None" = None,
+    sandbox: "SandboxConfig | None" = None,
+) -> Solution:
+    """Let the coding team solve a problem, and return its files, tests and review.
+
+    ::
+
+        solution = solve("Write a function that reverses a string", model="openai:…")
+        print(solution.outcome, solution.files["solution.py"])
+
+    Args:
+        problem: The request in words.
+        model: The model of all roles: ``openai:NAME``, ``anthropic:NAME``, a server's
+            address, a folder, ``nano``; or a chat model of LangChain's.
+        models: Models by role, before ``model``: supervisor, generator, reviewer,
+            executor.
+        agent: A trained agent, or its name, instead of ``model``.
+        files: The project's files: relative path to text. Tests among them may not be
+            changed by the team.
+        language: Of new files.
+        human: Answers the team's questions before risky edits, on a deadlock and after
+            the last failed round: a function, maybe async, of a dict with ``kind`` and
+            ``text``, that returns yes, no, an instruction, or None to stop.
+        max_rounds: Turns of the generator.
+        fallback: A model for roles whose own has failed twice.
+        listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.
+        prices: Of the models' tokens, for the cost.
+        sandbox: How code is run; the safest way of this machine if None.
+
+    Returns:
+        The solution. Also where the work ends early, with all that was written.
+
+    Raises:
+        UsageError: The problem is empty, or a model, role or language cannot be used.
+        MissingExtraError: A package is not installed.
+    """
+    with open_session(
+        model=model,
+        models=models,
+        agent=agent,
+        files=files,
+        language=language,
+        human=human,
+        max_rounds=max_rounds,
+        fallback=fallback,
+        listener=listener,
+        prices=prices,
+        sandbox=sandbox,
+    ) as session:
+        return in_background(session.ask(problem))
+
+
+def open_session(
+    *,
+    model: "str | BaseChatModel | None" = None,
+    models: "Mapping[str, str | BaseChatModel] | None" = None,
+    agent: Any = None,
+    fallback: "str | BaseChatModel | None" = None,
+    **options: Any,
+) -> TeamSession:
+    """Return a session for several requests; the arguments are those of :func:`solve`.
+
+    Raises:
+        UsageError: A model, role or language cannot be used.
+        MissingExtraError: A package is not installed.
+    """
+    from agentgym.solving.models import chat_models
+
+    found, notes = chat_models(model, models, agent)
+    spare = None
+    if fallback is not None:
+        spare = chat_models(fallback)[0]["generator"]
+    return TeamSession(found, fallback=spare, notes=tuple(notes), **options)
+
+
+def read_files(paths: list[Path]) -> dict[str, str]:
+    """Return the user's files by their paths in the project.
+
+    A file below the working folder keeps its relative path; another one its name.
+
+    Raises:
+        UsageError: A file cannot be read or is not text, or two have one name.
+    """
+    found: dict[str, str] = {}
+    here = Path.cwd().resolve()
+    for path in paths:
+        whole = path.expanduser().resolve()
+        is_below = whole.is_relative_to(here)
+        name = whole.relative_to(here).as_posix() if is_below else whole.name
+        if name in found:
+            raise UsageError(f"Two files are named {name}; give one of them.")
+        try:
+            found[name] = whole.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"Cannot read {path}: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{path} is not a text file in UTF-8.") from None
+    return found

@@ -1,0 +1,96 @@
+"""The example of the coding team: an own role, an own reward, a person on the web."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.evaluate.check import check_scenario
+from tests.scenarios.coding_team import cast
+from tests.scenarios.coding_team.test_graph import ASKED, RIGHT, RISKY, TESTS, good
+
+FOLDER = Path(__file__).parents[2] / "examples" / "coding_team"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(FOLDER)
+    yield
+    for name in ("own_role", "web"):
+        sys.modules.pop(name, None)
+
+
+def test_every_file_is_in_the_readme() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    for path in FOLDER.rglob("*.py"):
+        assert f"({path.relative_to(FOLDER).as_posix()})" in readme
+
+
+async def test_an_own_role_comes_after_the_team() -> None:
+    from own_role import make_agent  # type: ignore[import-not-found]
+
+    from agentgym.integrations.langchain.export import bound_tool
+    from agentgym.sandbox import LazySandbox
+    from agentgym.scenarios.coding_team.environment import TeamEnvironment
+
+    roles = good()
+
+    def play(messages: Any) -> Any:
+        system = messages[0].text
+        for sign, role in (
+            ("You lead", "supervisor"),
+            ("You write", "generator"),
+            ("You test", "executor"),
+        ):
+            if system.startswith(sign):
+                return roles[role].play(messages)
+        return cast.in_turn("It reverses a text.").play(messages)
+
+    sandbox = LazySandbox()
+    project = TeamEnvironment(TESTS, sandbox)
+    try:
+        tools = [bound_tool(tool) for tool in project.tools()]
+        graph = make_agent(cast.actor(play), tools)
+        state = await graph.ainvoke({"messages": [("user", ASKED)]})
+    finally:
+        sandbox.close()
+    assert state["outcome"] == "passed"
+    assert state["messages"][-1].text == "It reverses a text."
+
+
+def test_the_own_reward_is_sound() -> None:
+    found = check_scenario(str(FOLDER / "strict"), tasks=10)
+    assert [each.why for each in found if each.status == "fail"] == []
+
+
+async def test_a_person_answers_on_the_web() -> None:
+    from aiohttp.test_utils import TestClient, TestServer
+    from web import make_app  # type: ignore[import-not-found]
+
+    models = good(generator=cast.writes(RISKY, RIGHT))
+    async with TestClient(TestServer(make_app(models))) as client:
+        given = {"problem": ASKED, "files": TESTS}
+        assert (await (await client.post("/problems", json=given)).json()) == {
+            "number": 1
+        }
+
+        async def shown(key: str) -> Any:
+            for _ in range(600):
+                body = await (await client.get("/problems/1")).json()
+                if body[key]:
+                    return body[key]
+                await asyncio.sleep(0.05)
+            raise AssertionError(body)
+
+        question = await shown("question")
+        assert question["kind"] == "risky_edit"
+        await client.post("/problems/1/answer", json={"answer": "no"})
+        solution = await shown("solution")
+        assert solution["outcome"] == "passed"
+        assert solution["files"]["solution.py"] == RIGHT["solution.py"]
+        late = await client.post("/problems/1/answer", json={"answer": "no"})
+        assert late.status == 409
+        assert (await client.get("/problems/2")).status == 404
