@@ -16,6 +16,7 @@ from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig as TrainingConfig
+    from agentgym.core.inner_reward import reward as reward
     from agentgym.core.task import Split as Split
     from agentgym.core.task import Task as Task
     from agentgym.core.tools import tool as tool
