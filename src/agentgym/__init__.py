@@ -16,12 +16,12 @@ from agentgym.lazy import lazily
 
 if TYPE_CHECKING:
     from agentgym.core.config import TrainingConfig as TrainingConfig
-    from agentgym.core.inner_reward import reward as reward
     from agentgym.core.task import Split as Split
     from agentgym.core.task import Task as Task
     from agentgym.core.tools import tool as tool
     from agentgym.core.trajectory import Reward as Reward
     from agentgym.core.trajectory import Trajectory as Trajectory
+    from agentgym.integrations.inner_reward import reward as reward
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario
     from agentgym.solving.solution import Solution as Solution

@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.inner_reward import receive_with
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import (
@@ -42,6 +41,7 @@ from agentgym.errors import (
     RolloutError,
     UsageError,
 )
+from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment
 from agentgym.security.audit import asking, digest, is_audited, note
