@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentgym.core.tools import tool as tool
     from agentgym.core.trajectory import Reward as Reward
     from agentgym.core.trajectory import Trajectory as Trajectory
+    from agentgym.integrations.inner_reward import reward as reward
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario
     from agentgym.solving.solution import Solution as Solution

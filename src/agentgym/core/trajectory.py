@@ -14,7 +14,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
-TRAJECTORY_VERSION = 5
+TRAJECTORY_VERSION = 6
 _FIRST = 3
 _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
@@ -118,6 +118,7 @@ class ModelCall(_Record):
         prompt_tokens: How many tokens the server counted in the prompt, where it
             counts and gives no ids; None if unknown.
         response_tokens: The same of the response.
+        rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
     """
 
     type: Literal["model_call"] = "model_call"
@@ -135,6 +136,7 @@ class ModelCall(_Record):
     latency_ms: float = 0.0
     prompt_tokens: int | None = None
     response_tokens: int | None = None
+    rewards: dict[str, float] = Field(default_factory=dict)
 
     @classmethod
     def without_tokens(cls, **fields: Any) -> Self:
@@ -237,7 +239,7 @@ class Trajectory(_Record):
         version: Version of this format; a newer one is refused. Later ones added
             optional fields: 2 token counts, ``answer`` and ``changed_files``, 3
             ``unused_calls``; 4 replaced a text by a :class:`Reason`, 5 has the role of
-            a team that made the unused calls.
+            a team that made the unused calls, 6 the rewards of single model calls.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -304,6 +306,20 @@ class Trajectory(_Record):
                 "reason": self.reason or (None if reached else GOAL_NOT_REACHED),
             }
         )
+
+    def with_inner_rewards(self) -> Self:
+        """Return the trajectory with the rewards of its model calls in its own.
+
+        The reward and its parts, by name, grow by them; without a reward nothing does.
+        """
+        parts = Counter(self.reward_parts)
+        for call in self.model_calls:
+            parts.update(call.rewards)
+        inner = sum(sum(call.rewards.values()) for call in self.model_calls)
+        if self.reward is None or parts == Counter(self.reward_parts):
+            return self
+        grown = {"reward": self.reward + inner, "reward_parts": dict(parts)}
+        return self.model_copy(update=grown)
 
     @property
     def score(self) -> Reward:

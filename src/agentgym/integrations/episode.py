@@ -41,6 +41,7 @@ from agentgym.errors import (
     RolloutError,
     UsageError,
 )
+from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment
 from agentgym.security.audit import asking, digest, is_audited, note
@@ -87,6 +88,7 @@ class Episode:
         system_prompt: The system prompt.
         steps: Tool calls, and model calls that went through :meth:`ask`, in order.
         turns: Requests that the agent has made of the model, refused ones too.
+        unanswered: How many of those were refused.
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
@@ -108,12 +110,14 @@ class Episode:
     system_prompt: str = ""
     steps: list[Step] = field(default_factory=list)
     turns: int = 0
+    unanswered: int = 0
     cut: Reason | None = None
     overflowed: bool = False
     crash: Exception | None = None
     tools: dict[str, Tool] = field(default_factory=dict)
     task_tools: list[ToolSpec] = field(default_factory=list)
     extra: Sequence[Tool] = ()
+    _inner: list[tuple[int, str, float]] = field(default_factory=list)
     _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -334,6 +338,21 @@ class Episode:
         for tool in self.extra:
             self.tools.setdefault(tool.spec.name, tool)
         _CURRENT.set(self)
+        receive_with(self._receive)
+
+    def attach_inner_rewards(self) -> None:
+        """Attach the inner rewards so far to the model calls that came before them."""
+        calls = [step for step in self.steps if isinstance(step, ModelCall)]
+        if not calls:
+            return
+        for answered, name, value in self._inner:
+            place = min(max(answered - 1, 0), len(calls) - 1)
+            of_call = calls[place].rewards
+            of_call[name] = of_call.get(name, 0.0) + value
+        self._inner.clear()
+
+    def _receive(self, name: str, value: float) -> None:
+        self._inner.append((self.turns - self.unanswered, name, value))
 
     def _is_stuck(self, last: ToolCall) -> bool:
         recent = self.tool_calls[-STUCK_AFTER:]

@@ -134,9 +134,12 @@ async def run_episode(
                 reason = None
             came_to_end = reason is None
             status = RolloutStatus.SUCCEEDED if came_to_end else RolloutStatus.FAILED
+            episode.attach_inner_rewards()
             ended = episode.trajectory(status, reason, answer)
             with asking(tool=None, call=None, purpose="reward"):
-                return await ending.score(episode, environment, ended)
+                ended = await ending.score(episode, environment, ended)
+            episode.attach_inner_rewards()
+            return ended.with_inner_rewards()
         finally:
             environment.close()
 

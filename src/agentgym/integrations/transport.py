@@ -86,6 +86,7 @@ class EpisodeTransport(AiohttpTransport):
         if (refused := _refused(request, episode)) is not None:
             return refused
         response = await super().handle_async_request(request)
+        episode.unanswered += response.is_error
         refusal = await response.aread() if response.status_code == 400 else b""
         episode.overflowed = CONTEXT_LENGTH.encode() in refusal
         return response
@@ -102,6 +103,7 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
         if (refused := _refused(request, episode)) is not None:
             return refused
         response = super().handle_request(request)
+        episode.unanswered += response.is_error
         refusal = response.read() if response.status_code == 400 else b""
         episode.overflowed = CONTEXT_LENGTH.encode() in refusal
         return response

@@ -43,6 +43,8 @@ def to_trajectory(
     reward = scores[-1] if scores else None
     if rollout.status.state is not RolloutState.SUCCEEDED:
         reward = None
+    for call, inner in zip(calls, (reward or {}).get("inner", ()), strict=False):
+        call.rewards.update(inner)
     metadata = rollout.metadata
     trajectory = Trajectory(
         rollout_id=rollout.rollout_id,

@@ -192,16 +192,22 @@ class Scenario(ABC):
         return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
-        """Give each model call its reward: by default the trajectory's, unchanged.
+        """Give each model call its reward.
 
-        Only asked of trajectories that were scored.
+        By default every call gets the trajectory's, and in addition the inner rewards
+        that are its own (:func:`agentgym.reward`), which others do not get. Only asked
+        of trajectories that were scored.
 
         Returns:
             One reward per model call. Trajectory-level broadcast follows AgentFlow
             (arXiv:2510.05592): each turn is credited with the final outcome.
         """
         reward = trajectory.get_total_reward()
-        return [] if reward is None else [reward] * len(trajectory.model_calls)
+        if reward is None:
+            return []
+        inner = [sum(call.rewards.values()) for call in trajectory.model_calls]
+        shared = reward - sum(inner)
+        return [shared + own for own in inner]
 
     def define_trainable_components(self) -> dict[str, bool]:
         """Return which spans of the policy's own text the loss covers.

@@ -276,12 +276,14 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
         {"event_type": "tool_call", "data": call.model_dump(mode="json")}
         for call in ended.get_tool_calls()
     ]
+    inner = [call.rewards for call in ended.model_calls]
     scored = {
         "value": ended.reward,
         "source": "scenario",
         "reason": ended.reason and ended.reason.model_dump(),
         "score": asdict(ended.score),
         "duration_s": ended.duration_s,
+        **({"inner": inner} if any(inner) else {}),
     }
     return [*events, {"event_type": "reward", "data": scored}]
 

@@ -1,0 +1,58 @@
+"""Rewards that an agent's own code gives while it works."""
+
+import math
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from agentgym.errors import RewardError
+
+MOST = 1e9
+"""Largest inner reward of either sign, as of a scenario's rewards."""
+
+_RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
+    "agentgym_inner_reward", default=None
+)
+
+
+def reward(value: float, *, name: str = "inner") -> None:
+    """Reward the model call that the agent made last.
+
+    Call it in a node of a graph, in a tool, or in a scenario's ``calculate_reward``::
+
+        import agentgym
+
+        def grade_documents(state):
+            relevant = [d for d in state["documents"] if is_relevant(d)]
+            agentgym.reward(0.2 if relevant else -0.1, name="retrieval")
+            return {"documents": relevant}
+
+    In training the value is added to the rollout's reward, as a part with this name,
+    and to the reward of the last model call alone, as ``ModelCall.rewards`` has it; see
+    :meth:`agentgym.Scenario.broadcast_rewards`. Whether the task counts as solved does
+    not depend on it. Outside a rollout, e.g. in production, the call does nothing.
+
+    Args:
+        value: From -1e9 to 1e9; keep it small compared with the scenario's reward.
+        name: Name of the part. Values of one name add up.
+
+    Raises:
+        RewardError: In a rollout, the value is not a finite number or the name is
+            empty.
+    """
+    receive = _RECEIVER.get()
+    if receive is None:
+        return
+    if not isinstance(name, str) or not name.strip():
+        raise RewardError(f"agentgym.reward got the name {name!r}: give it a text")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or abs(value) > MOST:
+        raise RewardError(
+            f"agentgym.reward got {value!r} for {name!r}: give it a number from "
+            f"-{MOST:g} to {MOST:g}"
+        )
+    receive(name, float(value))
+
+
+def receive_with(receiver: Callable[[str, float], None]) -> None:
+    """Pass the rewards given in this context, and in copies of it, to a function."""
+    _RECEIVER.set(receiver)
