@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import ConfigError, NotFoundError
-from agentgym.integrations.live import load_agent, reference_of
+from agentgym.integrations.agent_import import load_agent, reference_of
 from agentgym.integrations.projects import project_agents
 from tests.cli.conftest import Command, agentgym
 

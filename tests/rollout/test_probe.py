@@ -11,7 +11,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
-from agentgym.integrations.live import load_agent
+from agentgym.integrations.agent_import import load_agent
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed, require_trainable
 from agentgym.train.plan import make_plan

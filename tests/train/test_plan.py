@@ -14,7 +14,7 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate import evaluation
-from agentgym.integrations.live import reference_of
+from agentgym.integrations.agent_import import reference_of
 from agentgym.sandbox import Limits, SandboxConfig
 from agentgym.scenarios.base import Scenario
 from agentgym.train import loop

@@ -9,7 +9,7 @@ from tests.ui.screen import Terminal
 RUN = """
 import sys, time
 from rich.console import Console
-from agentgym.ui.live import TerminalProgress
+from agentgym.ui.terminal_progress import TerminalProgress
 from tests.ui import made_up
 
 with TerminalProgress(Console(highlight=False)) as progress:

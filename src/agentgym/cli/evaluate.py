@@ -139,10 +139,10 @@ def evaluate(
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.metrics import Prices
     from agentgym.evaluate.result import write_text
-    from agentgym.integrations.live import is_reference
+    from agentgym.integrations.agent_import import is_reference
     from agentgym.scenarios.packs import is_tasks_file
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.live import TerminalProgress
+    from agentgym.ui.terminal_progress import TerminalProgress
 
     if split is not None and split not in (*Split, EVERY_SPLIT):
         known = ", ".join((*Split, EVERY_SPLIT))

@@ -323,14 +323,16 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 def _prompts(reference: str) -> list[str]:
     """Return the system prompts of an agent's roles; empty if they are not readable."""
     from agentgym.errors import UnsupportedError
-    from agentgym.integrations import live
+    from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
 
-    found = live.load_agent(reference)
-    adapter = FRAMEWORKS.get(live.resolve_framework(reference, live.DEFAULT))
-    llm = adapter.stand_in() if live.takes_model(found) else None
+    found = agent_import.load_agent(reference)
+    adapter = FRAMEWORKS.get(
+        agent_import.resolve_framework(reference, agent_import.DEFAULT)
+    )
+    llm = adapter.stand_in() if agent_import.takes_model(found) else None
     try:
-        roles = adapter.roles(live.make(found, reference, llm=llm, tools=[]))
+        roles = adapter.roles(agent_import.make(found, reference, llm=llm, tools=[]))
     except UnsupportedError:
         return []
     return [role.system_prompt for role in roles if role.system_prompt]

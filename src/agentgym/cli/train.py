@@ -448,9 +448,9 @@ def _train(
     from agentgym.compute.record import bill
     from agentgym.core.files import write_atomically
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.live import TerminalProgress
     from agentgym.ui.report import render_report
     from agentgym.ui.tables import result_view
+    from agentgym.ui.terminal_progress import TerminalProgress
 
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:

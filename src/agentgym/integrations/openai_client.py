@@ -35,7 +35,7 @@ def clients_redirected_to(blueprint: Blueprint) -> Iterator[None]:
 
 def patch_clients(module: ModuleType) -> None:
     """Let all clients of the package ask where their requests go."""
-    from agentgym.integrations.live import refuse_while_importing
+    from agentgym.integrations.agent_import import refuse_while_importing
 
     build = module.BaseClient._build_request
 

@@ -2,7 +2,7 @@
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
-from agentgym.integrations.live import reference_of, resolve_framework
+from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
 from agentgym.scenarios.packs import is_tasks_file

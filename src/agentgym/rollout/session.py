@@ -11,7 +11,7 @@ from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UnsupportedError
-from agentgym.integrations.live import load_agent
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint

@@ -21,7 +21,7 @@ from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
-from agentgym.integrations.live import is_reference, reference_of
+from agentgym.integrations.agent_import import is_reference, reference_of
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import DATABASE_FILE

@@ -13,9 +13,9 @@ from autogen_core.tools import FunctionTool, StaticWorkbench, ToolOverride
 from agentgym.core.tools import Tool
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import ToolError, UnsupportedError
+from agentgym.integrations.agent_import import load_agent, make, takes_model
 from agentgym.integrations.autogen.adapter import AutoGenAdapter
 from agentgym.integrations.autogen.model import PolicyClient
-from agentgym.integrations.live import load_agent, make, takes_model
 from tests.integrations.autogen import teams
 
 ADAPTER = AutoGenAdapter()

@@ -24,9 +24,9 @@ from agentgym.core.agent import AgentSpec
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import EngineError, MissingExtraError, UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.autogen.adapter import AutoGenAdapter
 from agentgym.integrations.autogen.model import PolicyClient
-from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.rollout.stub_server import LISTED, StubServer, completion
 from tests.ui import made_up

@@ -10,8 +10,8 @@ from crewai.tools import BaseTool, tool
 
 from agentgym.errors import MissingExtraError, ToolError, UnsupportedError
 from agentgym.integrations import registry
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
-from agentgym.integrations.live import load_agent
 from tests.integrations.crewai.teams import (
     make_agent,
     make_crew,

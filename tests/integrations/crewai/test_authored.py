@@ -10,8 +10,8 @@ from agentgym.core.task import Split
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, RolloutError
+from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
-from agentgym.integrations.live import agent_tools, load_agent
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from tests.integrations.crewai.test_episodes import note_once, notes_of

@@ -15,9 +15,9 @@ from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
 from agentgym.integrations.crewai.export import PolicyLLM
-from agentgym.integrations.live import load_agent
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.integrations.crewai.test_authored import delegate_or_note
 from tests.rollout.sessions import requests, session

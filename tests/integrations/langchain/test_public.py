@@ -16,9 +16,9 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
-from agentgym.integrations.live import load_agent
 from agentgym.models.nano import nano_path
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed, require_trainable

@@ -9,6 +9,13 @@ from agentgym.core.agent import Trained
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import RolloutError, UsageError
+from agentgym.integrations.agent_import import (
+    load_agent,
+    make,
+    takes_model,
+    takes_tools,
+    values_for,
+)
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -18,13 +25,6 @@ from agentgym.integrations.base import (
     refuse_configurable,
 )
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.live import (
-    load_agent,
-    make,
-    takes_model,
-    takes_tools,
-    values_for,
-)
 from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
@@ -64,7 +64,7 @@ class AutoGenAgent(AgentLoop):
             self.agent = self._makers.usual()
 
     def _maker(self, specs: list[ToolSpec]) -> Callable[[], Any]:
-        from agentgym.integrations.autogen.live import default_agent
+        from agentgym.integrations.autogen.describe import default_agent
         from agentgym.integrations.autogen.tools import episode_tool
 
         blueprint, llm = self._blueprint, self._llm
@@ -78,7 +78,7 @@ class AutoGenAgent(AgentLoop):
 
     def _copies(self, origin: str, llm: Any, tools: list[Any]) -> Callable[[], Any]:
         from agentgym.integrations.autogen.copies import Copies
-        from agentgym.integrations.autogen.live import (
+        from agentgym.integrations.autogen.describe import (
             require_plain_answers,
             require_runner,
         )
@@ -169,7 +169,7 @@ class AutoGenAdapter(Adapter):
         "openai.resources",
         "agentgym.integrations.autogen.clients",
         "agentgym.integrations.autogen.copies",
-        "agentgym.integrations.autogen.live",
+        "agentgym.integrations.autogen.describe",
         "agentgym.integrations.autogen.tools",
     )
     packages = ("autogen_agentchat", "autogen_core", "autogen_ext")
@@ -187,21 +187,21 @@ class AutoGenAdapter(Adapter):
     def require_agent(self, agent: Any, origin: str) -> None:
         """Check that it is an agent or a team."""
         self.check()
-        from agentgym.integrations.autogen.live import require_runner
+        from agentgym.integrations.autogen.describe import require_runner
 
         require_runner(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return an agent, or the members of a team: those that ask a model."""
         self.check()
-        from agentgym.integrations.autogen.live import role_of, speakers
+        from agentgym.integrations.autogen.describe import role_of, speakers
 
         return [role_of(speaker) for speaker in speakers(agent)]
 
     def own_tools(self, found: Any) -> list[Tool]:
         """Return the tools of an agent or a team, or one of AutoGen's tools."""
         self.check()
-        from agentgym.integrations.autogen.live import own_tools
+        from agentgym.integrations.autogen.describe import own_tools
 
         return own_tools(found)
 
@@ -215,7 +215,7 @@ class AutoGenAdapter(Adapter):
     def concerns(self, agent: Any) -> list[str]:
         """Return the differences in training: replaced users, shared memory."""
         self.check()
-        from agentgym.integrations.autogen.live import concerns
+        from agentgym.integrations.autogen.describe import concerns
 
         return concerns(agent)
 

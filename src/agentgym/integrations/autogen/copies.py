@@ -24,7 +24,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.autogen.live import require_runner
+from agentgym.integrations.autogen.describe import require_runner
 from agentgym.integrations.autogen.routed import (
     RoutedWorkbench,
     contain_exit,

@@ -9,18 +9,18 @@ from autogen_core.models import ChatCompletionClient
 
 from agentgym.core.agent import Trained
 from agentgym.errors import UsageError
-from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
-from agentgym.integrations.autogen.copies import with_model
-from agentgym.integrations.autogen.live import default_agent, require_runner
-from agentgym.integrations.autogen.model import PolicyClient
-from agentgym.integrations.autogen.tools import bound_tool
-from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.live import (
+from agentgym.integrations.agent_import import (
     load_trained,
     make,
     takes_model,
     takes_tools,
 )
+from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
+from agentgym.integrations.autogen.copies import with_model
+from agentgym.integrations.autogen.describe import default_agent, require_runner
+from agentgym.integrations.autogen.model import PolicyClient
+from agentgym.integrations.autogen.tools import bound_tool
+from agentgym.integrations.example_tools import example_tools
 from agentgym.models.served import served_name
 
 

@@ -12,6 +12,13 @@ from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import (
+    load_agent,
+    make,
+    takes_model,
+    takes_tools,
+    values_for,
+)
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -22,13 +29,6 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.crewai.quiet import QUIET, environment, silence
 from agentgym.integrations.episode import EpisodeCut, current_episode
-from agentgym.integrations.live import (
-    load_agent,
-    make,
-    takes_model,
-    takes_tools,
-    values_for,
-)
 from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets

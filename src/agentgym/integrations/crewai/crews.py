@@ -12,9 +12,9 @@ from crewai.utilities.string_utils import sanitize_tool_name
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
 from agentgym.integrations.crewai.tools import callable_tool, spec_of
-from agentgym.integrations.live import kind_of
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"

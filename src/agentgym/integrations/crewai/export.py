@@ -16,13 +16,13 @@ from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_trained, make, takes_tools
 from agentgym.integrations.crewai.copies import with_model
 from agentgym.integrations.crewai.crews import default_agent
 from agentgym.integrations.crewai.gateway import counted_tokens
 from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
 from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.live import load_trained, make, takes_tools
 from agentgym.models.served import served_name
 
 

@@ -4,6 +4,12 @@ from typing import Any
 
 from agentgym.core.agent import Trained
 from agentgym.core.tools import Tool, ToolSpec
+from agentgym.integrations.agent_import import (
+    load_agent,
+    make,
+    takes_model,
+    takes_tools,
+)
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
@@ -13,7 +19,6 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.langchain import graphs
 from agentgym.integrations.langchain.conversation import GraphConversation, GraphRun
-from agentgym.integrations.live import load_agent, make, takes_model, takes_tools
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import (

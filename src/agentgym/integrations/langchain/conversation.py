@@ -8,6 +8,7 @@ from typing import Any
 from agentgym.core.background import call_in_thread
 from agentgym.core.task import Task
 from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import values_for
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.langchain.graphs import (
@@ -16,7 +17,6 @@ from agentgym.integrations.langchain.graphs import (
     most_steps,
 )
 from agentgym.integrations.langchain.interrupts import resumption
-from agentgym.integrations.live import values_for
 from agentgym.integrations.openai_client import clients_redirected_to
 
 

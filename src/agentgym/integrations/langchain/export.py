@@ -16,16 +16,16 @@ from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool
 from agentgym.errors import ToolError, UsageError
-from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.langchain.graphs import most_steps, require_graph
-from agentgym.integrations.langchain.model import PolicyChatModel
-from agentgym.integrations.langchain.rebound import rebound
-from agentgym.integrations.live import (
+from agentgym.integrations.agent_import import (
     load_trained,
     make,
     takes_model,
     takes_tools,
 )
+from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.langchain.graphs import most_steps, require_graph
+from agentgym.integrations.langchain.model import PolicyChatModel
+from agentgym.integrations.langchain.rebound import rebound
 from agentgym.models.served import served_name
 
 

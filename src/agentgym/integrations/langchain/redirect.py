@@ -15,9 +15,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
 from agentgym.integrations.langchain.in_place import CallInPlace
-from agentgym.integrations.live import refuse_while_importing
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
 """Options of a call that reach the other model; the rest belongs to a provider."""

@@ -5,7 +5,7 @@ from collections import deque
 from agentgym.errors import RolloutNotFoundError
 from agentgym.rollout.store import tables
 from agentgym.rollout.store.database import Database
-from agentgym.rollout.store.live import LiveRollout
+from agentgym.rollout.store.live_rollout import LiveRollout
 
 _RECENT = 64  # ended rollouts that stay, for who asks for them next
 

@@ -23,7 +23,7 @@ from agentgym.rollout.store.events import (
     answered_calls,
 )
 from agentgym.rollout.store.exact import Exact
-from agentgym.rollout.store.live import LiveRollout
+from agentgym.rollout.store.live_rollout import LiveRollout
 from agentgym.rollout.store.memory import Memory
 from agentgym.rollout.store.registry import ModelRegistry
 from agentgym.rollout.store.rollout import (

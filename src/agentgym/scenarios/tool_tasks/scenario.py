@@ -333,7 +333,7 @@ def load_tools(reference: str, folder: str = "") -> list[Tool]:
         ScenarioError: It holds something that is not a tool.
     """
     # By name: adapters, which know the tools of agents, stand above scenarios.
-    named = resolve_name("agentgym.integrations.live:named_tools")
+    named = resolve_name("agentgym.integrations.agent_import:named_tools")
     return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
 

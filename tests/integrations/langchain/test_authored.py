@@ -10,9 +10,9 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError
+from agentgym.integrations.agent_import import agent_tools, load_agent
 from agentgym.integrations.langchain.adapter import LangChainAdapter
 from agentgym.integrations.langchain.model import PolicyChatModel
-from agentgym.integrations.live import agent_tools, load_agent
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import AgentReport, probed
 from agentgym.scenarios.tool_tasks.starter import starter

@@ -18,10 +18,10 @@ from autogen_core.tools import BaseTool, StaticWorkbench, Workbench
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import ToolError, UnsupportedError
+from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.autogen.routed import RoutedWorkbench
 from agentgym.integrations.autogen.tools import SpecTool
 from agentgym.integrations.base import AgentRole, no_tools
-from agentgym.integrations.live import kind_of
 from agentgym.scenarios.schemas import model_of_schema, spec_of_model
 
 _MODEL_SLOTS = ("model_client", "_model_client")

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from agentgym.evaluate import lines
-from agentgym.ui.live import TerminalProgress
+from agentgym.ui.terminal_progress import TerminalProgress
 from tests.ui import made_up
 
 
@@ -142,7 +142,7 @@ def test_a_terminal_is_asked_for_a_warm_start(
         return answer
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("agentgym.ui.live.Confirm.ask", ask)
+    monkeypatch.setattr("agentgym.ui.terminal_progress.Confirm.ask", ask)
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with TerminalProgress(console) as progress:
         assert progress.wants_warm_start("--warm-start imitates calls.") is answer
