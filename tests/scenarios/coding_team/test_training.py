@@ -79,10 +79,11 @@ def test_calls_of_other_roles_are_masked(made: Any) -> None:
     from agentgym.train.batch import BatchBuilder
 
     config = TrainingConfig.create(scenario="coding_team", train_roles=TRAINED)
-    builder = BatchBuilder.of(config, get_scenario("coding_team"), lambda call: None)
+    scenario = get_scenario("coding_team")
+    builder = BatchBuilder.of(config, scenario, lambda call: None)
     rollout = next(r for r in made if r.family == "reviewed")
     other = rollout.model_copy(update={"rollout_id": "other", "reward": -0.5})
-    built = builder.build([[rollout, other]], lambda t: [t.reward or 0.0])
+    built = builder.build([[rollout, other]], scenario.broadcast_rewards)
     buckets = zip(rollout.model_calls, built.ledger["other"], strict=True)
     left_out = [c.agent for c, bucket in buckets if bucket.reason == ROLE_NOT_TRAINED]
     assert left_out == ["reviewer"] * 3
