@@ -176,6 +176,24 @@ def test_a_refused_key(
     assert "No file was changed." in shown
 
 
+def test_ctrl_c_keeps_the_files(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from agentgym.ui.solving import TeamLines
+
+    def stop(lines: TeamLines, event: Any) -> None:
+        if event.tool == "write_file":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TeamLines, "__call__", stop)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
+    assert "Interrupted. Saved: " in capsys.readouterr().err
+    assert (project / "out" / "solution.py").read_text() == FLIP
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
