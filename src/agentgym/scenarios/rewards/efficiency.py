@@ -35,7 +35,7 @@ def _write_all(asked):
 
 
 @dataclass(frozen=True)
-class Usage:
+class ProgramCost:
     """The cost of one program, the least of several executions.
 
     Attributes:
@@ -114,7 +114,7 @@ class Efficiency(RewardPart[SubmittedCode]):
 
     def measure(
         self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
-    ) -> tuple[Usage, Usage]:
+    ) -> tuple[ProgramCost, ProgramCost]:
         """Return the least costs of the reference and of these files.
 
         Raises:
@@ -136,7 +136,9 @@ class Efficiency(RewardPart[SubmittedCode]):
                 break
         return _least(right), _least(given)
 
-    def _run(self, sandbox: Sandbox, files: Mapping[str, str], number: int) -> Usage:
+    def _run(
+        self, sandbox: Sandbox, files: Mapping[str, str], number: int
+    ) -> ProgramCost:
         call = f"_write_all({self._asked!r})  # {number}\n"
         script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n{call}"
         name = "_workload.py"
@@ -148,7 +150,7 @@ class Efficiency(RewardPart[SubmittedCode]):
         if result.status == "sandbox_error":
             raise SandboxError(f"The sandbox failed: {result.error}")
         values = result.stdout if result.ok else ""
-        return Usage(values, result.cpu_s, result.peak_mb)
+        return ProgramCost(values, result.cpu_s, result.peak_mb)
 
 
 def share_of_ratio(ratio: float) -> float:
@@ -156,7 +158,7 @@ def share_of_ratio(ratio: float) -> float:
     return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
 
 
-def _ratios(right: Usage, given: Usage) -> tuple[float, float]:
+def _ratios(right: ProgramCost, given: ProgramCost) -> tuple[float, float]:
     least = 1e-4  # The clock's own steps.
     return (
         (given.cpu_s + least) / (right.cpu_s + least),
@@ -164,8 +166,8 @@ def _ratios(right: Usage, given: Usage) -> tuple[float, float]:
     )
 
 
-def _least(found: Sequence[Usage]) -> Usage:
-    return Usage(
+def _least(found: Sequence[ProgramCost]) -> ProgramCost:
+    return ProgramCost(
         found[0].values,
         min(usage.cpu_s for usage in found),
         min(usage.peak_mb for usage in found),
