@@ -418,6 +418,8 @@ class Summary(_Numbers, frozen=True):
         drops: Why and which rollouts were dropped, the most frequent kind first.
         tools: Tool calls by name; ``tool_outcomes`` by their outcome.
         scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
+        mean_parts: Mean of each named part of the reward over the scored rollouts, a
+            missing part as 0; they add up to ``mean_reward`` where all have parts.
         mean_duration_s: Wall seconds of a rollout, all counted.
     """
 
@@ -431,6 +433,7 @@ class Summary(_Numbers, frozen=True):
     tool_outcomes: dict[str, int]
     scored: int
     mean_reward: float | None
+    mean_parts: dict[str, float]
     mean_duration_s: float
 
     @property
@@ -467,8 +470,18 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         tool_outcomes=_counted(call.outcome.value for call in tools),
         scored=len(rewards),
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
+        mean_parts=_mean_parts(every),
         mean_duration_s=sum(s.duration_s for s in stats) / max(1, len(stats)),
     )
+
+
+def _mean_parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
+    scored = [one.reward_parts for one in trajectories if one.reward is not None]
+    names = dict.fromkeys(name for parts in scored for name in parts)
+    return {
+        name: sum(parts.get(name, 0.0) for parts in scored) / len(scored)
+        for name in names
+    }
 
 
 def _drops(trajectories: Iterable[Trajectory]) -> list[DropKind]:

@@ -62,6 +62,8 @@ class SandboxResult:
             unless they were asked for.
         wall_s: Wall time inside the sandbox, seconds.
         cpu_s: CPU time of all its processes, seconds.
+        peak_mb: Most memory that one of its processes held at a time, MiB, with the
+            interpreter's own.
         rung: Name of the rung that isolated it.
         warm: Whether it was forked from a warm interpreter.
         cached: Whether this is a remembered result.
@@ -79,6 +81,7 @@ class SandboxResult:
     files: Mapping[str, str | None] | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    peak_mb: float = 0.0
     rung: str
     warm: bool
     cached: bool = False

@@ -1,7 +1,7 @@
 """Scenario: what to train on. Subclass it, fill in four methods, and train."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -71,6 +71,8 @@ class Scenario(ABC):
         agents: The scenario's own agent, as ``module:name``, by framework, for users
             who name none. Empty, the default: an agent of the framework's usual kind,
             with the scenario's prompt and tools.
+        extras: Extras of this package that it needs, as ``code-quality``; remote
+            machines get them too.
         train_tokens: Which of its own tokens the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
@@ -87,6 +89,7 @@ class Scenario(ABC):
     splits: ClassVar[tuple[Split, ...]] = (Split.TRAIN, Split.VALIDATION, Split.TEST)
     options: ClassVar[tuple[str, ...]] = ()
     agents: ClassVar[dict[str, str]] = {}
+    extras: ClassVar[tuple[str, ...]] = ()
     train_tokens: ClassVar[TrainTokens] = "calls"
     unsafe_local_exec: bool = False
 
@@ -180,6 +183,22 @@ class Scenario(ABC):
 
         Returns:
             None, the default, if that is not known.
+        """
+        return None
+
+    def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
+        """Return the reward of a task's project after these changes; optional.
+
+        For scenarios that pay for code. ``agentgym scenarios check`` asks for the
+        rewards of changes that must earn nothing: further tests, tidy code that does
+        nothing.
+
+        Args:
+            task: The task.
+            changes: Files that the agent would have written: relative path to text.
+
+        Returns:
+            None, the default, if no code is paid for.
         """
         return None
 

@@ -51,6 +51,20 @@ BUILT_IN = {
             "agentgym.scenarios.coding.scenario:CodingScenario",
         ),
         ScenarioCard(
+            "code_review",
+            "Review small Python packages and report defects.",
+            "intermediate",
+            "10 to 20 minutes on 2 cores",
+            "agentgym.scenarios.code_review.scenario:CodeReviewScenario",
+        ),
+        ScenarioCard(
+            "qa_testing",
+            "Write tests that kill mutants of Python code.",
+            "intermediate",
+            "10 to 20 minutes on 2 cores",
+            "agentgym.scenarios.qa_testing.scenario:QaTestingScenario",
+        ),
+        ScenarioCard(
             "customer_support",
             "Help a shop's customers with orders, refunds and complaints.",
             "intermediate",
@@ -184,6 +198,24 @@ def get_scenario(reference: str) -> "Scenario":
             f"Scenario {found!r} is not a subclass of agentgym.Scenario."
         )
     return scenario
+
+
+def extras_of(reference: str) -> tuple[str, ...]:
+    """Return the extras of this package that a scenario needs; of a pack, none.
+
+    Raises:
+        UsageError: A tasks file cannot be read.
+    """
+    name = reference.partition("?")[0]
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].target.partition(":")
+        found: tuple[str, ...] = getattr(import_module(module), attribute).extras
+        return found
+    if is_tasks_file(reference):
+        from agentgym.scenarios.tool_tasks.code_rewards import extras_of_file
+
+        return extras_of_file(reference)
+    return ()
 
 
 def _tasks_file(reference: str) -> "Scenario":

@@ -182,6 +182,8 @@ def summary_view(summary: Summary) -> RenderableType:
     if summary.mean_reward is not None:
         scored = plural(summary.scored, "rollout")
         facts.add_row("mean reward", f"{number(summary.mean_reward)} over {scored}")
+        for name, mean in summary.mean_parts.items():
+            facts.add_row(f"  {name}", number(mean))
     facts.add_row("time", f"{duration(summary.mean_duration_s)} a rollout")
     return Group(title, indent(facts), *map(_drop_view, summary.drops))
 

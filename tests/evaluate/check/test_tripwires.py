@@ -28,6 +28,10 @@ CRITERIA = '    def success_criteria(self): return {"success": 0.9}\n'
 COMPONENTS = CRITERIA.replace("success_criteria", "define_trainable_components")
 TASKS = "return [self._task(split, seed, number) for number in range(count)]"
 BROADCAST = "    def broadcast_rewards(self, trajectory): return GIVEN\n"
+JUDGES = (
+    "    def judge_changes(self, task, changes):\n"
+    "        return Reward(0.5 if 'tests/test_own.py' in changes else 0.0, False)\n"
+)
 
 BROKEN = {
     "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
@@ -49,6 +53,7 @@ BROKEN = {
     "rewards/raises": ("len(calls) <= 2", "len(calls) <= 2 or 1 / 0 < 1"),
     "do-nothing/paid": ("0.2 * tried", "0.2 * (not calls)"),
     "call-everything/paid": ("brief = len(calls) <= 2", "brief = True"),
+    "code/tests": (CARD, CARD + JUDGES),
     "oracle/wrong": (OFF, OFF.replace("switch_off", "read_temperature")),
     "splits/word": (TEST_ROOMS, TEST_ROOMS.replace("cellar", "kitchen")),
     "splits/id": ('id=f"{split.value}/', 'id=f"'),
@@ -80,7 +85,7 @@ def look(*names: str, tasks: int = 4) -> dict[str, Finding]:
 def test_a_new_pack_passes(pack: Path) -> None:
     findings = check_scenario("heating", tasks=12)
     assert {finding.status for finding in findings} == {"pass"}
-    assert len(findings) == 14
+    assert len(findings) == 15
 
 
 @pytest.mark.parametrize("fault", BROKEN)

@@ -15,6 +15,7 @@ from agentgym.models.folder import model_source
 from agentgym.models.gguf import is_converted
 from agentgym.scenarios.options import data_of, has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file
+from agentgym.scenarios.registry import extras_of
 from agentgym.scenarios.tool_tasks.task_file import answers_path
 
 Named = Callable[[str], str]
@@ -131,6 +132,7 @@ def make_upload(config: TrainingConfig) -> Upload:
     extras = ["local"]
     extras += [config.framework] * (config.framework in _FRAMEWORKS)
     extras += ["wandb"] * (config.tracker == "wandb")
+    extras += extras_of(config.scenario)
     return Upload(
         config=config,
         files=sources.files,

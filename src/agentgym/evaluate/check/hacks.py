@@ -14,6 +14,7 @@ from agentgym.evaluate.check.finding import Note
 _NEAR_ZERO = 0.05
 _TOO_MUCH = 0.15
 _HALF = 0.5
+_JUDGED = 12
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,36 @@ def call_everything(examined: Examination) -> Iterator[str | Note]:
     yield from _without_plan(unknown, top, "any calls")
     if lucky:
         yield Note("pass", f"{'; '.join(lucky)}. With few tools guesses are right")
+
+
+_IDLE_CHANGES = {
+    "a test of the agent's own": {
+        "tests/test_own.py": "def test_everything():\n    assert True\n"
+    },
+    "tidy code that does nothing": {
+        "notes.py": '"""Notes on the task."""\n\nDONE = True\n'
+    },
+}
+
+
+def code(examined: Examination) -> Iterator[str | Note]:
+    """Code that solves nothing must earn nothing, however tidy or well tested."""
+    judge = examined.scenario.judge_changes
+    top = max(map(abs, examined.scenario.reward_range))
+    judged = 0
+    for task in examined.to_play[:_JUDGED]:
+        for name, changes in _IDLE_CHANGES.items():
+            reward = judge(task, changes)
+            if reward is None:
+                continue
+            judged += 1
+            if reward.success or reward.value > _NEAR_ZERO * top:
+                yield (
+                    f"task {task.id} pays {reward.value:.3f} for {name}, more than "
+                    f"{_NEAR_ZERO * top:g}"
+                )
+    if not judged:
+        yield Note("pass", "it has no judge_changes, so it pays for no code")
 
 
 def _without_plan(

@@ -19,6 +19,7 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "answer": (tripwires.answer, "the reward reads no text that is not trained"),
     "do-nothing": (hacks.do_nothing, "earns nothing"),
     "call-everything": (hacks.call_everything, "earns nothing but by luck"),
+    "code": (hacks.code, "own tests and tidy files earn nothing"),
     "oracle": (tripwires.oracle, "the scenario's needed calls succeed"),
     "splits": (tripwires.splits, "share no task, request or declared word"),
     "determinism": (repeats.determinism, "a seed means the same everywhere"),

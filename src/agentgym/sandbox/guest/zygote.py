@@ -56,6 +56,7 @@ class Zygote:
         self._identity = settings.identity
         self._running = 0
         self._cpu_s = 0.0
+        self._peak_kb = 0
         self._bytes = 0
         if self._rung.bubblewrap and os.getpid() != 1:
             raise RuntimeError("the zygote is not the init of its PID namespace")
@@ -143,7 +144,7 @@ class Zygote:
         """Run one job from its empty box to the sweep, and return the reply."""
         self._box.open()
         timeout_s = job["timeout_s"]
-        self._cpu_s, self._bytes = 0.0, 0
+        self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
         started = time.monotonic()
         pid = self._running = os.fork()
         if pid == 0:
@@ -158,7 +159,8 @@ class Zygote:
             reply = _killed(_OVER_DISK)
         elif self._cpu_s > timeout_s and "error" not in reply:
             reply = {"status": "timed_out"}
-        reply |= {"wall_s": time.monotonic() - started, "cpu_s": self._cpu_s}
+        used = {"cpu_s": self._cpu_s, "peak_mb": self._peak_kb / 1024}
+        reply |= {"wall_s": time.monotonic() - started, **used}
         if job["collect"] and reply["status"] != "timed_out" and "error" not in reply:
             self._cpu_s, self._bytes = 0.0, 0
             pid = os.fork()
@@ -205,6 +207,7 @@ class Zygote:
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
             self._bytes += usage.ru_oublock * _BLOCK
+            self._peak_kb = max(self._peak_kb, usage.ru_maxrss)
         return found, status
 
     def _sweep(self, pid: int) -> None:

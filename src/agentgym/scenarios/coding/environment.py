@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 
 from agentgym.core.tools import tool
 from agentgym.errors import ToolError
-from agentgym.sandbox.workspace import Workspace
-from agentgym.scenarios.base import Environment
-from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.coding import checks, execution
 from agentgym.scenarios.coding.execution import (
     TESTS,
@@ -16,25 +14,21 @@ from agentgym.scenarios.coding.execution import (
     is_test_path,
     tests_of,
 )
-
-_MOST_MATCHES = 5
-_MOST_CHARACTERS = 1_200
+from agentgym.scenarios.coding.reading import ReadableProject, ReadingBooks
 
 
 @dataclass
-class CodingBooks(Books):
+class CodingBooks(ReadingBooks):
     """The calls of an episode, with the files that it read and edited.
 
     Attributes:
-        read: Files whose text the agent has seen.
         untested: Edited modules whose tests have not run since.
     """
 
-    read: set[str] = field(default_factory=set)
     untested: set[str] = field(default_factory=set)
 
 
-class CodingEnvironment(Environment):
+class CodingEnvironment(ReadableProject[CodingBooks]):
     """A small Python project held in memory.
 
     Args:
@@ -51,42 +45,9 @@ class CodingEnvironment(Environment):
         *,
         enforce_rules: bool = True,
     ) -> None:
-        self.workspace = Workspace(files)
-        self.books = CodingBooks()
+        super().__init__(files, CodingBooks())
         self._sandbox = sandbox
         self._enforce = enforce_rules
-
-    @tool
-    def list_files(self, path: str = ".") -> str:
-        """List the files in a folder."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("list_files", call)):
-            folder = call["path"] = self.workspace.resolve(path)
-            found = self.workspace.below(folder)
-            if not found:
-                raise ToolError(f"there is no folder {folder}.")
-            return "\n".join(found)
-
-    @tool
-    def read_file(self, path: str) -> str:
-        """Read a file."""
-        call = {"path": path}
-        with self.books.recording(ReceivedCall("read_file", call)):
-            name = call["path"] = self.workspace.file(path)
-            self.books.read.add(name)
-            return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
-
-    @tool
-    def search_code(self, query: str) -> str:
-        """Search all files for a text."""
-        with self.books.recording(ReceivedCall("search_code", {"query": query})):
-            found = search(self.workspace.files, query)
-            if not found:
-                raise ToolError(f"{query!r} was not found.")
-            lines = found[:_MOST_MATCHES]
-            if len(found) > len(lines):
-                lines.append(f"({len(found) - len(lines)} more)")
-            return "\n".join(lines)[:_MOST_CHARACTERS]
 
     @tool
     def edit_file(self, path: str, old: str, new: str) -> str:
@@ -162,17 +123,3 @@ class CodingEnvironment(Environment):
 
     def _forbid(self, message: str) -> None:
         self.books.forbid(message, enforce=self._enforce)
-
-
-def search(files: Mapping[str, str], query: str) -> list[str]:
-    """Return ``path:line: text`` for each line that holds ``query``, tests last."""
-    wanted = query.strip()
-    if not wanted:
-        return []
-    return [
-        f"{path}:{number}: {line.strip()}"
-        for path in sorted(files, key=lambda path: (is_test_path(path), path))
-        if wanted in files[path]
-        for number, line in enumerate(files[path].splitlines(), 1)
-        if wanted in line
-    ]

@@ -6,9 +6,10 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.scenarios.books import ReceivedCall
 from agentgym.scenarios.coding import checks, execution
-from agentgym.scenarios.coding.environment import CodingEnvironment, search
+from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import AnySandbox, is_test_path
 from agentgym.scenarios.coding.families.base import Step
+from agentgym.scenarios.coding.reading import search
 from agentgym.scenarios.plan_reward import (
     DAMAGE,
     NEXT_TOOL,

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
@@ -98,6 +99,19 @@ def find_problems(
     else:
         found = [*_linted(sources), *_scanned(sources), *_measured(sources)]
     return sorted((f for f in found if f.kind in wanted), key=_place)
+
+
+def require_checks(purpose: str) -> None:
+    """Check that ruff, bandit and radon are installed, without importing them.
+
+    Args:
+        purpose: The feature that needs them, as the start of a sentence.
+
+    Raises:
+        MissingExtraError: One is missing.
+    """
+    if not all(map(find_spec, ("ruff", "bandit", "radon"))):
+        raise MissingExtraError(EXTRA, purpose)
 
 
 def is_test_file(path: str) -> bool:

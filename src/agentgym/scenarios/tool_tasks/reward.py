@@ -10,6 +10,7 @@ from agentgym.core.task import Task
 from agentgym.core.tools import ToolOutcome, ToolSpec
 from agentgym.core.trajectory import Reward, ToolCall
 from agentgym.errors import ScenarioError
+from agentgym.sandbox import LazySandbox, Sandbox
 from agentgym.scenarios.plan_reward import (
     EXTRA_CALL,
     NO_CALL,
@@ -17,6 +18,7 @@ from agentgym.scenarios.plan_reward import (
     melted,
     tools_called,
 )
+from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards
 from agentgym.scenarios.tool_tasks.task_file import TaskLine
 
 LOWEST = -1.0
@@ -73,6 +75,27 @@ def score_calls(
         credit = 0.0
     credit *= melted(needless - spare - missing)
     return Reward(credit, False, {"progress": credit}, right_tool, right)
+
+
+def score_code(
+    line: TaskLine,
+    code: CodeRewards,
+    calls: Sequence[ToolCall],
+    sandbox: Sandbox | LazySandbox,
+) -> Reward:
+    """Score the files that the calls of an episode wrote; a forbidden call is worst.
+
+    Raises:
+        SandboxError: The sandbox failed.
+        MissingExtraError: A part needs the extra ``code-quality``.
+    """
+    if any(call.name in line.forbid for call in calls):
+        return Reward(LOWEST, False, {"forbidden": LOWEST})
+    if not calls:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    right_tool = float(any(call.name == code.tool for call in calls))
+    reward = code.score(code.files_after(calls), sandbox)
+    return replace(reward, right_tool=right_tool, right_arguments=float(reward.success))
 
 
 def without_done(

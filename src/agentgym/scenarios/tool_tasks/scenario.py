@@ -3,7 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,6 +23,7 @@ from agentgym.scenarios.tool_tasks.reward import (
     Check,
     score_calls,
     score_checked,
+    score_code,
     without_done,
 )
 from agentgym.scenarios.tool_tasks.splitting import (
@@ -199,6 +200,9 @@ class ToolScenario(Scenario):
         """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
+        if line.code is not None and self._check is None:
+            calls = [call for call in made if not is_own(call, specs)]
+            return score_code(line, line.code, calls, self.sandbox)
         if self._check is None:
             line = without_done(line, by_code, specs)
             calls = [call for call in made if not is_own(call, specs)]
@@ -208,6 +212,13 @@ class ToolScenario(Scenario):
         assert isinstance(environment, ToolEnvironment)
         state = {"missed": environment.missed, "answer": trajectory.answer}
         return score_checked(self._check, line, task, calls, state)
+
+    def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
+        """Return the reward of the line's project after these changes."""
+        code = self._line(task).code
+        if code is None or self._check is not None:
+            return None
+        return code.score({**code.start, **changes}, self.sandbox)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the expected calls; None if the line has none."""

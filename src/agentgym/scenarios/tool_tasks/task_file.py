@@ -16,6 +16,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
 from agentgym.errors import UsageError, first_problem
+from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards, read_rewards
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     check_keys,
@@ -38,6 +39,7 @@ _KEYS = (
     "answers",
     "configurable",
     "tools",
+    "rewards",
 )
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
@@ -68,6 +70,8 @@ class TaskLine:
         configurable: Keys of the agent's ``config["configurable"]``.
         tools: Those of this task by name, where the line has some; they are offered
             instead of the file's.
+        code: How code is judged that the calls write; ``expect`` then has the calls
+            that write the reference solution. None if calls are paid.
         source: The line as it stands in the file.
     """
 
@@ -81,6 +85,7 @@ class TaskLine:
     answers: tuple[Answer, ...]
     configurable: dict[str, Any]
     tools: Mapping[str, ToolSpec]
+    code: CodeRewards | None
     source: dict[str, Any] = field(repr=False)
 
     @property
@@ -199,10 +204,17 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
     answers: list[Answer] = []
-    expect = tuple(
-        _need(value, specs, f"expect[{place}]", answers)
-        for place, value in enumerate(_list(line, "expect"))
+    code = read_rewards(line, specs) if "rewards" in line else None
+    expect = (
+        tuple(code.plan)
+        if code
+        else tuple(
+            _need(value, specs, f"expect[{place}]", answers)
+            for place, value in enumerate(_list(line, "expect"))
+        )
     )
+    for need in code.plan if code else ():
+        _validate(specs[need.tool], dict(need.arguments), "rewards.code")
     if not expect and not checked:
         raise BrokenLineError(
             "it expects no call, so doing nothing would be paid: name one in `expect`, "
@@ -244,6 +256,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         answers=tuple(answers),
         configurable=configurable,
         tools=tools,
+        code=code,
         source=line,
     )
 

@@ -1,0 +1,9 @@
+"""The code review scenario: find planted defects and report them by file and line.
+
+- ``scenario``: :class:`CodeReviewScenario`, its system prompt, and how tasks are made.
+- ``environment``: one episode's project and its five tools.
+- ``plants``: the defects, the vulnerabilities and the matters of taste.
+- ``families``: the kinds of task, level by level.
+- ``rewards``: precision and recall of the reports.
+- ``wording``: the grammar of requests.
+"""

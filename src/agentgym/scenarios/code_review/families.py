@@ -1,0 +1,189 @@
+"""The kinds of task: which project is reviewed, and the defects in it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Self
+
+from agentgym.core.task import Split
+from agentgym.scenarios.code_review.plants import (
+    Plant,
+    Planted,
+    PlantKind,
+    of_kind,
+    plant_all,
+)
+from agentgym.scenarios.code_review.wording import PHRASES
+from agentgym.scenarios.coding import projects
+from agentgym.scenarios.coding.families.base import Level, Scene
+from agentgym.scenarios.coding.families.level3 import seed_fault
+from agentgym.scenarios.coding.projects import Module, Project
+from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.wording.grammar import Phrases, request
+
+_STYLE = 0.4
+"""Share of the reviewed modules that also hold a matter of taste."""
+
+Defect = tuple[str, int, str]
+"""Path, line and kind."""
+PlannedCall = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Review:
+    """A task without its identity.
+
+    Attributes:
+        instruction: The user's request.
+        files: The project.
+        defects: All that is to be reported.
+        look: Files that must be looked at.
+        plan: Tool and arguments of the shortest correct plan.
+    """
+
+    instruction: str
+    files: dict[str, str]
+    defects: tuple[Defect, ...]
+    look: tuple[str, ...]
+    plan: tuple[PlannedCall, ...]
+
+    def goal(self) -> dict[str, Any]:
+        """Return the goal of a task."""
+        return {
+            "defects": [list(defect) for defect in self.defects],
+            "look": list(self.look),
+            "plan": [list(call) for call in self.plan],
+        }
+
+
+@dataclass(frozen=True)
+class ReviewFamily:
+    """One kind of review.
+
+    Attributes:
+        name: Its name.
+        level: Its level.
+        phrases: How it is asked for.
+        draft: Makes a draft.
+    """
+
+    name: str
+    level: Level
+    phrases: Phrases
+    draft: Callable[[Scene, Phrases], Review]
+
+    @classmethod
+    def of(cls, name: str, level: Level, phrases: str, *kinds: PlantKind) -> Self:
+        """Return a family whose modules hold plants of ``kinds``."""
+
+        def draft(scene: Scene, phrases: Phrases) -> Review:
+            return _module_review(scene, phrases, kinds)
+
+        return cls(name, level, PHRASES[phrases], draft)
+
+
+def _module_review(
+    scene: Scene, phrases: Phrases, kinds: tuple[PlantKind, ...]
+) -> Review:
+    """Draft the review of one module with a defect of each kind."""
+    rng, project = scene.rng, projects.build(scene.rng, scene.names)
+    module = rng.choice(project.modules)
+    planted = _plant(scene, project, module, kinds)
+    reference = references.module(rng, scene.split, module.package, module.name)
+    return _review(
+        request(rng, phrases, scene.split, {"file": reference}),
+        project.files | {module.path: planted.source},
+        _at(module, planted),
+        (module.path,),
+        ("lint", {"path": module.path}),
+    )
+
+
+def _package_review(scene: Scene, phrases: Phrases) -> Review:
+    """Draft the review of a package with one or two defects in its modules."""
+    rng, project = scene.rng, projects.build(scene.rng, scene.names)
+    files, defects = dict(project.files), list[Defect]()
+    bad = rng.sample(project.modules, rng.choice((1, 2)))
+    for module in bad:
+        planted = _plant(scene, project, module, (rng.choice(("bug", "security")),))
+        files[module.path] = planted.source
+        defects += _at(module, planted)
+    return _review(
+        request(rng, phrases, scene.split, {"package": project.package}),
+        files,
+        tuple(sorted(defects)),
+        tuple(sorted(module.path for module in project.modules)),
+        ("lint", {"path": project.package}),
+    )
+
+
+def _comparison(scene: Scene, phrases: Phrases) -> Review:
+    """Draft the search for a function that differs from its docstring."""
+    rng = scene.rng
+    broken = seed_fault(scene, rng.choice(("operator", "condition", "value")))
+    module = broken.module
+    lines = broken.files[module.path].split("\n")
+    defect = (module.path, lines.index(f"    {broken.wrong}") + 1, "bug")
+    reference = references.module(rng, scene.split, module.package, module.name)
+    return _review(
+        request(rng, phrases, scene.split, {"file": reference}),
+        broken.files,
+        (defect,),
+        (module.path,),
+        ("read_file", {"path": module.path}),
+    )
+
+
+def _review(
+    instruction: str,
+    files: dict[str, str],
+    defects: tuple[Defect, ...],
+    look: tuple[str, ...],
+    first: PlannedCall,
+) -> Review:
+    reports: list[PlannedCall] = [
+        ("report_finding", {"path": path, "line": line, "kind": kind})
+        for path, line, kind in defects
+    ]
+    return Review(instruction, files, defects, look, (first, *reports))
+
+
+def _at(module: Module, planted: Planted) -> tuple[Defect, ...]:
+    return tuple((module.path, line, kind) for line, kind in planted.defects)
+
+
+def _plant(
+    scene: Scene, project: Project, module: Module, kinds: tuple[PlantKind, ...]
+) -> Planted:
+    """Plant a defect of each kind in a module, and maybe a matter of taste."""
+    rng = scene.rng
+    wanted: list[PlantKind] = [*kinds]
+    if rng.random() < _STYLE:
+        wanted.append("style")
+    plants = [_draw(rng, kind, scene.split) for kind in wanted]
+    rng.shuffle(plants)
+    text = "\n".join(project.files.values())
+    words = (*scene.names.nouns, *scene.names.adjectives)
+    free = [word for word in words if word not in text]
+    names = rng.sample(free, 2 * len(plants))
+    return plant_all(
+        rng,
+        project.files[module.path],
+        plants,
+        names=names,
+        parameters=scene.names.parameters,
+    )
+
+
+def _draw(rng: Random, kind: PlantKind, split: Split) -> Plant:
+    return rng.choice(of_kind(kind, split))
+
+
+FAMILIES: tuple[ReviewFamily, ...] = (
+    ReviewFamily.of("review_clean", 1, "review"),
+    ReviewFamily.of("review_bug", 1, "review", "bug"),
+    ReviewFamily.of("review_security", 1, "review", "security"),
+    ReviewFamily.of("review_both", 2, "review", "bug", "security"),
+    ReviewFamily("review_package", 2, PHRASES["review_package"], _package_review),
+    ReviewFamily("compare", 3, PHRASES["compare"], _comparison),
+)

@@ -1,0 +1,95 @@
+"""The code review scenario: planted defects to find and to report by line."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.code_review import rewards
+from agentgym.scenarios.code_review.environment import ReviewEnvironment
+from agentgym.scenarios.code_review.families import FAMILIES, ReviewFamily
+from agentgym.scenarios.coding.families.base import Scene
+from agentgym.scenarios.coding.invented import names_for
+from agentgym.scenarios.leveled import LeveledScenario
+from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
+
+SYSTEM_PROMPT = (
+    "You are a code reviewer in a small Python project. Use the tools, then answer in "
+    "a few words. Rules: look at a file before you report; report each bug and each "
+    "security problem with its file, line and kind, and nothing else; style is not "
+    "reported."
+)
+
+
+class CodeReviewScenario(LeveledScenario[ReviewFamily]):
+    """Find the defects and vulnerabilities that were planted in Python packages.
+
+    Raises:
+        MissingExtraError: The extra ``code-quality`` is not installed.
+    """
+
+    name: ClassVar[str] = "code_review"
+    description: ClassVar[str] = "Review small Python packages and report defects."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 9
+    extras: ClassVar[tuple[str, ...]] = (EXTRA,)
+
+    def __init__(self) -> None:
+        require_checks("The scenario code_review")
+
+    def system_prompt(self) -> str:
+        """Return the role and the rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the five tools."""
+        return tool_specs(ReviewEnvironment)
+
+    def families(self) -> Sequence[ReviewFamily]:
+        """Return the families of all levels."""
+        return FAMILIES
+
+    def make_task(
+        self, family: ReviewFamily, split: Split, seed: int, index: int
+    ) -> Task:
+        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+        identity = f"{split}/{family.name}/{seed}/{index}"
+        rng = Random(identity)
+        review = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
+        return Task(
+            id=identity,
+            split=split,
+            seed=seed,
+            family=family.name,
+            level=family.level,
+            instruction=review.instruction,
+            initial_state={"files": review.files},
+            goal=review.goal(),
+        )
+
+    def create_environment(self, task: Task) -> ReviewEnvironment:
+        """Return the task's project."""
+        return ReviewEnvironment(task.initial_state["files"])
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode; see :func:`.rewards.score`."""
+        if not isinstance(environment, ReviewEnvironment):
+            raise ScenarioError(
+                f"{environment!r} is not an environment of this scenario."
+            )
+        return rewards.score(task, environment.books, trajectory)
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the calls that look at the files and report the defects."""
+        return [NeededCall(tool, arguments) for tool, arguments in task.goal["plan"]]

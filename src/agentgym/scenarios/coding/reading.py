@@ -1,0 +1,88 @@
+"""A project of an episode that can be looked through: its files in three tools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agentgym.core.tools import tool
+from agentgym.errors import ToolError
+from agentgym.sandbox.workspace import Workspace
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.books import Books, ReceivedCall
+from agentgym.scenarios.coding.execution import is_test_path
+
+_MOST_MATCHES = 5
+_MOST_CHARACTERS = 1_200
+
+
+@dataclass
+class ReadingBooks(Books):
+    """The calls of an episode, with the files that it read.
+
+    Attributes:
+        read: Files whose text the agent has seen.
+    """
+
+    read: set[str] = field(default_factory=set)
+
+
+class ReadableProject[B: ReadingBooks](Environment):
+    """A small Python project held in memory.
+
+    Args:
+        files: Relative path to text.
+        books: Where calls are recorded.
+    """
+
+    def __init__(self, files: Mapping[str, str], books: B) -> None:
+        self.workspace = Workspace(files)
+        self.books = books
+
+    @tool
+    def list_files(self, path: str = ".") -> str:
+        """List the files in a folder."""
+        call = {"path": path}
+        with self.books.recording(ReceivedCall("list_files", call)):
+            folder = call["path"] = self.workspace.resolve(path)
+            found = self.workspace.below(folder)
+            if not found:
+                raise ToolError(f"there is no folder {folder}.")
+            return "\n".join(found)
+
+    @tool
+    def read_file(self, path: str) -> str:
+        """Read a file."""
+        call = {"path": path}
+        with self.books.recording(ReceivedCall("read_file", call)):
+            name = call["path"] = self.workspace.file(path)
+            self.books.read.add(name)
+            return self.shown(name)[:_MOST_CHARACTERS].rstrip("\n")
+
+    @tool
+    def search_code(self, query: str) -> str:
+        """Search all files for a text."""
+        with self.books.recording(ReceivedCall("search_code", {"query": query})):
+            found = search(self.workspace.files, query)
+            if not found:
+                raise ToolError(f"{query!r} was not found.")
+            lines = found[:_MOST_MATCHES]
+            if len(found) > len(lines):
+                lines.append(f"({len(found) - len(lines)} more)")
+            return "\n".join(lines)[:_MOST_CHARACTERS]
+
+    def shown(self, name: str) -> str:
+        """Return a file's text as ``read_file`` shows it."""
+        return self.workspace.files[name]
+
+
+def search(files: Mapping[str, str], query: str) -> list[str]:
+    """Return ``path:line: text`` for each line that holds ``query``, tests last."""
+    wanted = query.strip()
+    if not wanted:
+        return []
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path in sorted(files, key=lambda path: (is_test_path(path), path))
+        if wanted in files[path]
+        for number, line in enumerate(files[path].splitlines(), 1)
+        if wanted in line
+    ]

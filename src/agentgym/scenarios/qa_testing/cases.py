@@ -1,0 +1,95 @@
+"""A test as a call of a function and the value that it gives.
+
+A call names a function and gives plain values. So a test can look at nothing but what
+the function returns: not at its source, in which it could recognise a mutant.
+"""
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from agentgym.errors import ToolError
+from agentgym.sandbox.guest.plain import plain_text
+
+_LONGEST = 300
+
+
+class Case(NamedTuple):
+    """One test.
+
+    Attributes:
+        call: The call, as in ``area_lamp(3, 4)``.
+        expected: The value that it gives.
+    """
+
+    call: str
+    expected: Any
+
+    @property
+    def function(self) -> str:
+        """The name of the function."""
+        return self.call.partition("(")[0]
+
+
+def read_call(text: str, functions: Iterable[str]) -> str:
+    """Return a call in its shortest form.
+
+    Args:
+        text: The call as the agent wrote it.
+        functions: Names of those that may be called.
+
+    Raises:
+        ToolError: It is not a call of one of them with plain values.
+    """
+    wrong = f"{text[:60]!r} is not a call with plain values, as in add(2, 3)."
+    if len(text) > _LONGEST:
+        raise ToolError(wrong)
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ToolError(wrong) from None
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise ToolError(wrong)
+    if tree.func.id not in functions:
+        raise ToolError(f"there is no function {tree.func.id} in the modules.")
+    for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
+        try:
+            ast.literal_eval(value)
+        except (ValueError, TypeError, RecursionError, MemoryError):
+            raise ToolError(wrong) from None
+    if any(keyword.arg is None for keyword in tree.keywords):
+        raise ToolError(wrong)
+    return ast.unparse(tree)
+
+
+def read_value(text: str) -> Any:
+    """Return the plain value that a text means.
+
+    Raises:
+        ToolError: It is not the text of a plain value.
+    """
+    try:
+        value = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else ...
+        plain_text(value)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise ToolError(
+            f"{text[:60]!r} is not a plain value, as 12 or [1, 2]."
+        ) from None
+    return value
+
+
+def render_tests(module: str, cases: Sequence[Case]) -> str:
+    """Return the text of a test file.
+
+    Args:
+        module: Dotted name of the module.
+        cases: Its tests; one at least.
+    """
+    names = ", ".join(sorted({case.function for case in cases}))
+    blocks = [f"from {module} import {names}"]
+    for number, case in enumerate(cases, 1):
+        blocks.append(
+            f"def test_{case.function}_{number}():\n"
+            f"    assert {case.call} == {case.expected!r}"
+        )
+    return "\n\n\n".join(blocks) + "\n"

@@ -1,0 +1,186 @@
+"""The kinds of task: which functions are to be tested, and their mutants."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+from typing import Any
+
+from agentgym.core.task import Split
+from agentgym.scenarios.coding import functions, projects
+from agentgym.scenarios.coding.families.base import Level, Scene
+from agentgym.scenarios.coding.functions import Point, Template
+from agentgym.scenarios.coding.projects import Function, Module
+from agentgym.scenarios.coding.wording import references
+from agentgym.scenarios.qa_testing.wording import PHRASES
+from agentgym.scenarios.wording.grammar import Phrases, request
+
+_HARD = ("over", "under", "enough", "within", "same", "both", "either")
+"""Templates whose mutants differ from them only at a boundary."""
+PlannedCall = tuple[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class TestingDraft:
+    """A task without its identity.
+
+    Attributes:
+        instruction: The user's request.
+        files: The project, without tests of the module.
+        module: Path of the module to test.
+        mutants: For each function to test, texts of the module with one fault in it.
+        plan: Tool and arguments of the shortest correct plan.
+    """
+
+    __test__ = False
+
+    instruction: str
+    files: dict[str, str]
+    module: str
+    mutants: dict[str, list[str]]
+    plan: tuple[PlannedCall, ...]
+
+    def goal(self) -> dict[str, Any]:
+        """Return the goal of a task."""
+        return {
+            "module": self.module,
+            "mutants": self.mutants,
+            "plan": [list(call) for call in self.plan],
+        }
+
+
+@dataclass(frozen=True)
+class TestingFamily:
+    """One kind of task.
+
+    Attributes:
+        name: Its name.
+        level: Its level.
+        phrases: How it is asked for.
+        draft: Makes a draft.
+    """
+
+    __test__ = False
+
+    name: str
+    level: Level
+    phrases: Phrases
+    draft: Callable[[Scene, Phrases], TestingDraft]
+
+
+def _plain(rng: Random) -> Template:
+    """Return a template whose mutants nearly any arguments kill."""
+    return rng.choice([t for t in _usable() if t.key not in _HARD])
+
+
+def _usable() -> list[Template]:
+    return [t for t in functions.TEMPLATES if t.faults and not t.uses_constant]
+
+
+def _test_function(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Draft tests for one named function."""
+    return _drafted(scene, phrases, [_plain(scene.rng)], whole=False)
+
+
+def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Draft tests for both functions of a module."""
+    first = _plain(scene.rng)
+    while (second := _plain(scene.rng)) is first:
+        pass
+    return _drafted(scene, phrases, [first, second], whole=True)
+
+
+def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
+    """Draft tests for a function whose mutants differ only at a boundary."""
+    hard = [t for t in _usable() if t.key in _HARD]
+    return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
+
+
+def _drafted(
+    scene: Scene, phrases: Phrases, templates: Sequence[Template], *, whole: bool
+) -> TestingDraft:
+    rng, split = scene.rng, scene.split
+    project = projects.build(rng, scene.names, templates=templates)
+    module = project.modules[0]
+    tested = [f for f in module.functions if f.template in templates]
+    files = {p: text for p, text in project.files.items() if p != module.test_path}
+    slots = {"file": references.module(rng, split, module.package, module.name)}
+    if not whole:
+        slots["name"] = tested[0].name
+    plan: list[PlannedCall] = [("read_file", {"path": module.path})]
+    for function in tested:
+        for call, value in _killing(function, split):
+            plan += [
+                ("run_call", {"call": call}),
+                ("add_test", {"call": call, "expected": value}),
+            ]
+    return TestingDraft(
+        request(rng, phrases, split, slots),
+        files,
+        module.path,
+        {f.name: _mutants(files[module.path], module, f, split) for f in tested},
+        tuple(plan),
+    )
+
+
+def _faulty(template: Template, split: Split) -> list[str]:
+    """Return the wrong bodies of a template that a split may use."""
+    home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
+    return [fault.body for fault in template.faults if fault.split is home]
+
+
+def _mutants(
+    source: str, module: Module, function: Function, split: Split
+) -> list[str]:
+    """Return the module with each fault of the split in the function."""
+    head, mark, rest = source.partition(function.signature())
+    right = function.fill(function.template.body, module.constant)
+    return [
+        head + mark + rest.replace(right, function.fill(body, module.constant), 1)
+        for body in _faulty(function.template, split)
+    ]
+
+
+def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
+    """Return the fewest calls, with their values, that kill every mutant."""
+    template = function.template
+    bodies = _faulty(template, split)
+    kills = {
+        point: {body for body in bodies if _value(body, point) != right}
+        for point in _points(template)
+        if (right := _value(template.body, point)) is not None
+    }
+    for size in range(1, len(kills) + 1):
+        for chosen in combinations(kills, size):
+            if set().union(*(kills[point] for point in chosen)) == {*bodies}:
+                return [
+                    (_call(function, point), _value(template.body, point) or "")
+                    for point in chosen
+                ]
+    raise AssertionError(f"no points kill all mutants of {template.key}")
+
+
+def _points(template: Template) -> dict[str, Point]:
+    return {repr(point): point for point in template.points}
+
+
+def _call(function: Function, point: str) -> str:
+    arguments = ", ".join(map(repr, _points(function.template)[point]))
+    return f"{function.name}({arguments})"
+
+
+def _value(body: str, point: str) -> str | None:
+    """Return the text of a body's value at a point; None if it raises."""
+    expression = body.removeprefix("return ").format(a="a", b="b")
+    names = dict(zip("ab", eval(point), strict=False))  # our own templates
+    try:
+        return repr(eval(expression, {}, names))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+
+
+FAMILIES: tuple[TestingFamily, ...] = (
+    TestingFamily("test_function", 1, PHRASES["function"], _test_function),
+    TestingFamily("test_module", 2, PHRASES["module"], _test_module),
+    TestingFamily("test_boundary", 3, PHRASES["function"], _test_boundary),
+)

@@ -1,0 +1,93 @@
+"""The score of tests: the mutants that they kill, if they pass on the right code."""
+
+from collections.abc import Sequence
+
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.sandbox import gives
+from agentgym.scenarios.coding.execution import TIMEOUT_S, AnySandbox
+from agentgym.scenarios.plan_reward import (
+    NO_CALL,
+    PROGRESS,
+    SPARE_CALLS,
+    Attempts,
+    melted,
+    success_parts,
+    tools_called,
+)
+from agentgym.scenarios.qa_testing.cases import Case
+from agentgym.scenarios.qa_testing.environment import TestingBooks
+
+ERROR = -0.04
+VIOLATION = -0.2
+WRONG_TEST = -0.15
+_LOOKED = 0.2
+_MOST_COUNTED = 2
+_MOST_ERRORS = 6
+
+
+def score(
+    task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: AnySandbox
+) -> Reward:
+    """Score the tests that an episode leaves.
+
+    A success kills every mutant with tests that all pass on the right code; it is worth
+    1 less a little for needless calls, and too many of them are not a success, so
+    testing everything that comes to mind does not pay. Else the share of mutants that
+    passing tests kill is paid, up to 0.45 with a little for reading the module first; a
+    test that fails on the right code costs 0.15.
+
+    Raises:
+        SandboxError: The code could not be run.
+    """
+    attempts = Attempts.of(books, trajectory)
+    if not attempts.tools:
+        return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)
+    plan, module = task.goal["plan"], task.goal["module"]
+    over = max(0, len(attempts.tools) - len(plan) - SPARE_CALLS[task.level])
+    cases = books.cases.get(module, [])
+    wrong, killed = judge(task, cases, sandbox)
+    right_tool = tools_called((tool for tool, _ in plan), attempts.tools) / len(plan)
+    if killed == 1.0 and not wrong and not attempts.violations and not over:
+        parts = success_parts(attempts, len(plan), ERROR)
+        return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
+    parts = {
+        "killed": PROGRESS * (1 - _LOOKED) * killed * melted(over),
+        "read": PROGRESS * _LOOKED * (module in books.read) * melted(over),
+        "wrong tests": WRONG_TEST * min(wrong, _MOST_COUNTED),
+        "errors": ERROR * min(len(attempts.failed), _MOST_ERRORS),
+        "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
+    }
+    return Reward(sum(parts.values()), False, parts, right_tool, killed)
+
+
+def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
+    """Return how many tests fail on the right code, and the share of mutants killed.
+
+    A mutant is killed by a test that passes on the right code, and whose call gives
+    another value on the mutant, or none. All of it is one execution in the sandbox, and
+    values leave it, no verdicts; see :func:`agentgym.sandbox.gives`.
+    """
+    if not cases:
+        return 0, 0.0
+    start: dict[str, str] = task.initial_state["files"]
+    module = task.goal["module"]
+    every = [(name, text) for name, ts in task.goal["mutants"].items() for text in ts]
+    paths = {f"mutant_{number}.py": each for number, each in enumerate(every)}
+    files = {**start, **{path: text for path, (_, text) in paths.items()}}
+    asked = {module: {case.call: case.expected for case in cases}}
+    for path, (name, _) in paths.items():
+        own = {case.call: case.expected for case in cases if case.function == name}
+        if own:
+            asked[path] = own
+    found = gives(sandbox, files, asked, timeout_s=TIMEOUT_S).wrong
+    failing = {c.call for c in cases if f"{module}: {c.call}" in found}
+    killed = sum(
+        any(
+            f"{path}: {case.call}" in found
+            for case in cases
+            if case.function == name and case.call not in failing
+        )
+        for path, (name, _) in paths.items()
+    )
+    return len(failing), killed / len(every)

@@ -1,0 +1,102 @@
+"""The testing scenario: tests that pass on right code and fail on mutants."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec, tool_specs
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.coding.execution import AnySandbox
+from agentgym.scenarios.coding.families.base import Scene
+from agentgym.scenarios.coding.invented import names_for
+from agentgym.scenarios.leveled import LeveledScenario
+from agentgym.scenarios.qa_testing import rewards
+from agentgym.scenarios.qa_testing.environment import TestingEnvironment
+from agentgym.scenarios.qa_testing.families import FAMILIES, TestingFamily
+
+SYSTEM_PROMPT = (
+    "You are a tester in a small Python project. The code is right. Use the tools, "
+    "then answer in a few words. Rules: read a module before you test it; run a call "
+    "to learn its value, then add it as a test; choose arguments for which wrong code "
+    "would give another value."
+)
+_BY_OUTCOME = frozenset({"call", "expected"})
+
+
+class QaTestingScenario(LeveledScenario[TestingFamily]):
+    """Write tests for functions of generated Python packages.
+
+    Args:
+        sandbox: Where calls and tests run; it stays the caller's. If None, the
+            scenario's own.
+    """
+
+    name: ClassVar[str] = "qa_testing"
+    description: ClassVar[str] = "Write tests that kill mutants of Python code."
+    difficulty: ClassVar[Literal["beginner", "intermediate", "advanced"]] = (
+        "intermediate"
+    )
+    estimated_time: ClassVar[str] = "10 to 20 minutes on 2 cores"
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    max_turns: ClassVar[int] = 12
+
+    def __init__(self, sandbox: AnySandbox | None = None) -> None:
+        self._given = sandbox
+
+    def system_prompt(self) -> str:
+        """Return the role and the rules."""
+        return SYSTEM_PROMPT
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the five tools."""
+        return tool_specs(TestingEnvironment)
+
+    def families(self) -> Sequence[TestingFamily]:
+        """Return the families of all levels."""
+        return FAMILIES
+
+    def make_task(
+        self, family: TestingFamily, split: Split, seed: int, index: int
+    ) -> Task:
+        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+        identity = f"{split}/{family.name}/{seed}/{index}"
+        rng = Random(identity)
+        draft = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
+        return Task(
+            id=identity,
+            split=split,
+            seed=seed,
+            family=family.name,
+            level=family.level,
+            instruction=draft.instruction,
+            initial_state={"files": draft.files},
+            goal=draft.goal(),
+        )
+
+    def create_environment(self, task: Task) -> TestingEnvironment:
+        """Return the task's project."""
+        return TestingEnvironment(task.initial_state["files"], self._runs_in())
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Score an episode; see :func:`.rewards.score`."""
+        if not isinstance(environment, TestingEnvironment):
+            raise ScenarioError(
+                f"{environment!r} is not an environment of this scenario."
+            )
+        return rewards.score(task, environment.books, trajectory, self._runs_in())
+
+    def needed_calls(self, task: Task) -> list[NeededCall]:
+        """Return the task's plan; only the outcome can judge calls and their values."""
+        return [
+            NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
+            for tool, arguments in task.goal["plan"]
+        ]
+
+    def _runs_in(self) -> AnySandbox:
+        return self._given or self.sandbox

@@ -1,0 +1,112 @@
+"""Parts of a reward for the quality of code: style, security, complexity.
+
+Each counts the problems that the agent added, in every Python file that it changed,
+its tests included. Counts are absolute: more clean lines or files make up for nothing.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import ClassVar
+
+from agentgym.errors import ScenarioError
+from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
+from agentgym.scenarios.rewards.static_checks import (
+    COMPLEX,
+    VERY_COMPLEX,
+    Kind,
+    Severity,
+    complexities,
+    find_problems,
+)
+
+
+class _FewProblems(RewardPart[SubmittedCode]):
+    """A part that each new finding makes smaller, by its severity."""
+
+    kinds: ClassVar[tuple[Kind, ...]]
+    costs: ClassVar[Mapping[Severity, float]]
+
+    def share(self, evidence: SubmittedCode) -> float:
+        """Return 1 less a cost for each problem that the agent added, at least 0.
+
+        Raises:
+            MissingExtraError: The extra ``code-quality`` is not installed.
+            ScenarioError: No Python file was changed, so there is nothing to measure.
+        """
+        return max(0.0, 1.0 - sum(self.costs[s] for s in self._added(evidence)))
+
+    def _added(self, code: SubmittedCode) -> list[Severity]:
+        """Return the severity of each finding that the start did not have."""
+        changed = _changed(code, self.name)
+        before = Counter(
+            (found.path, found.rule)
+            for found in find_problems(code.start, self.kinds)
+            if found.path in changed
+        )
+        added: list[Severity] = []
+        for found in find_problems(code.files, self.kinds):
+            if found.path not in changed:
+                continue
+            if before[found.path, found.rule]:
+                before[found.path, found.rule] -= 1
+            else:
+                added.append(found.severity)
+        return added
+
+
+class Style(_FewProblems):
+    """Style and probable bugs, by ruff: 10 matters of taste or 5 bugs leave nothing."""
+
+    name: ClassVar[str] = "style"
+    kinds: ClassVar[tuple[Kind, ...]] = ("bug", "style")
+    costs: ClassVar[Mapping[Severity, float]] = {"high": 1.0, "medium": 0.2, "low": 0.1}
+
+
+class Security(_FewProblems):
+    """Security, by bandit: one serious problem or two possible ones leave nothing."""
+
+    name: ClassVar[str] = "security"
+    kinds: ClassVar[tuple[Kind, ...]] = ("security",)
+    costs: ClassVar[Mapping[Severity, float]] = {"high": 1.0, "medium": 0.5, "low": 0.1}
+
+
+class Complexity(RewardPart[SubmittedCode]):
+    """The most complex function, by radon: up to 10 paths are fine, 20 earn nothing.
+
+    A function that was more complex at the start may stay as complex as it was.
+    """
+
+    name: ClassVar[str] = "complexity"
+
+    def share(self, evidence: SubmittedCode) -> float:
+        """Return a share that falls from 1 to 0 as the worst function gets complex.
+
+        Raises:
+            MissingExtraError: The extra ``code-quality`` is not installed.
+            ScenarioError: No Python file was changed, so there is nothing to measure.
+        """
+        worst = 0
+        for path, text in _changed(evidence, self.name).items():
+            before = _by_name(evidence.start.get(path, ""))
+            for name, complexity in _by_name(text).items():
+                if complexity > before.get(name, 0):
+                    worst = max(worst, complexity)
+        over = (worst - COMPLEX) / (VERY_COMPLEX - COMPLEX)
+        return min(1.0, max(0.0, 1.0 - over))
+
+
+def _by_name(text: str) -> dict[str, int]:
+    """Return the complexity of each function; of a text without meaning the worst."""
+    try:
+        return {name: complexity for name, _, complexity in complexities(text)}
+    except ValueError:
+        return {"": VERY_COMPLEX}
+
+
+def _changed(code: SubmittedCode, name: str) -> dict[str, str]:
+    if not code.changed:
+        raise ScenarioError(
+            f"{name} is measured in Python files that the agent changed, and there are "
+            "none. For other languages write a RewardPart of your own."
+        )
+    return code.changed

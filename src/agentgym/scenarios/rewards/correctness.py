@@ -1,0 +1,78 @@
+"""Correctness: the share of hidden expressions that give the right values."""
+
+from collections.abc import Iterator, Mapping
+from itertools import batched, groupby
+from typing import Any, ClassVar
+
+from agentgym.errors import ScenarioError
+from agentgym.sandbox import gives
+from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
+
+_AT_ONCE = 100
+"""Expressions of one execution, fewer than its output holds."""
+
+
+class Correctness(RewardPart[SubmittedCode]):
+    """Hidden tests by values, which code cannot forge: see ``agentgym.sandbox.gives``.
+
+    Tests that the agent wrote or edited are removed before the code runs. Values that
+    the code at the start gives as well are not paid. If it gives all of them, as where
+    code is to become faster, any change that keeps them earns this part: let it weigh
+    little.
+
+    Args:
+        hidden: For each module, by its path, expressions and their right values.
+        timeout_s: Seconds that up to 100 expressions together may take.
+
+    Raises:
+        ScenarioError: There are no expressions.
+    """
+
+    name: ClassVar[str] = "correctness"
+
+    def __init__(
+        self, hidden: Mapping[str, Mapping[str, Any]], *, timeout_s: float = 10.0
+    ) -> None:
+        if not any(hidden.values()):
+            raise ScenarioError(
+                "Correctness needs hidden expressions: give some as in "
+                '{"shop.py": {"total([2, 3])": 5}}.'
+            )
+        self._hidden = hidden
+        self._timeout_s = timeout_s
+
+    def share(self, evidence: SubmittedCode) -> float:
+        """Return the share of the wrong values at the start that are right now.
+
+        It is 1 only if every value is right, and 0 if the code did not change.
+
+        Raises:
+            SandboxError: An expression cannot be used, or the sandbox failed.
+        """
+        if evidence.files == evidence.start:
+            return 0.0
+        wrong = self._wrong(evidence, evidence.to_run)
+        if not wrong:
+            return 1.0
+        before = self._wrong(evidence, evidence.start)
+        return max(0.0, 1.0 - len(wrong) / len(before)) if before else 0.0
+
+    def _wrong(self, code: SubmittedCode, files: Mapping[str, str]) -> set[str]:
+        """Return the expressions that give another value in these files."""
+        wrong: set[str] = set()
+        for expected in self._batches():
+            found = gives(code.sandbox, files, expected, timeout_s=self._timeout_s)
+            wrong |= found.wrong.keys()
+        return wrong
+
+    def _batches(self) -> Iterator[dict[str, dict[str, Any]]]:
+        every = (
+            (path, expression, value)
+            for path, values in self._hidden.items()
+            for expression, value in values.items()
+        )
+        for batch in batched(every, _AT_ONCE):
+            yield {
+                path: {expression: value for _, expression, value in group}
+                for path, group in groupby(batch, key=lambda each: each[0])
+            }

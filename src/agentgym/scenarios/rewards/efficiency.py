@@ -1,0 +1,194 @@
+"""Efficiency: CPU time and memory of code, relative to a reference solution."""
+
+import ast
+import inspect
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from agentgym.errors import SandboxError, ScenarioError
+from agentgym.sandbox import LazySandbox, PythonScript, Sandbox
+from agentgym.sandbox.guest import plain
+from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
+
+STEPS = (1.5, 3.0, 6.0, 12.0)
+"""Times the reference's cost from which a share of 0.75, 0.5, 0.25 and 0 is left."""
+
+_ROUNDS = 3
+_MORE_ROUNDS = 6
+_DOUBT = 0.2
+"""A ratio so near to a step, as a share of it, is measured again."""
+_SCRIPT = """
+import importlib as _importlib, os as _os, sys as _sys
+
+
+def _write_all(asked):
+    out = _os.dup(1)
+    _os.dup2(2, 1)  # The program's own prints are not values.
+    if _os.path.isdir("src"):
+        _sys.path.insert(0, _os.path.abspath("src"))
+    for module, expression in asked:
+        names = dict(vars(_importlib.import_module(module)))
+        _os.write(out, (plain_text(eval(expression, names)) + "\\n").encode())
+"""
+
+
+@dataclass(frozen=True)
+class ProgramCost:
+    """The cost of one program, the least of several executions.
+
+    Attributes:
+        values: The text of the values that it gave; empty if it failed.
+        cpu_s: CPU seconds of all its processes, the start of Python included.
+        peak_mb: Most memory that one of its processes held, MiB, with Python's own.
+    """
+
+    values: str
+    cpu_s: float
+    peak_mb: float
+
+
+class Efficiency(RewardPart[SubmittedCode]):
+    """CPU time and memory of a workload, relative to a reference solution.
+
+    The sandbox measures both from outside of the program. The reference and the
+    solution run in turn, each several times in fresh processes, and the least counts,
+    so that a busy machine costs nothing. The share has steps: up to 1.5 times the
+    reference's cost it is 1, up to 3 times 0.75, up to 6 times 0.5, up to 12 times
+    0.25; a ratio near a step is measured again. So it separates a better algorithm
+    from a worse one, and says nothing about a few percent.
+
+    Other values than the reference's earn 0: a program that answers wrongly where the
+    work is heavy is not fast.
+
+    Args:
+        workload: For each module, by its path, expressions that take time: let the
+            reference need 0.1 s or more, several times as long as Python's start. Each
+            is evaluated once, so remembering results does not help.
+        reference: The files of the reference solution.
+        timeout_s: CPU seconds that one execution may take.
+
+    Raises:
+        ScenarioError: The workload is empty, or an expression does not parse.
+    """
+
+    name: ClassVar[str] = "efficiency"
+
+    def __init__(
+        self,
+        workload: Mapping[str, Sequence[str]],
+        reference: Mapping[str, str],
+        *,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._asked = [
+            (_module(path), _parsed(expression))
+            for path, expressions in workload.items()
+            for expression in expressions
+        ]
+        if not self._asked:
+            raise ScenarioError(
+                "Efficiency needs a workload: give expressions that take time, as in "
+                '{"shop.py": ["total(range(10**6))"]}.'
+            )
+        self._reference = dict(reference)
+        self._timeout_s = timeout_s
+
+    def share(self, evidence: SubmittedCode) -> float:
+        """Return the mean of the shares for CPU time and for memory.
+
+        Raises:
+            ScenarioError: The reference solution fails.
+            SandboxError: The sandbox failed.
+        """
+        files, sandbox = evidence.to_run, evidence.sandbox
+        right, given = self.measure(files, sandbox, _ROUNDS)
+        if given.values != right.values:
+            return 0.0
+        ratios = _ratios(right, given)
+        if any(abs(r / step - 1) < _DOUBT for r in ratios for step in STEPS):
+            right, given = self.measure(files, sandbox, _MORE_ROUNDS)
+            ratios = _ratios(right, given)
+        return sum(map(share_of_ratio, ratios)) / len(ratios)
+
+    def measure(
+        self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
+    ) -> tuple[ProgramCost, ProgramCost]:
+        """Return the least costs of the reference and of these files.
+
+        Raises:
+            ScenarioError: The reference solution fails.
+            SandboxError: The sandbox failed.
+        """
+        if isinstance(sandbox, LazySandbox):
+            sandbox = sandbox.get()
+        right, given = [], []
+        for number in range(rounds):
+            right.append(self._run(sandbox, self._reference, number))
+            given.append(self._run(sandbox, files, number))
+            if not right[0].values:
+                raise ScenarioError(
+                    "The reference solution fails in the workload of the efficiency "
+                    "part: see that each expression works in its files."
+                )
+            if given[0].values != right[0].values:
+                break
+        return _least(right), _least(given)
+
+    def _run(
+        self, sandbox: Sandbox, files: Mapping[str, str], number: int
+    ) -> ProgramCost:
+        call = f"_write_all({self._asked!r})  # {number}\n"
+        script = f"{inspect.getsource(plain)}{_SCRIPT}\n\n{call}"
+        name = "_workload.py"
+        while any(path == name or path.startswith(f"{name}/") for path in files):
+            name = f"_{name}"
+        result = sandbox.run_sync(
+            {**files, name: script}, PythonScript(name), timeout_s=self._timeout_s
+        )
+        if result.status == "sandbox_error":
+            raise SandboxError(f"The sandbox failed: {result.error}")
+        values = result.stdout if result.ok else ""
+        return ProgramCost(values, result.cpu_s, result.peak_mb)
+
+
+def share_of_ratio(ratio: float) -> float:
+    """Return the share that is left at so many times the reference's cost."""
+    return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
+
+
+def _ratios(right: ProgramCost, given: ProgramCost) -> tuple[float, float]:
+    least = 1e-4  # The clock's own steps.
+    return (
+        (given.cpu_s + least) / (right.cpu_s + least),
+        (given.peak_mb + least) / (right.peak_mb + least),
+    )
+
+
+def _least(found: Sequence[ProgramCost]) -> ProgramCost:
+    return ProgramCost(
+        found[0].values,
+        min(usage.cpu_s for usage in found),
+        min(usage.peak_mb for usage in found),
+    )
+
+
+def _parsed(expression: str) -> str:
+    try:
+        ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ScenarioError(
+            f"{expression!r} in the workload is not an expression: {error}."
+        ) from None
+    return expression.strip()
+
+
+def _module(path: str) -> str:
+    if not path.endswith(".py"):
+        raise ScenarioError(
+            f"{path!r} in the workload is not a Python module: efficiency is measured "
+            "for Python only."
+        )
+    plain_path = path.removeprefix("src/").removesuffix(".py")
+    return plain_path.removesuffix("/__init__").replace("/", ".")

@@ -1,0 +1,138 @@
+"""Rewards as named parts with weights; a wrong result is paid for no other part."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from agentgym.core.trajectory import Reward
+from agentgym.errors import ScenarioError
+from agentgym.sandbox import LazySandbox, Sandbox
+from agentgym.scenarios.rewards.static_checks import is_test_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedCode:
+    """The code that an episode ends with.
+
+    Attributes:
+        files: Relative path to text, at the end.
+        start: The same at the start of the task; empty if the agent wrote all of it.
+        sandbox: Where the code may run.
+    """
+
+    files: Mapping[str, str]
+    sandbox: Sandbox | LazySandbox
+    start: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def to_run(self) -> dict[str, str]:
+        """The files that may run: tests are as at the start.
+
+        Tests that the agent wrote or edited are left out, so they decide nothing.
+        """
+        own = {p: text for p, text in self.files.items() if not is_test_file(p)}
+        return own | {p: text for p, text in self.start.items() if is_test_file(p)}
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """The Python files that differ from those at the start."""
+        return {
+            path: text
+            for path, text in self.files.items()
+            if path.endswith(".py") and self.start.get(path) != text
+        }
+
+
+class RewardPart[Evidence](ABC):
+    """One part of a reward: a share of its weight, from 0 to 1.
+
+    Attributes:
+        name: Its name in ``Reward.parts``.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def share(self, evidence: Evidence) -> float:
+        """Return how much of the part is earned, from 0 to 1.
+
+        Args:
+            evidence: The state that the episode left, e.g. a :class:`SubmittedCode`.
+
+        Raises:
+            Exception: It cannot be measured. The rollout is then retried or dropped;
+                a part must not return 0 for that.
+        """
+
+
+class ComposedReward[Evidence]:
+    """Weighted parts, of which the first one decides success.
+
+    The weights are scaled to add up to 1, so the reward is from 0 to 1. The other parts
+    are measured and paid only if the first one is earned in full. If it is not, it pays
+    ``partial`` of its share, so a wrong result never pays half as much as a right one.
+
+    Args:
+        first: The part that says whether the result is right, and its weight.
+        others: Further parts and their weights.
+        partial: From 0 to 1: how much of its share the first part pays as long as the
+            result is not right.
+
+    Raises:
+        ScenarioError: A weight is not above 0, two parts have one name, or ``partial``
+            is out of range.
+    """
+
+    def __init__(
+        self,
+        first: tuple[RewardPart[Evidence], float],
+        *others: tuple[RewardPart[Evidence], float],
+        partial: float = 0.5,
+    ) -> None:
+        parts: Sequence[tuple[RewardPart[Evidence], float]] = (first, *others)
+        names = [part.name for part, _ in parts]
+        for part, weight in parts:
+            if not (math.isfinite(weight) and weight > 0):
+                raise ScenarioError(
+                    f"The weight of {part.name!r} is {weight!r}: give a number above "
+                    "0, or leave the part out."
+                )
+            if names.count(part.name) > 1:
+                raise ScenarioError(
+                    f"Two parts of the reward are named {part.name!r}: rename one."
+                )
+        if not 0.0 <= partial <= 1.0:
+            raise ScenarioError(f"partial is {partial!r}: give a number from 0 to 1.")
+        self._partial = partial
+        total = sum(weight for _, weight in parts)
+        self._parts = [(part, weight / total) for part, weight in parts]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each part by its name; they add up to 1."""
+        return {part.name: weight for part, weight in self._parts}
+
+    def score(self, evidence: Evidence) -> Reward:
+        """Return the reward with all parts by name, those that pay nothing as 0.
+
+        Raises:
+            ScenarioError: A part returned a number outside of 0 to 1.
+            Exception: Whatever a part raises.
+        """
+        paid = dict.fromkeys(self.weights, 0.0)
+        success = True
+        for place, (part, weight) in enumerate(self._parts):
+            share = part.share(evidence)
+            if not 0.0 <= share <= 1.0:
+                raise ScenarioError(
+                    f"The part {part.name!r} of the reward returned {share!r}: return "
+                    "a number from 0 to 1."
+                )
+            paid[part.name] = weight * share
+            if place == 0 and share < 1.0:
+                paid[part.name] *= self._partial
+                success = False
+                break
+        return Reward(sum(paid.values()), success, paid)

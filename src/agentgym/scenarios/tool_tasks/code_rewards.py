@@ -1,0 +1,235 @@
+"""The key ``rewards`` of a tasks file: how code that a call writes is judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.needs import NeededCall
+from agentgym.core.task import TaskSource
+from agentgym.core.tools import ToolOutcome, ToolSpec
+from agentgym.core.trajectory import Reward, ToolCall
+from agentgym.errors import SandboxError, ScenarioError
+from agentgym.scenarios.tool_tasks.lines import (
+    BrokenLineError,
+    check_keys,
+    read_text,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from agentgym.sandbox import LazySandbox, Sandbox
+    from agentgym.scenarios.rewards import ComposedReward, SubmittedCode
+
+_KEYS = ("code", "files", "hidden", "reference", "weights", "workload")
+_CODE_KEYS = ("tool", "path", "file", "text")
+WEIGHTS = {"correctness": 6.0, "style": 1.0, "security": 2.0, "complexity": 1.0}
+"""The weights where a line names none; ``efficiency`` has 2 if there is a workload."""
+_EFFICIENCY = 2.0
+
+
+@dataclass(frozen=True)
+class CodeRewards:
+    """How the code of a line is written and judged.
+
+    Attributes:
+        tool: The tool that writes a file.
+        path: Its argument with the path; empty if it always writes ``file``.
+        file: The file that it writes, if no argument says so.
+        text: Its argument with the text.
+        start: The files at the start.
+        reference: The files of a right solution.
+        reward: The parts.
+    """
+
+    tool: str
+    path: str
+    file: str
+    text: str
+    start: Mapping[str, str]
+    reference: Mapping[str, str]
+    reward: "ComposedReward[SubmittedCode]"
+
+    @property
+    def plan(self) -> list[NeededCall]:
+        """The calls that write the reference solution; any other code may do, too."""
+        judged = frozenset({self.text, *([self.path] if self.path else [])})
+        return [
+            NeededCall(
+                self.tool,
+                {self.text: text, **({self.path: path} if self.path else {})},
+                by_outcome=judged,
+            )
+            for path, text in self.reference.items()
+        ]
+
+    def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
+        """Return the files at the start with those that the calls wrote."""
+        files = dict(self.start)
+        for call in calls:
+            given = call.arguments or {}
+            if call.name == self.tool and call.outcome is ToolOutcome.OK:
+                path = given.get(self.path, self.file) if self.path else self.file
+                files[str(path)] = str(given.get(self.text, ""))
+        return files
+
+    def score(
+        self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
+    ) -> Reward:
+        """Return the reward of the files; of unchanged ones, or bad paths, 0."""
+        from agentgym.sandbox.commands import check_files
+        from agentgym.scenarios.rewards import SubmittedCode
+
+        try:
+            check_files(files)
+        except SandboxError:
+            files = self.start
+        if files == self.start:
+            return Reward(0.0, False, dict.fromkeys(self.reward.weights, 0.0))
+        code = SubmittedCode(files=files, start=self.start, sandbox=sandbox)
+        return self.reward.score(code)
+
+
+def extras_of_file(reference: str) -> tuple[str, ...]:
+    """Return the extras that a tasks file needs, without reading its tools.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    from agentgym.scenarios.rewards.static_checks import EXTRA
+
+    text = read_text(Path(TaskSource.parse(reference).path))
+    return (EXTRA,) if '"rewards"' in text else ()
+
+
+def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> CodeRewards:
+    """Read and check the key ``rewards`` of a line.
+
+    Raises:
+        BrokenLineError: It cannot be used; the message names the problem.
+    """
+    value = line["rewards"]
+    if not isinstance(value, dict):
+        raise BrokenLineError(f"`rewards` is {shown(value)}, not an object in {{}}")
+    check_keys(value, _KEYS, "rewards")
+    if "expect" in line:
+        raise BrokenLineError(
+            "it has `expect` and `rewards`: with `rewards` the code is paid and not "
+            "the calls, so leave `expect` out"
+        )
+    code = value.get("code")
+    if not isinstance(code, dict):
+        raise BrokenLineError(
+            f"rewards.code is {shown(code)}: name the tool that writes a file and its "
+            'arguments, as in {"tool": "write_file", "path": "path", "text": "text"}'
+        )
+    check_keys(code, _CODE_KEYS, "rewards.code")
+    tool = code.get("tool")
+    if not isinstance(tool, str) or tool not in specs:
+        raise BrokenLineError(
+            f"rewards.code.tool is {shown(tool)}; there are: {', '.join(specs)}"
+        )
+    if ("path" in code) == ("file" in code):
+        raise BrokenLineError(
+            "rewards.code needs `path`, the argument with the file's path, or `file`, "
+            "the path that the tool always writes, and not both"
+        )
+    known = specs[tool].parameters.get("properties", {})
+    for key in ("path", "text"):
+        name = code.get(key)
+        if (key == "text" or key in code) and name not in known:
+            raise BrokenLineError(
+                f"rewards.code.{key} is {shown(name)}, which is not an argument of "
+                f"{tool!r}; it takes {', '.join(known)}"
+            )
+    reference = _texts(value, "reference", required=True)
+    return CodeRewards(
+        tool=tool,
+        path=code.get("path", ""),
+        file=str(code.get("file", "")),
+        text=code["text"],
+        start=_texts(value, "files"),
+        reference=reference,
+        reward=_composed(value, reference),
+    )
+
+
+def _composed(
+    value: Mapping[str, Any], reference: Mapping[str, str]
+) -> "ComposedReward[SubmittedCode]":
+    from agentgym.scenarios.rewards import (
+        Complexity,
+        ComposedReward,
+        Correctness,
+        Efficiency,
+        RewardPart,
+        Security,
+        Style,
+        SubmittedCode,
+    )
+
+    hidden, workload = _object(value, "hidden"), _object(value, "workload")
+    if not all(isinstance(each, dict) for each in hidden.values()):
+        raise BrokenLineError(
+            "rewards.hidden is not as in "
+            '{"shop.py": {"total([2, 3])": 5}}: values of expressions by file'
+        )
+    if not all(isinstance(each, list) for each in workload.values()):
+        raise BrokenLineError(
+            "rewards.workload is not as in "
+            '{"shop.py": ["total(range(10**6))"]}: a list of expressions by file'
+        )
+    usual = {**WEIGHTS, **({"efficiency": _EFFICIENCY} if workload else {})}
+    weights = _object(value, "weights") or usual
+    check_keys(weights, (*WEIGHTS, "efficiency"), "rewards.weights")
+    if "correctness" not in weights:
+        raise BrokenLineError(
+            "rewards.weights leaves `correctness` out, without which any code is paid"
+        )
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise BrokenLineError(
+                f"rewards.weights.{name} is {shown(weight)}, not a number above 0"
+            )
+    if ("efficiency" in weights) != bool(workload):
+        raise BrokenLineError(
+            "rewards: `workload` and a weight of `efficiency` belong together"
+        )
+    try:
+        parts: dict[str, RewardPart[SubmittedCode]] = {
+            "correctness": Correctness(hidden),
+            "style": Style(),
+            "security": Security(),
+            "complexity": Complexity(),
+        }
+        if workload:
+            parts["efficiency"] = Efficiency(workload, reference)
+        first, *others = [
+            (part, float(weights[name]))
+            for name, part in parts.items()
+            if name in weights
+        ]
+        return ComposedReward(first, *others)
+    except ScenarioError as error:
+        raise BrokenLineError(f"rewards: {error}") from None
+
+
+def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key, {})
+    if not isinstance(found, dict):
+        raise BrokenLineError(f"rewards.{key} is {shown(found)}, not an object in {{}}")
+    return found
+
+
+def _texts(
+    value: Mapping[str, Any], key: str, *, required: bool = False
+) -> dict[str, str]:
+    found = _object(value, key)
+    if not all(isinstance(text, str) for text in found.values()):
+        raise BrokenLineError(f"rewards.{key} is not the texts of files by their paths")
+    if required and not found:
+        raise BrokenLineError(
+            f"rewards.{key} is missing: give the files of a right solution, which "
+            "`agentgym scenarios check` tries"
+        )
+    return found

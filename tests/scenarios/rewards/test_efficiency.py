@@ -1,0 +1,84 @@
+"""CPU time and memory beside those of a reference solution."""
+
+import pytest
+
+from agentgym.errors import ScenarioError
+from agentgym.sandbox import LazySandbox
+from agentgym.scenarios.rewards import Efficiency, SubmittedCode
+from agentgym.scenarios.rewards.efficiency import share_of_ratio
+
+FAST = """\
+def pairs(xs, wanted):
+    seen = set()
+    count = 0
+    for x in xs:
+        count += wanted - x in seen
+        seen.add(x)
+    return count
+"""
+SLOW = """\
+def pairs(xs, wanted):
+    return sum(wanted - x in xs[:i] for i, x in enumerate(xs))
+"""
+HUNGRY = FAST.replace("    seen", "    table = [0] * 30_000_000\n    seen", 1)
+SIMILAR = """\
+def pairs(xs, wanted):
+    seen, count = set(), 0
+    for x in xs:
+        if wanted - x in seen:
+            count = count + 1
+        seen |= {x}
+    return count
+"""
+WRONG = "def pairs(xs, wanted):\n    return 0\n"
+PART = Efficiency({"m.py": ["pairs(list(range(6_000)), 6_000)"]}, {"m.py": FAST})
+
+
+def share(sandbox: LazySandbox, text: str) -> float:
+    return PART.share(SubmittedCode(files={"m.py": text}, sandbox=sandbox))
+
+
+def test_the_reference_and_code_of_its_kind_earn_the_whole_part(
+    sandbox: LazySandbox,
+) -> None:
+    assert share(sandbox, FAST) == 1.0
+    assert share(sandbox, SIMILAR) == 1.0
+
+
+def test_a_worse_algorithm_and_wasted_memory_cost(sandbox: LazySandbox) -> None:
+    assert share(sandbox, SLOW) == 0.5  # All of the time, none of the memory.
+    assert share(sandbox, HUNGRY) <= 0.25
+
+
+@pytest.mark.parametrize(
+    "text", [WRONG, "def pairs(", "def pairs(xs, wanted):\n    raise SystemExit(0)\n"]
+)
+def test_other_values_earn_nothing_however_fast(
+    sandbox: LazySandbox, text: str
+) -> None:
+    assert share(sandbox, text) == 0.0
+
+
+def test_a_program_that_claims_to_be_fast_is_measured_from_outside(
+    sandbox: LazySandbox,
+) -> None:
+    forged = "import time\n\ntime.process_time = lambda: 0.0\n\n\n" + SLOW
+    assert share(sandbox, forged) == 0.5
+
+
+def test_the_share_falls_in_steps() -> None:
+    ratios = (0.2, 1.0, 1.4, 2.0, 4.0, 8.0, 20.0)
+    shares = [share_of_ratio(ratio) for ratio in ratios]
+    assert shares == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
+
+
+def test_a_workload_that_cannot_be_used_is_refused(sandbox: LazySandbox) -> None:
+    with pytest.raises(ScenarioError, match="needs a workload"):
+        Efficiency({}, {"m.py": FAST})
+    with pytest.raises(ScenarioError, match="is not an expression"):
+        Efficiency({"m.py": ["x ="]}, {"m.py": FAST})
+    with pytest.raises(ScenarioError, match="for Python only"):
+        Efficiency({"m.js": ["f()"]}, {"m.js": ""})
+    broken = Efficiency({"m.py": ["missing()"]}, {"m.py": FAST})
+    with pytest.raises(ScenarioError, match="The reference solution fails"):
+        broken.share(SubmittedCode(files={"m.py": FAST}, sandbox=sandbox))
