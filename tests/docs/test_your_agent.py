@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.integrations.autogen import test_authored as autogen
 from tests.integrations.crewai import test_authored as crewai
-from tests.integrations.langchain import test_live as langgraph
+from tests.integrations.langchain import test_authored as langgraph
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_agent.md"
 HEADS = {"LangGraph": langgraph, "AutoGen": autogen, "CrewAI": crewai}
