@@ -57,7 +57,7 @@ class _Asked:
     """The first request of a conversation that needs calls.
 
     Attributes:
-        instruction: What the user says up to the first call.
+        instruction: The texts of the user up to the first call.
         calls: Name, arguments and, where it is known, answer of each call.
         turns: How many answers called.
     """
