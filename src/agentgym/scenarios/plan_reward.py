@@ -100,11 +100,11 @@ def is_guessed(
 
 
 def success_parts(
-    attempts: Attempts, needed: int, error: float, spare: int
+    attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
     """Return the parts of a success's reward, at least 0.5 together.
 
-    It is at least 0.9 with as many needless calls as ``spare``.
+    It is at least 0.9 with as many needless calls as ``spare``, or any without that.
 
     Args:
         attempts: The calls.
@@ -114,7 +114,7 @@ def success_parts(
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)
-    over = max(0, len(attempts.tools) - needed - spare)
+    over = 0 if spare is None else max(0, len(attempts.tools) - needed - spare)
     cost = max(EXTRA_CALL * extra + error * failed, _LEAST_WITHIN_SPARE - 1.0)
     cost = max(cost + EXTRA_CALL * over, _LEAST_FOR_SUCCESS - 1.0)
     return {"outcome": 1.0, "cost": cost}
