@@ -1,10 +1,11 @@
-"""What bfloat16 saves on a processor, and how far its log-probabilities are off.
+"""The gain of bfloat16 on a processor, and the distance of its log-probabilities.
 
     python benchmarks/precision.py --model ./my-model
 
 Both run one after the other, each in a process of its own, with a fresh adapter of rank
 16, as in training. The gap is the mean distance, in nats, between a sampled token's
-log-probability and the learner's; the same weights gave both.
+log-probability and the learner's; the same weights gave both. Updates are of the same
+answers: with the adapter as it computes here, and as peft computes it, in turns.
 """
 
 import argparse
@@ -13,7 +14,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
+UPDATES = 3
 WORDS = "You help people who ask for things, and call tools for them. " * 20
 TOOL = {
     "type": "function",
@@ -65,10 +70,30 @@ def sample(model: str, precision: str, rows: int, tokens: int) -> None:
         )
         for number, each in enumerate(made)
     ]
-    gap = engine.update(TrainingBatch(sequences)).gap
+    given = TrainingBatch(sequences)
+    found = {"wall": wall, "cpu": cpu, "gap": engine.update(given).gap}
+    found["tokens"] = sum(len(each.response_ids) for each in made)
+    found["trained"] = sum(len(each.ids) for each in sequences)
+    spent = {"own": 0.0, "peft": 0.0}
+    for _ in range(UPDATES):
+        for way in spent:
+            with as_peft(engine._loaded.model) if way == "peft" else nullcontext():
+                began = time.process_time()
+                engine.update(given)
+                spent[way] += time.process_time() - began
     engine.close()
-    count = sum(len(each.response_ids) for each in made)
-    print(json.dumps({"tokens": count, "wall": wall, "cpu": cpu, "gap": gap}))
+    print(json.dumps({**found, **spent}))
+
+
+@contextmanager
+def as_peft(model: Any) -> Iterator[None]:
+    """Let an adapter compute as peft has it: in float32, whatever the layer below."""
+    from agentgym.engines.adapter import compute_in_half, mergeable
+
+    for layer in mergeable(model).values():
+        vars(layer).pop("forward", None)
+    yield
+    compute_in_half(model)
 
 
 def main() -> None:
@@ -82,10 +107,10 @@ def main() -> None:
     if given.alone:
         sample(given.model, given.alone, given.rows, given.tokens)
         return
-    rates = {}
+    rates, updates = {}, {}
     for precision in ("float32", "bf16"):
         words = [sys.executable, __file__, *sys.argv[1:], "--alone", precision]
-        ended = subprocess.run(words, check=True, capture_output=True, text=True)
+        ended = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(ended.stdout.splitlines()[-1])
         rates[precision] = found["tokens"] / found["cpu"]
         print(
@@ -93,7 +118,14 @@ def main() -> None:
             f"{found['cpu']:.1f} CPU-s, {rates[precision]:.1f} tokens a CPU-second, "
             f"gap {found['gap']:.5f} nats"
         )
-    print(f"bf16 : float32 = {rates['bf16'] / rates['float32']:.2f}")
+        total = UPDATES * found["trained"]
+        updates[precision] = total / found["own"]
+        print(
+            f"{'':8} update {updates[precision]:.1f} tokens a CPU-second, and "
+            f"{total / found['peft']:.1f} with peft's adapter"
+        )
+    for name, of in (("sampling", rates), ("update", updates)):
+        print(f"{name}, bf16 : float32 = {of['bf16'] / of['float32']:.2f}")
 
 
 if __name__ == "__main__":

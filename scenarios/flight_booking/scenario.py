@@ -1,11 +1,13 @@
 """Flight booking: search, hold, book, change and cancel under fare rules."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import ClassVar, Literal
 
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
+from agentgym.core.trajectory import ToolCall
 
 from .desk import Desk
 from .families import LEVELS, draft
@@ -69,7 +71,8 @@ class FlightBookingScenario(Scenario):
     ) -> Reward:
         """Score the database, the look-ups that were needed, and the rules kept.
 
-        A success is worth 1 less a little per needless call. Else each needed call
+        A success is worth 1 less a little per needless call, at least 0.5; an agent
+        that has merely tried everything has none. Else each needed call
         made in order is worth its share of 0.4, which needless calls melt away; a
         broken rule costs 0.2.
         """
@@ -88,8 +91,8 @@ class FlightBookingScenario(Scenario):
                 made += step.accepts(call, specs[step.tool], succeeded=False)
         tools = {call.name for call in calls}
         right_tool = sum(step.tool in tools for step in needed) / len(needed)
-        if right and not broken and not over:
-            cost = -0.03 * max(0, len(calls) - len(needed))
+        if right and not broken and not (over and self._is_guessed(task, calls)):
+            cost = max(-0.03 * max(0, len(calls) - len(needed)), -0.5)
             return Reward(1.0 + cost, True, {"outcome": 1.0, "cost": cost}, 1.0, 1.0)
         parts = {
             "progress": PROGRESS * made / len(needed) * max(0.0, 1.0 - over / 2),
@@ -97,6 +100,15 @@ class FlightBookingScenario(Scenario):
         }
         value = sum(parts.values())
         return Reward(value, False, parts, right_tool, made / len(needed))
+
+    def _is_guessed(self, task: Task, calls: Sequence[ToolCall]) -> bool:
+        """Return whether many calls tried each other tool, or ever new arguments."""
+        wanted = [need.tool for need in self.needed_calls(task)]
+        others = {spec.name for spec in self.tools()}.difference(wanted)
+        different = {str((c.name, c.arguments)) for c in calls if c.name in wanted}
+        guesses = len(different) - len(wanted)
+        tried_all = others <= {call.name for call in calls}
+        return tried_all or guesses > _SPARE_CALLS[task.level]
 
     def _wanted(self, task: Task) -> tuple[list[tuple[object, ...]], set[str]]:
         """Return what the needed calls leave behind on a desk of their own."""

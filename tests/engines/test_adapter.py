@@ -1,4 +1,4 @@
-"""Sampling goes through merged weights, learning through the adapter; both agree."""
+"""Sampling goes through a copy of the model, learning through the adapter."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,12 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.engines.adapter import Merged
+from agentgym.engines.adapter import SamplingCopy
 from agentgym.engines.base import MOST_GAP, TrainedToken, TrainingBatch
 from agentgym.engines.base import TrainingSequence as Sequence
 from agentgym.engines.local.decoding.forward import BatchForward
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.loading import load_model
+from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.local.support import LocalEngines
 from agentgym.errors import UnsupportedError
@@ -107,7 +108,41 @@ def test_what_is_merged_leaves_the_weights_below_as_they_were(make: Make) -> Non
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_merged_weights_are_added_up_in_float32(
+def test_sampling_has_all_of_the_change_of_the_first_small_update(
+    make: Make, precision: str
+) -> None:
+    """One step changes weights by less than the last bit that bfloat16 has of them."""
+    engine = make(precision=precision, learning_rate=3e-4)
+    learner = engine._loaded.model
+    sampler = SamplingCopy(learner)
+    found = answers(engine, 24)
+    longest = max(len(each.prompt_ids + each.response_ids) for each in found)
+    rows = [[*each.prompt_ids, *each.response_ids] for each in found]
+    ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+
+    @torch.no_grad()
+    def logprobs(model: Any) -> torch.Tensor:
+        states = model.get_decoder()(input_ids=ids).last_hidden_state.float()
+        head = model.get_output_embeddings().weight.float()
+        return torch.log_softmax(states @ head.t(), -1)
+
+    before = logprobs(sampler.model), logprobs(learner)
+    engine.update(batch(found))
+    sampler.refresh()
+    sampled, learned = (
+        after - earlier
+        for after, earlier in zip(
+            (logprobs(sampler.model), logprobs(learner)), before, strict=True
+        )
+    )
+
+    share = float((sampled * learned).sum() / learned.square().sum())
+    assert share == pytest.approx(1, abs=0.02)
+    assert float((sampled - learned).norm() / learned.norm()) < 0.2
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_layer_to_sample_from_adds_the_adapter_to_its_weights(
     model_folder: Path, precision: Any
 ) -> None:
     loaded = load_model(
@@ -115,22 +150,61 @@ def test_merged_weights_are_added_up_in_float32(
     )
     for _, parameter in loaded.trained_parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    merged = Merged(loaded.model)
-    plain = dict(merged.model.named_modules())
+    sampler = SamplingCopy(loaded.model)
+    plain = dict(sampler.model.named_modules())
     found = 0
     for name, layer in loaded.model.named_modules():
         if not hasattr(layer, "lora_A") or not name.endswith("_proj"):
             continue
         down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
-        assert down.dtype == torch.float32
-        expected = layer.base_layer.weight.double() + 2 * (up.double() @ down.double())
-        weight = plain[name].weight
-        assert weight.dtype == layer.base_layer.weight.dtype
-        assert torch.allclose(weight.double(), expected, rtol=2**-8, atol=1e-6)
+        assert (down.dtype, up.dtype) == (torch.float32, torch.float32)
+        below = layer.base_layer.weight
+        expected = below.double() + 2 * (up.double() @ down.double())
+        states = torch.randn(8, below.shape[1], dtype=below.dtype)
+        with torch.no_grad():
+            made = plain[name](states)
+        exact = states.double() @ expected.t()
+        rounding = {"float32": 1e-6, "bf16": 2**-7}[precision]
+        assert float((made.double() - exact).norm() / exact.norm()) < rounding
+        assert torch.equal(made, layer(states)) or precision == "float32"
+        if precision == "bf16":
+            assert plain[name].weight is below, "copied for nothing"
         found += 1
     assert found == 14
     shared = plain["model.embed_tokens"].weight
     assert shared is loaded.model.get_input_embeddings().weight  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_an_adapter_in_bfloat16_learns_as_one_in_float32(
+    model_folder: Path, recompute: bool
+) -> None:
+    """Gradients of its float32 weights, beside those of the same model in float32."""
+    made: list[torch.Tensor] = []
+    for precision in ("float32", "bf16"):
+        loaded = load_model(
+            str(model_folder),
+            device="cpu",
+            rank=4,
+            seed=0,
+            precision=precision,  # type: ignore[arg-type]
+            recompute=recompute,
+        )
+        for _, parameter in loaded.trained_parameters():
+            torch.manual_seed(parameter.numel())
+            torch.nn.init.normal_(parameter, std=0.1)
+        ids = list(range(3, 90, 2))
+        trained = [TrainedToken(at, -5.0, 1.0) for at in range(10, len(ids))]
+        loss = PolicyLoss(loaded, 0.2, 0.0, 1.0)
+        [forest] = loss.plant([Sequence("agent", 0, ids, trained)])
+        loss.backward(forest, len(trained))
+        grads = [p.grad for _, p in loaded.trained_parameters() if p.grad is not None]
+        assert {g.dtype for g in grads} == {torch.float32}
+        made.append(torch.cat([g.flatten() for g in grads]))
+
+    exact, half = made
+    assert float((exact - half).norm() / exact.norm()) < 0.1
+    assert torch.cosine_similarity(exact, half, 0) > 0.995
 
 
 class _Operations(TorchDispatchMode):

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines import device, memory
-from agentgym.engines.adapter import Merged
+from agentgym.engines.adapter import SamplingCopy
 from agentgym.engines.local.decoding.kv_cache import BatchCache
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
@@ -163,7 +163,7 @@ def test_weights_adapter_optimizer_and_cache_are_what_torch_allocates(
     assert estimate.adapter == size(trained)
     assert estimate.gradients == size(p.grad for p in trained if p.grad is not None)
     assert estimate.optimizer == size(moments)
-    copied = {id(p): p for p in Merged(loaded.model).model.parameters()}
+    copied = {id(p): p for p in SamplingCopy(loaded.model).model.parameters()}
     for parameter in loaded.model.parameters():
         copied.pop(id(parameter), None)
     assert estimate.copies == size(copied.values())
@@ -217,6 +217,41 @@ def test_an_update_stays_within_the_estimate_and_not_far_below(
     taken -= sum(gradient.nbytes for gradient in learned)
 
     assert taken <= estimate.activations <= 4 * taken
+
+
+@pytest.fixture
+def medium(make: Callable[..., Path]) -> Path:
+    """Return a folder of a model that is not small, without its weights."""
+    folder = make()
+    (folder / "model.safetensors").unlink()
+    (folder / "config.json").write_text(json.dumps(QWEN))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("free", "nodes"), [(200, 8192), (24, 8192), (19, 4096), (8, None), (None, None)]
+)
+def test_trees_are_as_large_as_half_of_the_free_memory_allows(
+    medium: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, nodes: int | None
+) -> None:
+    bytes_free = None if free is None else free * memory.GIB
+    monkeypatch.setattr(memory, "free_ram", lambda: bytes_free)
+    config = TrainingConfig.create(model=str(medium), gpu="none", max_tokens=256)
+
+    found = memory.roomy_nodes(config, "cpu")
+    assert found == nodes
+    assert memory.roomy_nodes(config.replaced(deterministic=True), "cpu") is None
+    if free is not None:
+        use = replace(told_use(config, on_gpu=False, has_half=False), nodes=found)
+        need = MemoryEstimate.of(shape_of(QWEN), use).need
+        text = memory.check_memory(config, "cpu")
+        assert text.startswith(f"at most {memory.gib(need)} of ")
+        assert found is None or need <= free * memory.GIB / 2
+
+
+def test_a_small_model_keeps_its_micro_batches() -> None:
+    config = TrainingConfig.create(model="nano", gpu="none")
+    assert memory.roomy_nodes(config, "cpu") is None
 
 
 def test_large_models_are_recomputed_unless_told_otherwise() -> None:

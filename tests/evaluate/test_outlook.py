@@ -2,8 +2,9 @@
 
 import pytest
 
+from agentgym.core.trajectory import ModelCall, Reason, RolloutStatus, Trajectory
 from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.outlook import doubts
+from agentgym.evaluate.outlook import doubts, overflow_words
 
 
 def baseline(*rewards: tuple[float, ...], solved: float = 1.0) -> Metrics:
@@ -55,3 +56,24 @@ def test_what_so_few_attempts_cannot_tell_is_not_said(
     few: list[tuple[float, ...]],
 ) -> None:
     assert doubts(baseline(*few)) == []
+
+
+def test_prompts_that_the_model_cannot_read_are_said() -> None:
+    def attempt(kind: str | None, calls: int) -> Trajectory:
+        return Trajectory(
+            rollout_id="a",
+            scenario="s",
+            task_id="t",
+            steps=[ModelCall()] * calls,
+            status=RolloutStatus.FAILED,
+            reward=0.0,
+            reason=None if kind is None else Reason(kind=kind),
+        )
+
+    usual = [attempt(None, 2), attempt("max_turns", 9)] * 50
+    full = [attempt("context_overflow", 0)] * 3 + [attempt("context_overflow", 4)]
+    said = overflow_words([*usual, *full], "nano")
+    assert said.startswith("4 of 104 attempts ended since the prompt was longer than ")
+    assert "nano reads, 3 of them before the model's first answer: they" in said
+    assert overflow_words([*usual, full[0]], "nano") == ""
+    assert overflow_words(usual, "nano") == overflow_words([], "nano") == ""

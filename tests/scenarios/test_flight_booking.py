@@ -123,9 +123,14 @@ def test_the_wrong_flight_is_no_success() -> None:
     assert 0 < reward.value < 0.4
 
 
-def test_needless_calls_cost_a_little_and_then_everything() -> None:
+def test_needless_calls_cost_a_little_each_and_guesses_everything() -> None:
     task = task_of("read")
     [read] = needed(task)
     assert run(task, [read, read])[1].value == pytest.approx(0.97)
-    assert not run(task, [read] * 3)[1].success
-    assert run(task, [read] * 5)[1].value == 0
+    assert run(task, [read] * 3)[1].success
+    assert run(task, [read] * 5)[1].value == pytest.approx(0.88)
+    assert run(task, [read] * 40)[1].value == 0.5
+    others = [Call(read.name, {"booking": f"XX{n}"}) for n in range(3)]
+    assert run(task, [*others[:1], read])[1].success
+    guessed = run(task, [*others, read])[1]
+    assert (guessed.success, guessed.value) == (False, 0)

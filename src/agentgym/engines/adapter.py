@@ -1,11 +1,14 @@
 """LoRA: an adapter, made or read, and the weights that it makes of those below it."""
 
 import copy
+from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -101,13 +104,16 @@ def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
     return sorted(last)
 
 
-class Merged:
-    """A model to sample from: another one with its adapter merged into its weights.
+class SamplingCopy:
+    """A model to sample from: another one without the modules of its adapter.
 
     The adapter costs two small products and five other operations in each linear layer
-    of each decoding step; merged it costs none. Merged weights are copies, made again
-    from the weights below at each :meth:`refresh`, so that nothing has to be taken out
-    again and rounding cannot add up; all other weights are the other model's own.
+    of each decoding step. In float32 it is merged into copies of the weights, and costs
+    none. In bfloat16 a sum of both would be rounded, and lose the first updates: they
+    are smaller than the last bit of the weights. So the layers keep their own weights,
+    and add the adapter's product, as the learner does (:func:`compute_in_half`).
+    All is made again at each :meth:`refresh`, so that nothing has to be taken out again
+    and rounding cannot add up; all other weights are the other model's own.
 
     Attributes:
         model: The model without adapter; has the weights of the last refresh.
@@ -116,32 +122,112 @@ class Merged:
     def __init__(self, source: PreTrainedModel) -> None:
         held = {id(t): t for t in chain(source.parameters(), source.buffers())}
         self.model = copy.deepcopy(source, held)
-        self._pairs: list[tuple[Any, nn.Linear]] = []
+        self._layers: list[_MergedLinear | _LowRankLinear] = []
         for name, layer in mergeable(source).items():
-            base = layer.get_base_layer()
-            plain = nn.Linear(
-                base.in_features, base.out_features, bias=False, device="meta"
-            )
-            weight = torch.empty_like(base.weight, requires_grad=False)
-            plain.weight = nn.Parameter(weight, requires_grad=False)
-            plain.bias = base.bias
-            self.model.set_submodule(name, plain)
-            self._pairs.append((layer, plain))
+            made = _LowRankLinear(layer) if _is_half(layer) else _MergedLinear(layer)
+            self.model.set_submodule(name, made)
+            self._layers.append(made)
         self.refresh()
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Merge the adapter as it is now."""
-        for layer, plain in self._pairs:
-            plain.weight.copy_(_merged(layer))
+        """Take over the adapter as it is now."""
+        for layer in self._layers:
+            layer.refresh()
+
+
+class _MergedLinear(nn.Linear):
+    """Has a copy of a layer's weights, with the adapter added."""
+
+    def __init__(self, layer: Any) -> None:
+        base = layer.get_base_layer()
+        super().__init__(base.in_features, base.out_features, False, device="meta")
+        weight = torch.empty_like(base.weight, requires_grad=False)
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.bias = base.bias
+        self._adapted = [layer]  # in a list: it is not a part of this module
+
+    def refresh(self) -> None:
+        self.weight.copy_(_merged(self._adapted[0]))
+
+
+class _LowRankLinear(nn.Module):
+    """Has a layer's own weights, and adds its adapter's product in their precision."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        base = layer.get_base_layer()
+        self.weight, self.bias = base.weight, base.bias
+        self._adapted = [layer]
+        self.factors = nn.ParameterList()
+
+    def refresh(self) -> None:
+        factors = chain.from_iterable(_factors(self._adapted[0], self.weight.dtype))
+        self.factors = nn.ParameterList(
+            nn.Parameter(factor, requires_grad=False) for factor in factors
+        )
+
+    def forward(self, states: Tensor) -> Tensor:
+        made = functional.linear(states, self.weight, self.bias)
+        factors = list(self.factors)
+        for down, up in zip(factors[::2], factors[1::2], strict=True):
+            made = _added(made, states, down, up)
+        return made
+
+
+def compute_in_half(model: PreTrainedModel) -> None:
+    """Let an adapter compute in bfloat16 where the layer below it does.
+
+    Its weights stay in float32, as do their gradients' sums and the optimizer: a step
+    of one part in ten thousand would be lost in bfloat16. peft would turn each layer's
+    input into float32 instead, and multiply that.
+    """
+    for layer in mergeable(model).values():
+        if _is_half(layer):
+            layer.forward = partial(_forward_in_half, layer)
+
+
+def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
+    made: Tensor = layer.base_layer(states)
+    if layer.disable_adapters:
+        return made
+    for down, up in _factors(layer, states.dtype):
+        made = _added(made, states, down, up)
+    return made
+
+
+def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
+    """Return a layer's output with an adapter's product added."""
+    low = functional.linear(states.flatten(0, -2), down)
+    return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
+
+
+def _factors(layer: Any, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield both matrices of each adapter of a layer, the second one scaled."""
+    for name in layer.active_adapters:
+        if name in layer.lora_A:
+            up = layer.lora_B[name].weight * layer.scaling[name]
+            yield layer.lora_A[name].weight.to(dtype), up.to(dtype)
+
+
+def _is_half(layer: Any) -> bool:
+    return bool(layer.get_base_layer().weight.dtype is torch.bfloat16)
 
 
 @torch.no_grad()
 def merge(model: PreTrainedModel) -> None:
-    """Merge the adapter into the model's own weights, for good."""
+    """Take the adapter's modules out of a model that is not trained, for good.
+
+    As in :class:`SamplingCopy`: merged in float32, next to the weights in bfloat16.
+    """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
-        base.weight.copy_(_merged(layer))
+        if _is_half(layer):
+            base = _LowRankLinear(layer)
+            base.refresh()
+            base._adapted.clear()
+        else:
+            base.weight.copy_(_merged(layer))
         model.set_submodule(name, base)
 
 
@@ -161,8 +247,8 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _merged(layer: Any) -> Tensor:
-    """Return weights with the adapter's, added up in float32."""
-    total: Tensor = layer.get_base_layer().weight.float()
-    for name in layer.active_adapters:
-        total = total + layer.get_delta_weight(name).float()
+    """Return a layer's weights with its adapter's added."""
+    total: Tensor = layer.get_base_layer().weight
+    for down, up in _factors(layer, total.dtype):
+        total = torch.addmm(total, up, down)
     return total

@@ -36,6 +36,11 @@ CACHE_BYTES = 4 * GIB
 RECOMPUTED_PARAMETERS = 100_000_000
 """Of larger models an update computes each layer twice, and keeps less of it."""
 _CHUNK_TOKENS = 1024
+_LARGE_TREES = (8192, 4096, 2048)
+"""Nodes of a tree where there is room. Eight attempts that share 800 tokens, of 300 of
+their own each, have 3,200: in trees of 1,024 they would share nothing."""
+_ROOM = 0.5
+"""Share of the free memory that training with larger trees may take."""
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
 """Logits that an update has at once; more are computed in blocks, and twice."""
@@ -52,6 +57,41 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
     return chunk, max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
+
+
+def roomy_nodes(config: TrainingConfig, device: str) -> int | None:
+    """Return the most nodes of a tree that the free memory holds, for a run's updates.
+
+    Args:
+        config: Its ``model`` and how that is trained.
+        device: ``cpu`` or ``cuda``.
+
+    Returns:
+        None for as few as :func:`micro_batch` has: of a small model, where the memory
+        is unknown or has no room, and of a ``deterministic`` run, since free memory
+        changes.
+
+    Raises:
+        ModelError: The model is of a kind that cannot be trained in this process.
+    """
+    known = shape_of(config.model)
+    if known is None or config.deterministic:
+        return None
+    on_gpu = device == "cuda"
+    free, has_half = free_gpu() if on_gpu else (free_ram(), False)
+    use = told_use(config, on_gpu=on_gpu, has_half=has_half)
+    return _with_room(*known, use, free).nodes
+
+
+def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
+    """Return how a model is trained, with trees as large as the memory has room for."""
+    if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
+        return use
+    for nodes in _LARGE_TREES:
+        larger = replace(use, nodes=nodes)
+        if MemoryEstimate.of(shape, larger, held).need <= _ROOM * free:
+            return larger
+    return use
 
 
 @dataclass(frozen=True)
@@ -94,7 +134,9 @@ class MemoryEstimate:
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
         added = shape.adapter_parameters(use.rank)
         trained = FLOAT * (added or held)
-        copied = shape.linear_parameters if use.rank and use.samples else 0
+        copied = 0
+        if use.rank and use.samples:  # in bfloat16 the adapter is copied alone
+            copied = shape.linear_parameters if size == FLOAT else added
         if (
             use.samples and is_small and shape.kind == "llama"
         ):  # fused, with the last layer
@@ -139,6 +181,8 @@ class MemoryEstimate:
     def words(self) -> str:
         """Return the parts in GiB, e.g. ``weights 2.9, adapter 0.1, …``."""
         copies = "a merged copy to sample from"
+        if self.copies <= self.adapter:  # in bfloat16
+            copies = "a copy of the adapter to sample from"
         parts = {
             "weights": self.weights,
             copies: 0 if self.overhead else self.copies,
@@ -166,10 +210,12 @@ def _activations(
     that is nearly as long; a small model has such parts side by side on a CPU.
     """
     longest = min(use.longest, shape.context)
-    nodes = max(micro_batch(shape.vocabulary))
+    least = max(micro_batch(shape.vocabulary))
+    nodes = use.nodes or least
     key = shape.cache_token // (2 * shape.layers)
     spread = shape.heads // shape.key_heads if use.on_gpu else 1
-    seen = SEEN * longest * 2 * key * size * spread
+    branches = SEEN * max(1, -(-nodes // least))
+    seen = branches * longest * 2 * key * size * spread
     head = 2 * longest * 2 * key * size  # keys, values and their gradients
     cases = [(0, longest, parts), (longest, nodes, parts)]
     if shape.obstacles:  # sequences of their own, side by side
@@ -329,6 +375,8 @@ def check_memory(
     free, has_half = free_gpu() if on_gpu else (free_ram(), False)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
     use = replace(use, samples=server_share is None)
+    if use.samples and not config.deterministic:
+        use = _with_room(shape, held, use, free)
     estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"

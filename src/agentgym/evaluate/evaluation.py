@@ -18,7 +18,7 @@ from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
 from agentgym.evaluate.metrics import FREE, Metrics, Prices
-from agentgym.evaluate.outlook import cut_words
+from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
 from agentgym.evaluate.trivial import CallEverything, DoNothing, run_trivial
@@ -157,7 +157,8 @@ def evaluate(
         needs=needs_of(scenario, tasks),
     )
     share = metrics.answers_cut.value
-    cut = filter(None, [cut_words(share, config.answer_tokens)])
+    full = overflow_words(trajectories, config.model)
+    cut = filter(None, [cut_words(share, config.answer_tokens), full])
     return Evaluation(
         subject=subject,
         scenario=scenario.name,

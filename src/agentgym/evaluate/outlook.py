@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
 _ENOUGH = 16  # attempts: if none or all of them succeed, that is not an accident
@@ -69,6 +70,29 @@ def warm_start_offer(baseline: Metrics) -> str:
         f"The untrained policy succeeds at {baseline.pass_1.value:.0%} of held-out "
         "attempts. The calls that tasks need are known here: --warm-start imitates "
         "those of training tasks first."
+    )
+
+
+def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
+    """Return a warning if many attempts outgrew the model's context, else nothing.
+
+    Args:
+        trajectories: Of a measurement.
+        model: As the user named it.
+    """
+    full = [
+        made
+        for made in trajectories
+        if made.reason is not None and made.reason.kind == "context_overflow"
+    ]
+    if len(full) < MOST_CUT * max(1, len(trajectories)) or not full:
+        return ""
+    unasked = sum(not made.model_calls for made in full)
+    early = f", {unasked:,} of them before the model's first answer" if unasked else ""
+    return (
+        f"{len(full):,} of {len(trajectories):,} attempts ended since the prompt was "
+        f"longer than {model} reads{early}: they count as failed. Choose a model with "
+        "a longer context (--model), or shorten the agent's prompt and its tools."
     )
 
 

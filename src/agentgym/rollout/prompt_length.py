@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.task import Split
 from agentgym.core.trajectory import ModelCall
 from agentgym.errors import AgentGymError, ModelError
 from agentgym.models.chat_template import ChatTemplate, FolderTemplate
 from agentgym.models.folder import CONFIG_FILE, base_folder, model_source, read_json
+from agentgym.models.reference import is_remote
 from agentgym.models.template import template_of
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.task_lists import make_tasks, tools_of
 
+_LOOKED_AT = 32
 _TOKENIZER = "tokenizer.json"
 _LEAST_ANSWER = 16
 """Tokens that an answer needs, at least: a short call has about as many."""
@@ -48,6 +53,43 @@ def compare_with_context(
         f"answer included: such episodes are cut there. {remedy}."
     )
     return "", note
+
+
+def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
+    """Return a note if a scenario's own prompts are longer than the model reads.
+
+    Args:
+        config: Names the model. An agent of the user's has a prompt of its own, which
+            its trial shows.
+        scenario: With its tasks.
+    """
+    if config.agent is not None or is_remote(config.model):
+        return []
+    try:
+        usual = scenario.tools()
+        first = [
+            ModelCall(
+                messages=[
+                    {"role": "system", "content": scenario.system_prompt()},
+                    {"role": "user", "content": task.instruction},
+                ],
+                tools=[s.to_openai() for s in usual or tools_of(scenario, task)],
+            )
+            for task in make_tasks(scenario, Split.TEST, config.seed, _LOOKED_AT)
+        ]
+        lengths, context = _lengths(config, first)
+    except Exception:  # noqa: BLE001 - the scenario's own code; others report it
+        return []
+    long = sum(length + _LEAST_ANSWER > context for length in lengths)
+    if not long:
+        return []
+    note = (
+        f"The first prompts of {long} of {len(lengths)} tasks, with their tools, have "
+        f"up to {max(lengths):,} tokens, and {config.model} reads {context:,}, answer "
+        "included: such attempts end before the model is called. Choose a model that "
+        "reads more: --model FOLDER_OR_ID."
+    )
+    return [note]
 
 
 def _lengths(

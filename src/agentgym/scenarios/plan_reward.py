@@ -1,11 +1,13 @@
 """The common parts of rewards with a plan of needed calls.
 
-A success is worth 1 less a little for needless calls; else the steps of the plan
-that were made earn a share of ``PROGRESS``, and the right tool for the next one a part
-of its share. Many needless calls melt that credit away.
+A success is worth 1 less a little for needless calls, which are slow, not wrong; only
+guessing is. Else the steps of the plan that were made earn a share of ``PROGRESS``, and
+the right tool for the next one a part of its share. Many needless calls melt that
+credit away.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,10 +20,11 @@ NO_CALL = -0.04
 NEXT_TOOL = 0.4
 EXTRA_CALL = -0.05
 DAMAGE = -0.1
-LEAST_FOR_SUCCESS = 0.9
 SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-"""Needless calls that a success may hold, by level."""
+"""Needless calls that an attempt may hold, by level, before they count as many."""
 
+_LEAST_WITHIN_SPARE = 0.9
+_LEAST_FOR_SUCCESS = 0.5
 _NEEDLESS_CALLS = 3
 _REJECTED = (
     ToolOutcome.UNKNOWN_TOOL,
@@ -68,18 +71,53 @@ def melted(needless: int) -> float:
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
-def success_parts(attempts: Attempts, needed: int, error: float) -> dict[str, float]:
-    """Return the parts of a success's reward, at least 0.9 together.
+def is_guessed(
+    attempts: Attempts, needed: Sequence[str], tools: Collection[str], spare: int
+) -> bool:
+    """Return whether an attempt found its goal by trying everything.
+
+    That is one with more needless calls than ``spare``, which has called each tool that
+    it does not need, or the needed ones with more and more different arguments. One
+    that repeats a look, or looks at other things first, has not guessed.
+
+    Args:
+        attempts: The calls.
+        needed: Tools of the plan, one for each step.
+        tools: All that the agent has.
+        spare: See ``SPARE_CALLS``.
+    """
+    if len(attempts.tools) - len(needed) <= spare:
+        return False
+    different = {
+        json.dumps([call.tool, call.args], sort_keys=True, default=str)
+        for call in attempts.done
+        if call.tool in needed
+    }
+    failed = sum(tool in needed for tool in attempts.failed)
+    unneeded = set(tools) - set(needed)
+    tried_all = bool(unneeded) and unneeded <= set(attempts.tools)
+    return tried_all or len(different) + failed - len(needed) > spare
+
+
+def success_parts(
+    attempts: Attempts, needed: int, error: float, spare: int | None = None
+) -> dict[str, float]:
+    """Return the parts of a success's reward, at least 0.5 together.
+
+    It is at least 0.9 with as many needless calls as ``spare``, or any without that.
 
     Args:
         attempts: The calls.
         needed: How many the plan has.
         error: Cost of a failed call, negative.
+        spare: See ``SPARE_CALLS``.
     """
     failed = len(attempts.failed)
     extra = max(0, len(attempts.tools) - needed - failed)
-    cost = EXTRA_CALL * extra + error * failed
-    return {"outcome": 1.0, "cost": max(cost, LEAST_FOR_SUCCESS - 1.0)}
+    over = 0 if spare is None else max(0, len(attempts.tools) - needed - spare)
+    cost = max(EXTRA_CALL * extra + error * failed, _LEAST_WITHIN_SPARE - 1.0)
+    cost = max(cost + EXTRA_CALL * over, _LEAST_FOR_SUCCESS - 1.0)
+    return {"outcome": 1.0, "cost": cost}
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:

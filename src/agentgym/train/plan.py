@@ -18,6 +18,7 @@ from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.hub import require_config
 from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.prompt_length import prompt_notes
 from agentgym.rollout.session import check_rollouts, worker_count
 from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.base import Scenario
@@ -26,6 +27,7 @@ from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.security.redaction import Redactor
 from agentgym.train.batch import trained_components
 from agentgym.train.export import Identity
+from agentgym.train.measure.time_budget import require_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
 
@@ -113,7 +115,11 @@ def make_plan(config: TrainingConfig) -> Plan:
         saved_as=saved_as,
         answers=answer_words(given, config),
         trained=tokens,
-        notes=(*scenario.notes(), *answer_notes(scenario, trained)),
+        notes=(
+            *scenario.notes(),
+            *answer_notes(scenario, trained),
+            *prompt_notes(config, scenario),
+        ),
     )
 
 
@@ -170,11 +176,15 @@ def _refuse_secrets(scenario: Scenario) -> None:
 
 
 def require_sound(config: TrainingConfig) -> None:
-    """Run the tripwires on a tasks file, whose author has never seen them.
+    """Check a new run's time, and run the tripwires on a tasks file.
+
+    Its author has never seen them.
 
     Raises:
-        ScenarioError: One fails; says which and why.
+        UsageError: The time is too short for any model.
+        ScenarioError: A tripwire fails; says which and why.
     """
+    require_time(config)
     if not is_tasks_file(config.scenario):
         return
     from agentgym.evaluate.check import check_scenario

@@ -180,6 +180,44 @@ def test_a_long_group_becomes_several_trees(loaded: LoadedModel) -> None:
     assert sum(len(tree.targets) for tree in forest.trees) == 6
 
 
+def test_attempts_share_the_tokens_of_their_task() -> None:
+    """A tree is charged the nodes that a sequence adds, not the length of it."""
+    found = []
+    for task in range(8):
+        for attempt in range(8):
+            own = [100 * task + attempt] * 300
+            trained = [TrainedToken(at, -1.0, 1.0) for at in (800, 1099)]
+            ids = [task] * 800 + own
+            found.append(TrainingSequence("agent", task, ids, trained))
+
+    (roomy,) = plant(found, 4096)
+    (small,) = plant(found, 1024)
+
+    assert [len(tree) for tree in roomy.trees] == [800 + 8 * 299] * 8
+    assert [len(tree) for tree in small.trees] == [1099] * 64
+    (few,) = plant(found, 800 + 3 * 299)
+    assert {len(tree.sequences) for tree in few.trees} == {3, 2}
+    assert all(len(tree) <= 800 + 3 * 299 for tree in few.trees)
+
+
+@pytest.mark.parametrize("most_nodes", [30, 60])
+def test_groups_in_several_trees_have_the_same_gradients(
+    loaded: LoadedModel, most_nodes: int
+) -> None:
+    found = sequences(loaded)
+    expected_loss, expected = plain_gradients(loaded, found)
+    loss = PolicyLoss(loaded, CLIP, ENTROPY, TEMPERATURE)
+    (forest,) = plant(found, most_nodes)
+    sums = loss.backward(forest, sum(len(s.trained) for s in found))
+
+    assert len(forest.trees) > 3
+    assert sums.loss == pytest.approx(expected_loss, rel=1e-4)
+    for (_, parameter), gradient in zip(
+        loaded.trained_parameters(), expected, strict=True
+    ):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
+
+
 @pytest.mark.parametrize("rank", [0, 4])
 @pytest.mark.parametrize("floats", [2**26, 300 * 7])
 def test_layers_and_logits_computed_twice_give_the_same_gradients(

@@ -175,6 +175,26 @@ async def test_an_extra_harmless_call_costs_little(play: Play) -> None:
         assert 0.9 <= reward.value < 1.0
 
 
+async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it(
+    play: Play,
+) -> None:
+    for family in ("read_file", "change_constant", "repair_value"):
+        task = task_of(family)
+        looks = [("list_files", {})] * 3 + [("search_code", {"query": "def"})] * 3
+        reward = await play(task, [*looks, *plan_of(task)])
+        assert reward.success
+        assert 0.5 <= reward.value < 0.9
+        longer = await play(task, [*looks, *looks, *plan_of(task)])
+        assert 0.5 <= longer.value < reward.value
+    task = task_of("read_file")
+    files = sorted(task.initial_state["files"])
+    every = [("read_file", {"path": path}) for path in files]
+    guessed = await play(task, every)
+    assert (guessed.success, guessed.right_arguments) == (False, 1.0)
+    twice = await play(task, [*plan_of(task) * 4])
+    assert twice.success
+
+
 async def test_other_correct_orders_are_accepted(play: Play) -> None:
     task = task_of("repair_operator")
     first_run, read, edit, last_run = plan_of(task)

@@ -215,6 +215,23 @@ async def test_a_list_counts_as_the_look_up_on_the_way(play: Play) -> None:
     assert twice.value <= reward.value
 
 
+async def test_many_looks_make_a_success_cheaper_and_guessing_ends_it(
+    play: Play,
+) -> None:
+    task = task_of("cancel")
+    stock = ("check_stock", {"product": task.initial_state["items"][0][1]})
+    *before, last = plan_of(task)
+    few = await play(task, [*before, *[stock] * 6, last])
+    more = await play(task, [*before, *[stock] * 9, last])
+    assert (few.success, more.success) == (True, True)
+    assert 0.5 <= more.value < few.value < 0.9
+
+    orders = [order[0] for order in task.initial_state["orders"]]
+    wrong = [("get_order", {"order_id": f"{number}9"}) for number in orders]
+    guessed = await play(task, [*(wrong * 9)[:9], *before, last])
+    assert not guessed.success
+
+
 async def test_items_may_come_back_one_by_one(play: Play) -> None:
     tasks = (task_of("cancel_too_late", index) for index in range(50))
     task = next(t for t in tasks if t.goal["state"]["returns"][0][2] == 2)

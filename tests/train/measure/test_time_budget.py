@@ -70,6 +70,12 @@ def test_too_little_time_says_how_much_is_needed() -> None:
         budget(time="60s").fit(60, 3.0)
 
 
+def test_too_little_time_for_any_model_is_refused_by_the_plan(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"time = 10 s is too short for any run.* 5m"):
+        trainer(tmp_path, 0, time="10s").plan()
+    trainer(tmp_path, 0, time="30s").plan()
+
+
 def test_a_step_must_leave_room_for_the_last_measurement() -> None:
     given = budget(time="10m", test_tasks=10, eval_samples=1)
     state = RunState(wall_seconds=400)

@@ -1,5 +1,6 @@
 """The local engine: the policy that answers and the learner share one model."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -13,6 +14,7 @@ from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.memory import roomy_nodes
 from agentgym.models.folder import new_rank
 
 
@@ -33,6 +35,7 @@ class LocalEngine(Engine):
         """Load the model and start to answer requests; see :class:`EngineFactory`."""
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
+        nodes = roomy_nodes(config, device)  # before the model takes its memory
         loaded = load_model(
             config.model,
             device=device,
@@ -42,7 +45,7 @@ class LocalEngine(Engine):
             recompute=config.gradient_checkpointing,
             template=config.template,
         )
-        return cls(config, loaded)
+        return cls(config, replace(loaded, tree_nodes=nodes))
 
     @property
     def policy(self) -> LocalPolicy:

@@ -20,7 +20,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from agentgym.core.config import Precision
 from agentgym.core.files import parse_json
 from agentgym.core.formats.settings import TemplateSettings
-from agentgym.engines.adapter import adapt, merge, mergeable
+from agentgym.engines.adapter import adapt, compute_in_half, merge, mergeable
 from agentgym.engines.local import attention
 from agentgym.engines.local.architecture import (
     UNLIMITED,
@@ -92,6 +92,7 @@ def load_model(
     adapter = adapt(causal, source if given else None, rank, seed)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
+        compute_in_half(causal)
     causal.to(device).eval()  # type: ignore[arg-type]
     traits = _examine(model, causal, traits)
     if adapter is None:
@@ -101,7 +102,7 @@ def load_model(
         if adapter is not None:
             merge(causal)
             adapter = None
-    merged = 0 if adapter is None else _mergeable_bytes(causal)
+    merged = 0 if adapter is None else _merged_bytes(causal)
     merges = _free_bytes(causal) >= 2 * merged
     budget = _cache_budget(causal, merged if merges else 0)
     held = _cache_tokens(model, causal, traits, budget)
@@ -189,9 +190,10 @@ def _recomputed(
     return tuple(found)
 
 
-def _mergeable_bytes(causal: PreTrainedModel) -> int:
+def _merged_bytes(causal: PreTrainedModel) -> int:
+    """Return the bytes of the weights that are copied to be sampled from."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
-    return sum(weight.nbytes for weight in weights)
+    return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
 
 def _free_bytes(causal: PreTrainedModel) -> int:

@@ -190,6 +190,8 @@ class PolicyLoss:
         self._far_off: list[TrainingSequence] = []
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
+        if loaded.tree_nodes is not None:
+            self.chunk_tokens = self.tree_nodes = loaded.tree_nodes
         if not loaded.traits.is_packed:
             self.chunk_tokens = self.tree_nodes = 0
 

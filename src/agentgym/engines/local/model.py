@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from agentgym.engines.adapter import Merged
+from agentgym.engines.adapter import SamplingCopy
 from agentgym.engines.local.architecture import Traits
 from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.decoding.kv_cache import CacheShape
@@ -43,9 +43,12 @@ class LoadedModel:
         cache_tokens: How many tokens that holds.
         traits: The input that its layers allow: packed tokens, or one sequence at a
             time.
-        merges: Whether it is sampled from with its adapter merged, in weights of
-            their own; on a GPU that may not hold them it is not.
+        merges: Whether it is sampled from without the modules of its adapter, which in
+            float32 takes weights of their own; on a GPU that may not hold them it is
+            not.
         recomputed: Layers whose activations are not kept for the backward pass.
+        tree_nodes: Most nodes of a tree, and tokens of a micro-batch, of an update
+            where memory has room for more than is usual; None for the usual.
     """
 
     name: str
@@ -62,6 +65,7 @@ class LoadedModel:
     traits: Traits
     merges: bool = True
     recomputed: tuple[nn.Module, ...] = ()
+    tree_nodes: int | None = None
 
     def chat_tokens(self) -> ChatTokens:
         """Return the converter between chat messages and this model's token ids."""
@@ -87,16 +91,15 @@ class LoadedModel:
         assert self.traits.cache is not None
         return self.traits.cache
 
-    def sampled(self) -> "tuple[LoadedModel, Merged | None]":
-        """Return the model to sample from, and the copies of weights that it has.
+    def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
+        """Return the model to sample from, and the copy that it is, if it is one.
 
-        With an adapter that is merged, it has weights of its own; refresh them after
-        each update.
+        Of a model with an adapter it is; refresh that after each update.
         """
         if self.adapter is None or not self.merges:
             return self, None
-        merged = Merged(self.model)
-        return replace(self, model=merged.model, adapter=None), merged
+        made = SamplingCopy(self.model)
+        return replace(self, model=made.model, adapter=None), made
 
     @property
     def vocabulary(self) -> int:

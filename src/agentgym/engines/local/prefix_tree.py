@@ -90,6 +90,16 @@ class PrefixTree:
         if len(self) > start:
             self.branches.append([*self._path(parent), range(start, len(self))])
 
+    def count_new(self, sequence: TrainingSequence) -> int:
+        """Return how many nodes :meth:`add` would add."""
+        node, end = -1, max(token.position for token in sequence.trained)
+        for position in range(self._offset, end):
+            found = self._children.get((node, sequence.ids[position]))
+            if found is None:
+                return end - position
+            node = found
+        return 0
+
     def _aim(self, node: int, token: int, trained: TrainedToken) -> None:
         key = (node, token, round(trained.logprob, 3))
         target = self.targets.setdefault(key, Target(node, token))
@@ -218,7 +228,7 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
     for _, group in groupby(ordered, key=lambda s: s.group):
         trees.append(PrefixTree(len(head)))
         for sequence in group:
-            nodes = len(trees[-1]) + len(sequence.ids) - len(head)
+            nodes = len(trees[-1]) + trees[-1].count_new(sequence)
             if len(trees[-1]) and nodes > most_nodes:
                 trees.append(PrefixTree(len(head)))
             trees[-1].add(sequence)

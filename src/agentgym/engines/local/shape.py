@@ -26,6 +26,8 @@ class Use:
         on_gpu: Whether it is on a GPU.
         cores: Of the CPU.
         samples: Whether it also answers; else it only learns.
+        nodes: Most nodes of a tree of sequences that begin alike; None: as few as
+            work well.
     """
 
     rank: int
@@ -35,6 +37,7 @@ class Use:
     on_gpu: bool = False
     cores: int = 1
     samples: bool = True
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -202,9 +205,7 @@ class CountedShape(Shape):
         each = 2 * (FLOAT + 2 * size) * hidden + 6 * size * query + 4 * size * inner
         each += 2 * size * hidden + 4 * size * key + FLOAT * self.heads
         if use.rank:
-            each += len(self.linears) * FLOAT * use.rank
-            if size != FLOAT:  # each adapter takes its input in float32
-                each += FLOAT * (5 * hidden + query + inner)
+            each += len(self.linears) * size * use.rank
         return tokens * each, self.layers * tokens * each
 
 

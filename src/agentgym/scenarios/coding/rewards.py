@@ -17,6 +17,7 @@ from agentgym.scenarios.plan_reward import (
     PROGRESS,
     SPARE_CALLS,
     Attempts,
+    is_guessed,
     melted,
     success_parts,
     tools_called,
@@ -38,11 +39,12 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success is worth 1 less a little for needless calls, at least 0.9. Else
-    each step of the plan that was made, in order, is worth an equal share of 0.45,
-    and the right tool for the next step 0.4 of its share, which is more than an error
-    costs: trying the next step never pays less than stopping. Many needless calls melt
-    that credit away, so that calling everything earns nothing.
+    A success is worth 1 less a little for needless calls, at least 0.5; an agent that
+    has merely tried everything has none (:func:`is_guessed`). Else each step of the
+    plan that was made, in order, is worth an equal share of 0.45, and the right tool
+    for the next step 0.4 of its share, which is more than an error costs: trying the
+    next step never pays less than stopping. Many needless calls melt that credit away,
+    so that calling everything earns nothing.
 
     Raises:
         SandboxError: A repair could not be run.
@@ -52,17 +54,17 @@ def score(
     repaired = _changed_as_asked(task, environment, sandbox)
     made = _progress(plan, attempts.done, task, repaired)
     spare = SPARE_CALLS[task.level]
-    over = max(0, len(attempts.tools) - len(plan) - spare)
+    tools = [tool.spec.name for tool in environment.tools()]
     success = (
         repaired
         and (made == len(plan) or not task.goal["ordered"])
         and not environment.books.untested
         and not attempts.violations
-        and not over
+        and not is_guessed(attempts, [step.tool for step in plan], tools, spare)
     )
     right_tool, right_arguments = _shares(plan, attempts, task, repaired)
     if success:
-        parts = success_parts(attempts, len(plan), ERROR)
+        parts = success_parts(attempts, len(plan), ERROR, spare)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)

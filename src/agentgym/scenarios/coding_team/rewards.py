@@ -57,7 +57,7 @@ def score_routing(
     is_clean = not attempts.violations and not environment.fallbacks and not over
     tool, arguments = _shares(plan, attempts)
     if made == len(plan) and is_clean:
-        parts = success_parts(attempts, len(plan), ERROR)
+        parts = success_parts(attempts, len(plan), ERROR, SPARE_CALLS)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)

@@ -16,6 +16,7 @@ from agentgym.scenarios.plan_reward import (
     PROGRESS,
     SPARE_CALLS,
     Attempts,
+    is_guessed,
     melted,
     success_parts,
     tools_called,
@@ -35,26 +36,27 @@ def score(
 
     It is a success if the database has the expected rows, no rule was broken and, where
     the goal is to know or to leave something as it is, the calls that show why were
-    made. A success is worth 1 less a little for needless calls, at least 0.9.
-    Else each step of the plan that was made, in any order, is worth an equal share of
-    0.45, and the right tool for the first step that is missing 0.4 of its share. Many
-    needless calls melt that credit away.
+    made. A success is worth 1 less a little for needless calls, at least 0.5; an
+    agent that has merely tried everything has none (:func:`is_guessed`). Else each
+    step of the plan that was made, in any order, is worth an equal share of 0.45, and
+    the right tool for the first step that is missing 0.4 of its share. Many needless
+    calls melt that credit away.
     """
     attempts = Attempts.of(environment.books, trajectory)
     plan = _plan(task, attempts.done)
     missing = _missing(plan, attempts.done)
     made = len(plan) - len(missing)
     spare = SPARE_CALLS[task.level]
-    over = max(0, len(attempts.tools) - len(plan) - spare)
+    tools = [tool.spec.name for tool in environment.tools()]
     state = environment.snapshot()
     success = (
         state == task.goal["state"]
         and (not missing or not task.goal["every_step"])
         and not attempts.violations
-        and not over
+        and not is_guessed(attempts, [step.tool for step in plan], tools, spare)
     )
     if success:
-        parts = success_parts(attempts, len(plan), ERROR)
+        parts = success_parts(attempts, len(plan), ERROR, spare)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL}, 0.0, 0.0)

@@ -17,6 +17,7 @@ from agentgym.core.task import Split
 from agentgym.core.tools import ToolSpec, result_text
 from agentgym.errors import UsageError, first_problem
 from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards, read_rewards
+from agentgym.scenarios.tool_tasks.datasets import as_task_line
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     check_keys,
@@ -153,7 +154,7 @@ def carries_tools(path: Path) -> bool:
     """
     for _, text in task_lines(path):
         try:
-            return "tools" in read_object(text)
+            return "tools" in as_task_line(read_object(text))
         except BrokenLineError:
             return False
     return False
@@ -190,7 +191,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
     Raises:
         ValueError: The line is broken; the message names the problem.
     """
-    line = read_object(text)
+    line = as_task_line(read_object(text))
     check_keys(line, _KEYS, "it")
     instruction = line.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():

@@ -30,6 +30,24 @@ that change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_LESSON = 8
 _LEAST_STEPS = 2
+_LEAST_S = 30.0
+"""No run is shorter: it starts workers, loads a model, and times rollouts first."""
+
+
+def require_time(config: TrainingConfig) -> None:
+    """Check that a run's time is not too short for any model, before one is loaded.
+
+    Raises:
+        UsageError: It is; how long rollouts take is not known yet.
+    """
+    if config.time is not None and config.time < _LEAST_S:
+        step = config.group_size * config.tasks_per_step
+        raise UsageError(
+            f"time = {duration(config.time)} is too short for any run: a model is "
+            f"loaded, workers start, and {_LEAST_STEPS} steps of "
+            f"{plural(step, 'rollout')} and {_LEAST_TASKS} held-out tasks are the "
+            "least that shows anything. Give --time 5m or more."
+        )
 
 
 @dataclass(frozen=True)

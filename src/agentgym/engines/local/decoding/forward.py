@@ -41,7 +41,7 @@ class BatchForward:
         self.cache = BatchCache(
             loaded.cache_shape, rows, loaded.context, loaded.device, loaded.cache_tokens
         )
-        self._sampled, self._merged = loaded.sampled()
+        self._sampled, self._copy = loaded.sampled()
         self._fused = fuse(self._sampled)
         self._workers = 1 if fixed or self._fused is None else loaded.threads[0]
         self._pool = ThreadPoolExecutor(
@@ -50,8 +50,8 @@ class BatchForward:
 
     def refresh(self) -> None:
         """Take over the model's weights, which have changed."""
-        if self._merged is not None:
-            self._merged.refresh()
+        if self._copy is not None:
+            self._copy.refresh()
         if self._fused is not None:
             self._fused.refresh()
 

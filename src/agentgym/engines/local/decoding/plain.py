@@ -86,7 +86,7 @@ class PlainDecoder(Decoder):
     """
 
     def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
-        self._sampled, self._merged = loaded.sampled()
+        self._sampled, self._copy = loaded.sampled()
         self._keeps = keeps and loaded.traits.continues
         self._store = CacheStore(loaded.cache_bytes // 2)
         self._rows: list[Row] = []
@@ -109,8 +109,8 @@ class PlainDecoder(Decoder):
         self._store.clear()
 
     def _refresh(self) -> None:
-        if self._merged is not None:
-            self._merged.refresh()
+        if self._copy is not None:
+            self._copy.refresh()
 
     @torch.inference_mode()
     def _advance(self, jobs: list[DecodingJob]) -> None:

@@ -1,0 +1,391 @@
+"""Records of public data sets of function calling, as lines of a tasks file.
+
+Three forms are known by their keys. *xLAM* (Salesforce, ``xlam-function-calling-60k``)
+has ``query``, ``tools`` and ``answers``, the last two as JSON in a text. *ToolACE*
+(``Team-ACE/ToolACE``) has ``system``, in which the functions stand as JSON, and
+``conversations``, whose answers call as Python does. *Hermes* (NousResearch,
+``hermes-function-calling-v1``) has ``conversations`` with answers in ``<tool_call>``
+marks, and the functions in ``tools`` or in the system text's ``<tools>``.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
+from agentgym.scenarios.tool_tasks.lines import BrokenLineError, shown
+
+_TYPES = {
+    "str": "string",
+    "string": "string",
+    "int": "integer",
+    "integer": "integer",
+    "float": "number",
+    "number": "number",
+    "double": "number",
+    "bool": "boolean",
+    "boolean": "boolean",
+    "list": "array",
+    "array": "array",
+    "tuple": "array",
+    "set": "array",
+    "dict": "object",
+    "object": "object",
+}
+"""Names of types in these data sets, in JSON schema's words; others may be anything."""
+_FITS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_WORD = re.compile(r"\w+")
+_TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_TOOLS = re.compile(r"<tools>(.*?)</tools>", re.DOTALL)
+_RESPONSE = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
+_KEY = re.compile(r"\s*([^=(),]+?)\s*=\s*")
+_USERS, _AGENTS = ("user", "human"), ("assistant", "gpt")
+
+
+@dataclass
+class _Asked:
+    """The first request of a conversation that needs calls.
+
+    Attributes:
+        instruction: The texts of the user up to the first call.
+        calls: Name, arguments and, where it is known, answer of each call.
+        turns: How many answers called.
+    """
+
+    instruction: str
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    turns: int = 0
+
+
+_Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
+"""Reads the calls of an answer, given the functions' names."""
+
+
+def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record of a known data set as a line of a tasks file.
+
+    Any other object is returned as it is. Of a conversation the first request that
+    needs calls is taken, with the calls up to the user's next message. Names of
+    functions keep their letters, digits, ``_`` and ``-``; other characters become
+    ``_``. A type that the record's own calls do not fit is left open.
+
+    Raises:
+        BrokenLineError: It has the keys of such a record and cannot be read as one;
+            the message says why.
+    """
+    if "instruction" in record:
+        return record
+    if "query" in record and "answers" in record:
+        return _line(record, _xlam(record), record.get("tools"), "xLAM")
+    if "conversations" not in record:
+        return record
+    system = _system(record)
+    if "<tool" in system or "tools" in record:
+        tools = record.get("tools") or _marked_tools(system)
+        return _line(record, _conversation(record, _marked, tools), tools, "Hermes")
+    tools = _listed_tools(system)
+    return _line(record, _conversation(record, _pythonic, tools), tools, "ToolACE")
+
+
+def _line(
+    record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
+) -> dict[str, Any]:
+    """Return the line of a request, with its tools in OpenAI's schema."""
+    if not asked.calls:
+        raise BrokenLineError(
+            f"this {kind} record calls no function, so doing nothing would be paid: "
+            "leave it out"
+        )
+    made = []
+    for tool in _parsed(tools, "`tools`", kind):
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(
+            function.get("name"), str
+        ):
+            raise BrokenLineError(
+                f"this {kind} record has {shown(tool)} among its tools, not a function "
+                "with a name"
+            )
+        given = [c["args"] for c in asked.calls if c["tool"] == function["name"]]
+        made.append(_function(function, given))
+    line = {
+        "instruction": asked.instruction,
+        "tools": made,
+        "expect": [{**call, "tool": _name(call["tool"])} for call in asked.calls],
+        "ordered": asked.turns > 1,
+    }
+    if isinstance(record.get("id"), str | int):
+        line["id"] = record["id"]
+    return line
+
+
+def _function(
+    function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a function in OpenAI's schema, for calls with these arguments."""
+    parameters = function.get("parameters") or {}
+    if "properties" in parameters:
+        properties = parameters["properties"] or {}
+        required = parameters.get("required") or []
+    else:  # xLAM: the arguments themselves
+        properties = parameters
+        required = [
+            name
+            for name, value in properties.items()
+            if "default" not in value and "optional" not in str(value.get("type"))
+        ]
+    return {
+        "type": "function",
+        "function": {
+            "name": _name(str(function["name"])),
+            "description": str(function.get("description") or ""),
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    name: _schema(value, [g[name] for g in given if name in g])
+                    for name, value in properties.items()
+                },
+                "required": [n for n in required if all(n in each for each in given)],
+            },
+        },
+    }
+
+
+def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
+    """Return the JSON schema of one argument that has these values in calls."""
+    if not isinstance(value, Mapping):
+        return {}
+    found: dict[str, Any] = {}
+    if isinstance(text := value.get("description"), str):
+        found["description"] = text
+    word = _WORD.match(str(value.get("type", "")).strip().lower())
+    kind = _TYPES.get(word[0]) if word else None
+    if kind is not None and all(_fits(kind, each) for each in given):
+        found["type"] = kind
+    choices = value.get("enum")
+    if isinstance(choices, list) and choices and all(g in choices for g in given):
+        found["enum"] = choices
+    return found
+
+
+def _fits(kind: str, value: Any) -> bool:
+    if isinstance(value, bool) and kind != "boolean":
+        return False
+    return isinstance(value, _FITS[kind])
+
+
+def _name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name.strip())[:64]
+
+
+def _xlam(record: Mapping[str, Any]) -> _Asked:
+    if not isinstance(record["query"], str):
+        raise BrokenLineError(
+            f"this xLAM record has the `query` {shown(record['query'])}, not a text"
+        )
+    calls = [
+        _call(each, "xLAM") for each in _parsed(record["answers"], "`answers`", "xLAM")
+    ]
+    return _Asked(record["query"], calls, 1)
+
+
+def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
+    """Return the first request of a conversation that needs calls, with its calls."""
+    names = [
+        str(each.get("function", each).get("name"))
+        for each in _parsed(tools, "the list of functions", "conversation's")
+        if isinstance(each, Mapping) and isinstance(each.get("function", each), Mapping)
+    ]
+    said: list[str] = []
+    asked = _Asked("")
+    open_calls: list[dict[str, Any]] = []
+    for speaker, text in _messages(record):
+        if speaker in _USERS:
+            if asked.calls:
+                break
+            said.append(text.strip())
+        elif speaker in _AGENTS:
+            open_calls = read(text, names)
+            asked.calls += open_calls
+            asked.turns += bool(open_calls)
+        elif speaker == "tool":
+            answers = list(_answers(text))
+            if len(answers) == len(open_calls):
+                for call, answer in zip(open_calls, answers, strict=True):
+                    call["answer"] = answer
+            open_calls = []
+    asked.instruction = "\n\n".join(said)
+    return asked
+
+
+def _messages(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    conversations = record["conversations"]
+    if not isinstance(conversations, list):
+        raise BrokenLineError(
+            f"`conversations` is {shown(conversations)}, not a list of messages"
+        )
+    for place, message in enumerate(conversations):
+        speaker, text = (
+            (message.get("from"), message.get("value"))
+            if isinstance(message, Mapping)
+            else (None, None)
+        )
+        if not isinstance(speaker, str) or not isinstance(text, str):
+            raise BrokenLineError(
+                f"conversations[{place}] is {shown(message)}, not "
+                '{"from": "…", "value": "…"}'
+            )
+        yield speaker, text
+
+
+def _system(record: Mapping[str, Any]) -> str:
+    found = record.get("system")
+    first = next((t for who, t in _messages(record) if who == "system"), "")
+    return found if isinstance(found, str) else first
+
+
+def _marked_tools(system: str) -> list[Any]:
+    """Return the functions in the ``<tools>`` of a system text."""
+    found = [
+        text.strip()
+        for text in _TOOLS.findall(system)
+        if text.strip() and ("{" in text)  # the text also mentions the marks
+    ]
+    if not found:
+        raise BrokenLineError(
+            "this Hermes record has no functions, in `tools` or in the <tools> of its "
+            "system text"
+        )
+    return _parsed(found[-1], "<tools>", "Hermes")
+
+
+def _listed_tools(system: str) -> list[Any]:
+    """Return the list of functions in JSON that stands in a system text."""
+    decoder = json.JSONDecoder()
+    for found in re.finditer(r"\[\s*\{", system):
+        try:
+            value, _ = decoder.raw_decode(system, found.start())
+        except json.JSONDecodeError:
+            continue
+        if isinstance(value, list):
+            return value
+    raise BrokenLineError(
+        "it has `conversations`, and neither `tools` (as Hermes) nor a list of "
+        "functions in its `system` (as ToolACE)"
+    )
+
+
+def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Read calls in ``<tool_call>`` marks, as JSON or as Python writes a dict."""
+    return [
+        _call(_value(found.strip(), "<tool_call>"), "Hermes")
+        for found in _TOOL_CALL.findall(text)
+    ]
+
+
+def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Read ``[Some Name(key="value"), …]``; an answer in words has no calls."""
+    text = text.strip()
+    ordered = sorted(names, key=len, reverse=True)
+    at = skip_space(text, 1)
+    if not text.startswith("[") or not any(text.startswith(n, at) for n in names):
+        return []
+    calls = []
+    try:
+        while not text.startswith("]", at):
+            name = next((n for n in ordered if text.startswith(f"{n}(", at)), None)
+            if name is None:
+                raise Unreadable
+            at = skip_space(text, at + len(name) + 1)
+            arguments: dict[str, Any] = {}
+            while not text.startswith(")", at):
+                key = _KEY.match(text, at)
+                if key is None:
+                    raise Unreadable
+                arguments[key[1]], at = read_literal(text, key.end())
+                at = _after_comma(text, at)
+            calls.append({"tool": name, "args": arguments})
+            at = _after_comma(text, at + 1)
+    except (Unreadable, IndexError):
+        raise BrokenLineError(
+            f"this ToolACE record has the answer {shown(text)}, not calls of its "
+            'functions as in [name(key="value")]'
+        ) from None
+    return calls
+
+
+def _after_comma(text: str, at: int) -> int:
+    at = skip_space(text, at)
+    if text.startswith(",", at):
+        return skip_space(text, at + 1)
+    if text[at] not in ")]":
+        raise Unreadable
+    return at
+
+
+def _call(value: Any, kind: str) -> dict[str, Any]:
+    name, arguments = (
+        (value.get("name"), value.get("arguments", {}))
+        if isinstance(value, Mapping)
+        else (None, None)
+    )
+    if isinstance(arguments, str):
+        arguments = _value(arguments, "`arguments`")
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise BrokenLineError(
+            f"this {kind} record has {shown(value)} among its calls, not "
+            '{"name": "…", "arguments": {…}}'
+        )
+    return {"tool": name, "args": arguments}
+
+
+def _answers(text: str) -> Iterator[Any]:
+    """Yield the answers of functions in a message, one for each call."""
+    parts = _RESPONSE.findall(text)
+    try:
+        values = [_value(part.strip(), "an answer") for part in parts or [text]]
+    except BrokenLineError:
+        yield text.strip()
+        return
+    if not parts and isinstance(values[0], list):
+        values = values[0]
+    for value in values:
+        if isinstance(value, Mapping):
+            value = value.get("content", value.get("results", value))
+        yield value
+
+
+def _parsed(value: Any, where: str, kind: str) -> list[Any]:
+    """Return a list, from one or from a text with one in it."""
+    found = _value(value, f"{where} of this {kind} record") if value else value
+    if not isinstance(found, list):
+        raise BrokenLineError(
+            f"{where} of this {kind} record is {shown(value)}, not a list"
+        )
+    return found
+
+
+def _value(text: Any, where: str) -> Any:
+    """Return the value that a text writes in JSON or in Python; others as they are."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise BrokenLineError(
+            f"{where} is {shown(text)}, neither JSON nor a value of Python"
+        ) from None

@@ -1,0 +1,43 @@
+"""Prompts of a scenario that are longer than its model reads."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.config import TrainingConfig
+from agentgym.rollout.prompt_length import prompt_notes
+from agentgym.scenarios.registry import get_scenario
+
+
+@pytest.mark.parametrize(("words", "notes"), [(3, 0), (20_000, 1)])
+def test_the_plan_notes_prompts_that_the_model_cannot_read(
+    tmp_path: Path, words: int, notes: int
+) -> None:
+    tool = {
+        "name": "find",
+        "description": "Find it.",
+        "parameters": {"type": "object", "properties": {"number": {"type": "integer"}}},
+    }
+    path = tmp_path / "long.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "instruction": f"{'word ' * words}: find {number}",
+                    "tools": [tool],
+                    "expect": [{"tool": "find", "args": {"number": number}}],
+                }
+            )
+            + "\n"
+            for number in range(12)
+        )
+    )
+    config = TrainingConfig.create(scenario=str(path), model="nano")
+    found = prompt_notes(config, get_scenario(str(path)))
+
+    assert len(found) == notes
+    assert all("and nano reads " in note for note in found)
+    assert all("such attempts end before the model is called" in n for n in found)
+    own = config.replaced(agent="app:graph")
+    assert prompt_notes(own, get_scenario(str(path))) == []
