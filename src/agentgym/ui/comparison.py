@@ -51,6 +51,7 @@ _MEASURES = (
     _Measure("pass^1", "pass_1", "share"),
     _Measure("pass^1, dropped as failed", "pass_1_of_all", "share"),
     _Measure("pass^{k}", "pass_k", "share"),
+    _Measure("pass@{k}", "pass_at_k", "share"),
     _Measure("tool reliability", "tool_reliability", "share"),
     _Measure("reward", "reward", "score"),
     _Measure("model calls", "model_calls", "cost"),
@@ -138,7 +139,7 @@ def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Say whether a metric is another than those before it."""
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
-    return measure.name != "pass_k" or k > 1
+    return measure.name not in ("pass_k", "pass_at_k") or k > 1
 
 
 def _row(

@@ -95,6 +95,25 @@ def test_outputs_are_compared_as_evalplus_does(tmp_path: Path) -> None:
         scenario.close()
 
 
+def test_a_root_is_judged_by_its_polynomial(tmp_path: Path) -> None:
+    row = {
+        **samples.HUMANEVAL_PLUS,
+        "prompt": 'def find_zero(xs):\n    """Return a root."""\n',
+        "entry_point": "find_zero",
+        "canonical_solution": "    return -xs[0] / xs[1]\n",
+        "base_input": [[[2, 1]]],
+        "plus_input": [[[0, 4]]],
+        "atol": 1e-4,
+    }
+    scenario = opened("humaneval_plus", tmp_path / "d.jsonl", row)
+    try:
+        assert verdict(scenario, "    return -xs[0] / xs[1] + 1e-6\n")
+        for answer in ("    return -xs[0] / xs[1] + 1e-2\n", "    return None\n"):
+            assert not verdict(scenario, answer), answer
+    finally:
+        scenario.close()
+
+
 def test_mbpp_of_both_files_with_its_splits(tmp_path: Path) -> None:
     path = tmp_path / "mbpp.json"
     path.write_text(json.dumps([samples.MBPP_SANITIZED, samples.MBPP]))
