@@ -31,12 +31,15 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class _Measure:
-    """How a metric is shown: of costs less is better; spent ones only if measured."""
+    """How a metric is shown: of costs less is better.
+
+    Those that are not usual are shown by evaluations alone, and only if measured.
+    """
 
     label: str
     name: MetricName
     kind: Literal["share", "score", "cost"]
-    spent: bool = False
+    usual: bool = True
     scale: float = 1.0
 
     def text(self, metrics: Metrics) -> str:
@@ -51,19 +54,19 @@ _MEASURES = (
     _Measure("pass^1", "pass_1", "share"),
     _Measure("pass^1, dropped as failed", "pass_1_of_all", "share"),
     _Measure("pass^{k}", "pass_k", "share"),
-    _Measure("pass@{k}", "pass_at_k", "share"),
+    _Measure("pass@{k}", "pass_at_k", "share", usual=False),
     _Measure("tool reliability", "tool_reliability", "share"),
     _Measure("reward", "reward", "score"),
     _Measure("model calls", "model_calls", "cost"),
     _Measure("tokens per task", "tokens", "cost"),
-    _Measure("prompt tokens", "prompt_tokens", "cost", spent=True),
-    _Measure("$ per 1,000", "cost", "cost", spent=True, scale=1000.0),
+    _Measure("prompt tokens", "prompt_tokens", "cost", usual=False),
+    _Measure("$ per 1,000", "cost", "cost", usual=False, scale=1000.0),
     _Measure(
-        "$ per 1,000 successes", "cost_per_success", "cost", spent=True, scale=1000.0
+        "$ per 1,000 successes", "cost_per_success", "cost", usual=False, scale=1000.0
     ),
-    _Measure("seconds", "seconds", "cost", spent=True),
+    _Measure("seconds", "seconds", "cost", usual=False),
 )
-USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
+USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
 """The metrics that are compared on further held-out sets."""
 

@@ -1,6 +1,7 @@
 """Verdicts equal those of EvalPlus, on made solutions, good and bad.
 
-``find_zero`` is left out: EvalPlus 0.3.1 accepts no solution of it. Needs evalplus: ``uv run --with evalplus==0.3.1 pytest -m sweep`` of this file.
+``find_zero`` is left out: EvalPlus 0.3.1 accepts no solution of it. Needs evalplus:
+``uv run --with evalplus==0.3.1 pytest -m sweep`` of this file.
 """
 
 from pathlib import Path
