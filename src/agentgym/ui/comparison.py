@@ -95,7 +95,7 @@ def rows(
     Args:
         before: The first.
         after: The second.
-        names: The metrics to compare; a spent one only if a side has measured it.
+        names: The metrics to compare; an unusual one only if a side has measured it.
         warm: Metrics measured between them, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
@@ -106,7 +106,7 @@ def rows(
         _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES
         if m.name in names and _tells(m, k, before, after, warm)
-        if not m.spent or before[m.name].n or after[m.name].n
+        if m.usual or before[m.name].n or after[m.name].n
     ]
 
 
