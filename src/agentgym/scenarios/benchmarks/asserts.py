@@ -15,8 +15,8 @@ from agentgym.core.task import Split
 from agentgym.errors import UsageError
 from agentgym.sandbox import LazySandbox, PythonScript
 from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
     Judge,
-    Problem,
     checked,
     field,
     read_lines,
@@ -72,7 +72,7 @@ class Asserts(Judge):
         return checked(result).ok and result.stdout == number
 
 
-def read_humaneval(data: str) -> Iterator[Problem]:
+def read_humaneval(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of HumanEval.
 
     Raises:
@@ -83,7 +83,7 @@ def read_humaneval(data: str) -> Iterator[Problem]:
         prompt, name, tests = (
             field(row, key, str, source) for key in ("prompt", "entry_point", "test")
         )
-        yield Problem(
+        yield BenchmarkProblem(
             id=field(row, "task_id", str, source),
             family="humaneval",
             instruction=COMPLETE.format(prompt=prompt),
@@ -94,7 +94,7 @@ def read_humaneval(data: str) -> Iterator[Problem]:
         )
 
 
-def read_mbpp(data: str) -> Iterator[Problem]:
+def read_mbpp(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of MBPP, of its full or its sanitized file.
 
     Raises:
@@ -111,7 +111,7 @@ def read_mbpp(data: str) -> Iterator[Problem]:
                 f"The data come from {source}."
             )
         before = _before(row, source)
-        yield Problem(
+        yield BenchmarkProblem(
             id=f"Mbpp/{number}",
             family="mbpp",
             instruction=_WRITE.format(request=request, tests="\n".join(tests)),

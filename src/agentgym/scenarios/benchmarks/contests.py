@@ -17,8 +17,8 @@ from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import LazySandbox, PythonScript
 from agentgym.scenarios.benchmarks import recorded
 from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
     Judge,
-    Problem,
     checked,
     field,
     read_lines,
@@ -164,7 +164,9 @@ def _tests(text: str, place: str) -> list[tuple[str, str]]:
         ) from None
 
 
-def read_livecodebench(data: str, start: str = "", end: str = "") -> Iterator[Problem]:
+def read_livecodebench(
+    data: str, start: str = "", end: str = ""
+) -> Iterator[BenchmarkProblem]:
     """Yield the problems of LiveCodeBench.
 
     Args:
@@ -191,7 +193,7 @@ def read_livecodebench(data: str, start: str = "", end: str = "") -> Iterator[Pr
         tests, name = _public(row, public)
         how = _BY_CALL.format(starter=starter) if name else _BY_INPUT
         difficulty = str(row.get("difficulty", ""))
-        yield Problem(
+        yield BenchmarkProblem(
             id=number,
             family=f"livecodebench_{difficulty or 'any'}",
             instruction=_REQUEST.format(title=title, content=content, how=how),

@@ -18,8 +18,8 @@ from agentgym.sandbox import LazySandbox, PythonScript
 from agentgym.scenarios.benchmarks import inputs, recorded
 from agentgym.scenarios.benchmarks.asserts import COMPLETE
 from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
     Judge,
-    Problem,
     checked,
     field,
     read_lines,
@@ -211,7 +211,7 @@ def _are_floats(value: Any) -> bool:
     return isinstance(value, float)
 
 
-def read_humaneval_plus(data: str) -> Iterator[Problem]:
+def read_humaneval_plus(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of HumanEval+.
 
     Raises:
@@ -220,7 +220,7 @@ def read_humaneval_plus(data: str) -> Iterator[Problem]:
     return _read(data, "humaneval", "HumanEval+", HUMANEVAL_SOURCE)
 
 
-def read_mbpp_plus(data: str) -> Iterator[Problem]:
+def read_mbpp_plus(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of MBPP+.
 
     Raises:
@@ -229,7 +229,9 @@ def read_mbpp_plus(data: str) -> Iterator[Problem]:
     return _read(data, "mbpp", "MBPP+", MBPP_SOURCE)
 
 
-def _read(data: str, oracle: str, title: str, source: str) -> Iterator[Problem]:
+def _read(
+    data: str, oracle: str, title: str, source: str
+) -> Iterator[BenchmarkProblem]:
     for row in read_lines(data, title, source):
         prompt, name, solution, number = (
             field(row, key, str, source)
@@ -241,7 +243,7 @@ def _read(data: str, oracle: str, title: str, source: str) -> Iterator[Problem]:
             raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
         if oracle == "mbpp":
             given = [inputs.with_types(number, each) for each in given]
-        yield Problem(
+        yield BenchmarkProblem(
             id=number,
             family=f"{oracle}_plus",
             instruction=COMPLETE.format(prompt=prompt),

@@ -31,7 +31,7 @@ class Judge(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class BenchmarkProblem:
     """One problem of a benchmark.
 
     Attributes:
@@ -62,7 +62,7 @@ class Problem:
         code = str(max(found, key=len)) if found else answer
         if not self.prefix or code.startswith(self.prefix):
             return code
-        if self._is_whole(code):  # What it forgot, as imports, is in the prefix.
+        if self._is_whole(code):  # Missing imports are in the prefix.
             return f"{self.prefix}\n{code}" if self.is_python else code
         return self.prefix + code
 

@@ -7,8 +7,8 @@ from agentgym.errors import UsageError
 from agentgym.sandbox import Argv, LazySandbox
 from agentgym.sandbox.commands import Command, Program
 from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
     Judge,
-    Problem,
     checked,
     field,
     read_lines,
@@ -39,7 +39,7 @@ class Joined(Judge):
 
     Attributes:
         language: A language of the sandbox.
-        tests: What follows the answer.
+        tests: The code after the answer.
         stops: Where a completion ends.
         prefix: The beginning that the model was given.
     """
@@ -64,7 +64,7 @@ class Joined(Judge):
         return checked(result).ok
 
 
-def read_multipl_e(data: str) -> Iterator[Problem]:
+def read_multipl_e(data: str) -> Iterator[BenchmarkProblem]:
     """Yield the problems of a file of MultiPL-E.
 
     Raises:
@@ -83,7 +83,7 @@ def read_multipl_e(data: str) -> Iterator[Problem]:
         language = LANGUAGES[short]
         request = _REQUEST.format(title=_TITLES[language], name=language, prompt=prompt)
         stops = tuple(texts(row, "stop_tokens", SOURCE))
-        yield Problem(
+        yield BenchmarkProblem(
             id=name,
             family=f"multipl_e_{language}",
             instruction=request,

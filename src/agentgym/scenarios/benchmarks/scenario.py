@@ -16,7 +16,7 @@ from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.benchmarks.asserts import read_humaneval, read_mbpp
 from agentgym.scenarios.benchmarks.contests import read_livecodebench
 from agentgym.scenarios.benchmarks.outputs import read_humaneval_plus, read_mbpp_plus
-from agentgym.scenarios.benchmarks.problems import Problem
+from agentgym.scenarios.benchmarks.problems import BenchmarkProblem
 from agentgym.scenarios.benchmarks.programs import Joined, read_multipl_e
 
 _LIMITS = Limits(memory_mb=4096, total_memory_mb=4096, output_bytes=8 << 20)
@@ -43,13 +43,13 @@ class CodeBenchmark(Scenario):
     def __init__(self, data: str = "") -> None:
         self._load(self.read(data))
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """Yield the problems of a file."""
         raise NotImplementedError
 
-    def _load(self, problems: Iterator[Problem]) -> None:
+    def _load(self, problems: Iterator[BenchmarkProblem]) -> None:
         self._by_id = {problem.id: problem for problem in problems}
-        self._splits: dict[Split, list[Problem]] = {}
+        self._splits: dict[Split, list[BenchmarkProblem]] = {}
         for problem in self._by_id.values():
             self._splits.setdefault(problem.split or _drawn(problem.id), []).append(
                 problem
@@ -128,7 +128,7 @@ class HumanEvalScenario(CodeBenchmark):
     name = "humaneval"
     description = "Complete Python functions: HumanEval."
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """See :meth:`CodeBenchmark.read`."""
         return read_humaneval(data)
 
@@ -139,7 +139,7 @@ class HumanEvalPlusScenario(CodeBenchmark):
     name = "humaneval_plus"
     description = "Complete Python functions: HumanEval+, many more inputs."
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """See :meth:`CodeBenchmark.read`."""
         return read_humaneval_plus(data)
 
@@ -150,7 +150,7 @@ class MbppScenario(CodeBenchmark):
     name = "mbpp"
     description = "Write small Python functions: MBPP, full or sanitized."
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """See :meth:`CodeBenchmark.read`."""
         return read_mbpp(data)
 
@@ -161,7 +161,7 @@ class MbppPlusScenario(CodeBenchmark):
     name = "mbpp_plus"
     description = "Write small Python functions: MBPP+, many more inputs."
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """See :meth:`CodeBenchmark.read`."""
         return read_mbpp_plus(data)
 
@@ -189,7 +189,7 @@ class MultiPlEScenario(CodeBenchmark):
     name = "multipl_e"
     description = "Complete functions in JavaScript, Go or Rust: MultiPL-E."
 
-    def read(self, data: str) -> Iterator[Problem]:
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
         """See :meth:`CodeBenchmark.read`."""
         return read_multipl_e(data)
 
