@@ -11,6 +11,7 @@ from agentgym.evaluate.intervals import (
     Estimate,
     estimate_difference,
     estimate_ratio,
+    pass_at_k,
     pass_power_k,
     sign_flip_p,
 )
@@ -217,3 +218,13 @@ def test_what_was_not_measured_passes_no_threshold() -> None:
     assert not UNMEASURED < 0.5
     assert not UNMEASURED >= 0.0
     assert f"{UNMEASURED:.1%}" == "nan%"
+
+
+@pytest.mark.parametrize(
+    ("successes", "attempts", "k", "expected"),
+    [(0, 4, 2, 0.0), (1, 4, 1, 0.25), (1, 4, 2, 0.5), (3, 4, 2, 1.0), (4, 4, 4, 1.0)],
+)
+def test_pass_at_k_is_the_share_of_subsets_with_a_success(
+    successes: int, attempts: int, k: int, expected: float
+) -> None:
+    assert pass_at_k(successes, attempts, k) == pytest.approx(expected)

@@ -189,7 +189,8 @@ def named_model(name: str) -> "TrainedAgent | str":
 Data = Annotated[
     str | None,
     opt(
-        "For bfcl: a wheel or folder of bfcl-eval, instead of the one fetched.",
+        "A benchmark's data file; for bfcl a wheel or folder of bfcl-eval, instead of "
+        "the one fetched.",
         metavar="PATH",
         rich_help_panel=TASKS,
     ),

@@ -84,6 +84,15 @@ def pass_power_k(successes: int, attempts: int, k: int) -> float:
     return comb(successes, k) / comb(attempts, k)
 
 
+def pass_at_k(successes: int, attempts: int, k: int) -> float:
+    """Return the unbiased estimate of pass@k of one task, 1 - C(n - c, k) / C(n, k).
+
+    Chen et al. 2021, HumanEval, arXiv:2107.03374, section 2.1: the share of the subsets
+    of ``k`` of the ``attempts`` in which at least one succeeds.
+    """
+    return 1 - comb(attempts - successes, k) / comb(attempts, k)
+
+
 def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 

@@ -16,6 +16,7 @@ from agentgym.evaluate.intervals import (
     Pair,
     estimate_pooled,
     estimate_ratio,
+    pass_at_k,
     pass_power_k,
 )
 from agentgym.evaluate.role_sums import RoleSums, add_up_roles
@@ -35,11 +36,15 @@ MetricName = Literal[
     "seconds",
     "pass_1_of_all",
     "answers_cut",
+    "pass_at_k",
 ]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
+_OF_K = {"pass_k": pass_power_k, "pass_at_k": pass_at_k}
 SHARES: tuple[MetricName, ...] = METRICS[:5]
 """Those that criteria may ask for, 0..1."""
-AS_SHARES: frozenset[MetricName] = frozenset((*SHARES, "pass_1_of_all", "answers_cut"))
+AS_SHARES: frozenset[MetricName] = frozenset(
+    (*SHARES, "pass_1_of_all", "answers_cut", "pass_at_k")
+)
 """All that are shares, 0..1; the others are means per rollout."""
 
 
@@ -112,11 +117,11 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
             return self.sums["cost"][0], self.successes
         if metric == "pass_1_of_all":
             return self.successes, self.attempts + self.dropped
-        if metric != "pass_k":
+        if metric not in _OF_K:
             return self.sums.get(metric, _NOTHING)
         if self.attempts < k:
             return _NOTHING
-        return pass_power_k(self.successes, self.attempts, k), 1.0
+        return _OF_K[metric](self.successes, self.attempts, k), 1.0
 
 
 class Metrics(BaseModel, frozen=True, extra="forbid"):
@@ -125,12 +130,15 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         tasks: Distinct tasks.
         rollouts: Scored rollouts; ``dropped`` ones count nowhere else.
-        k: The k of ``pass_k``.
+        k: The k of ``pass_k`` and ``pass_at_k``.
         right_tool: Share of needed calls whose tool was called.
         right_arguments: Share of needed calls made with the right arguments.
         pass_1: Share of rollouts that succeeded.
         pass_k: Probability that k attempts at a task all succeed, by the unbiased
             estimator C(c, k) / C(n, k) of tau-bench (arXiv:2406.12045).
+        pass_at_k: Probability that one of k attempts at a task succeeds, by the
+            unbiased estimator 1 - C(n - c, k) / C(n, k) of HumanEval
+            (arXiv:2107.03374).
         tool_reliability: Share of tool calls that name an offered tool, validate,
             run without error and break no rule.
         reward: Mean reward.
@@ -154,6 +162,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     right_arguments: Estimate
     pass_1: Estimate
     pass_k: Estimate
+    pass_at_k: Estimate = UNMEASURED
     tool_reliability: Estimate
     reward: Estimate
     model_calls: Estimate

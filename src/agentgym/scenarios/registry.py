@@ -85,8 +85,56 @@ BUILT_IN = {
             "for real models; an hour and more, by the model",
             "agentgym.scenarios.bfcl.scenario:BfclScenario",
         ),
+        ScenarioCard(
+            "humaneval",
+            "Complete Python functions: HumanEval.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:HumanEvalScenario",
+        ),
+        ScenarioCard(
+            "humaneval_plus",
+            "Complete Python functions: HumanEval+, many more inputs.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:HumanEvalPlusScenario",
+        ),
+        ScenarioCard(
+            "mbpp",
+            "Write small Python functions: MBPP, full or sanitized.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:MbppScenario",
+        ),
+        ScenarioCard(
+            "mbpp_plus",
+            "Write small Python functions: MBPP+, many more inputs.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:MbppPlusScenario",
+        ),
+        ScenarioCard(
+            "livecodebench",
+            "Solve contest problems in Python: LiveCodeBench.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:LiveCodeBenchScenario",
+        ),
+        ScenarioCard(
+            "multipl_e",
+            "Complete functions in JavaScript, Go or Rust: MultiPL-E.",
+            "advanced",
+            "for real models; minutes to hours, by the model",
+            "agentgym.scenarios.benchmarks.scenario:MultiPlEScenario",
+        ),
     ]
 }
+
+
+BENCHMARKS = frozenset(
+    name for name, card in BUILT_IN.items() if ".benchmarks." in card.target
+)
+"""Code benchmarks, each read from its own data file."""
 
 
 def scenario_cards() -> list[ScenarioCard]:
@@ -114,6 +162,11 @@ def scenario_cards() -> list[ScenarioCard]:
                 point.name, f"From {package}.", "", "", point.value
             )
     return list(cards.values())
+
+
+def needs_data(name: str) -> bool:
+    """Return whether a scenario is a benchmark, which needs its own data file."""
+    return name == "bfcl" or name in BENCHMARKS
 
 
 def scenario_names() -> list[str]:

@@ -31,12 +31,15 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class _Measure:
-    """How a metric is shown: of costs less is better; spent ones only if measured."""
+    """How a metric is shown: of costs less is better.
+
+    Those that are not usual are shown by evaluations alone, and only if measured.
+    """
 
     label: str
     name: MetricName
     kind: Literal["share", "score", "cost"]
-    spent: bool = False
+    usual: bool = True
     scale: float = 1.0
 
     def text(self, metrics: Metrics) -> str:
@@ -51,18 +54,19 @@ _MEASURES = (
     _Measure("pass^1", "pass_1", "share"),
     _Measure("pass^1, dropped as failed", "pass_1_of_all", "share"),
     _Measure("pass^{k}", "pass_k", "share"),
+    _Measure("pass@{k}", "pass_at_k", "share", usual=False),
     _Measure("tool reliability", "tool_reliability", "share"),
     _Measure("reward", "reward", "score"),
     _Measure("model calls", "model_calls", "cost"),
     _Measure("tokens per task", "tokens", "cost"),
-    _Measure("prompt tokens", "prompt_tokens", "cost", spent=True),
-    _Measure("$ per 1,000", "cost", "cost", spent=True, scale=1000.0),
+    _Measure("prompt tokens", "prompt_tokens", "cost", usual=False),
+    _Measure("$ per 1,000", "cost", "cost", usual=False, scale=1000.0),
     _Measure(
-        "$ per 1,000 successes", "cost_per_success", "cost", spent=True, scale=1000.0
+        "$ per 1,000 successes", "cost_per_success", "cost", usual=False, scale=1000.0
     ),
-    _Measure("seconds", "seconds", "cost", spent=True),
+    _Measure("seconds", "seconds", "cost", usual=False),
 )
-USUAL = tuple(measure.name for measure in _MEASURES if not measure.spent)
+USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
 """The metrics that are compared on further held-out sets."""
 
@@ -91,7 +95,7 @@ def rows(
     Args:
         before: The first.
         after: The second.
-        names: The metrics to compare; a spent one only if a side has measured it.
+        names: The metrics to compare; an unusual one only if a side has measured it.
         warm: Metrics measured between them, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
@@ -102,7 +106,7 @@ def rows(
         _row(m, before, after, found.get(m.name, UNMEASURED), k, warm)
         for m in _MEASURES
         if m.name in names and _tells(m, k, before, after, warm)
-        if not m.spent or before[m.name].n or after[m.name].n
+        if m.usual or before[m.name].n or after[m.name].n
     ]
 
 
@@ -138,7 +142,7 @@ def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
     """Say whether a metric is another than those before it."""
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
-    return measure.name != "pass_k" or k > 1
+    return measure.name not in ("pass_k", "pass_at_k") or k > 1
 
 
 def _row(

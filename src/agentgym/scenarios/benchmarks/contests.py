@@ -1,0 +1,219 @@
+"""LiveCodeBench: tests by standard input or by function call.
+
+Private tests are pickled, and a pickle runs code when it is read: that happens in the
+sandbox alone, and only JSON text leaves it. Limits are those of its own harness: 6 s a
+test, and 7 s for each test and 5 s more for all.
+"""
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any
+
+from agentgym.errors import SandboxError, UsageError
+from agentgym.sandbox import LazySandbox, PythonScript
+from agentgym.scenarios.benchmarks import recorded
+from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
+    Judge,
+    checked,
+    field,
+    read_lines,
+)
+
+SOURCE = "the data set livecodebench/code_generation_lite on Hugging Face (test*.jsonl)"
+_TEST_S = 6.0
+_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
+_REQUEST = "{title}\n\n{content}\n\n{how} Answer with Python code in one code block."
+_BY_INPUT = "Read the input from standard input and print the answer."
+_BY_CALL = "Use this starter code:\n\n```python\n{starter}\n```\n\n"
+_UNPICKLE = """
+import base64, json, pickle, sys, zlib
+text = open("private.txt").read()
+value = pickle.loads(zlib.decompress(base64.b64decode(text)))
+sys.stdout.write(value if isinstance(value, str) else json.dumps(value))
+"""
+_SCRIPT = """
+import io as _io, json as _json, os as _os, signal as _signal, sys as _sys
+
+def _late(*_):
+    raise TimeoutError
+
+def _record_all(code, name, inputs, limit):
+    out = _os.dup(1)
+    _os.dup2(2, 1)
+    compiled = compile(code, "solution.py", "exec")
+    _signal.signal(_signal.SIGVTALRM, _late)
+    if name:
+        names = {"__name__": "solution"}
+        exec("from typing import *; import collections, heapq, math, itertools", names)
+        exec(compiled, names)
+        has_class = "Solution" in names
+        call = getattr(names["Solution"](), name) if has_class else names[name]
+    for given in inputs:
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
+        if name:
+            result = packed(call(*map(_json.loads, given.split("\\n"))))
+        else:
+            data = given.encode()
+            _sys.stdin = _io.TextIOWrapper(_io.BytesIO(data))
+            printed = _io.BytesIO()
+            _sys.stdout = _io.TextIOWrapper(printed, write_through=True)
+            try:
+                exec(compiled, {"__name__": "__main__"})
+            except SystemExit:
+                pass
+            _sys.stdout.flush()
+            result = printed.getvalue().decode(errors="replace")
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
+        _os.write(out, (_json.dumps(result) + "\\n").encode())
+
+_asked = _json.loads(open("asked.json").read())
+_os.remove("asked.json")
+_record_all(*_asked)
+"""
+
+
+@dataclass(frozen=True)
+class Contest(Judge):
+    """Compares printed lines, or returned values, with those that are right.
+
+    Attributes:
+        place: File and line, for messages.
+        public: Tests that are not hidden: input and output.
+        private: Further ones, as JSON, or base64, zlib and pickle of it.
+        name: The method that is called; "" for programs.
+    """
+
+    place: str
+    public: tuple[tuple[str, str], ...]
+    private: str
+    name: str
+
+    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+        """See :meth:`Judge.accepts`."""
+        if "tests" not in self._known:
+            self._known["tests"] = [*self.public, *self._private(sandbox)]
+        tests = self._known["tests"]
+        asked = json.dumps([code, self.name, [test for test, _ in tests], _TEST_S])
+        files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
+        limit_s = (_TEST_S + 1) * len(tests) + 5
+        result = sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=limit_s)
+        lines = checked(result).stdout.split("\n")[:-1]
+        if not result.ok or len(lines) != len(tests):
+            return False
+        return all(
+            self._right(line, right)
+            for line, (_, right) in zip(lines, tests, strict=True)
+        )
+
+    @cached_property
+    def _known(self) -> dict[str, list[tuple[str, str]]]:
+        return {}
+
+    def _private(self, sandbox: LazySandbox) -> list[tuple[str, str]]:
+        """Return the hidden tests; a pickle is read in the sandbox alone."""
+        text = self.private
+        if not text.lstrip().startswith("["):
+            files = {"unpickle.py": _UNPICKLE, "private.txt": text}
+            result = sandbox.run_sync(files, PythonScript("unpickle.py"), timeout_s=20)
+            text = checked(result).stdout if result.ok else ""
+        return _tests(text, self.place)
+
+    def _right(self, line: str, right: str) -> bool:
+        try:
+            out = json.loads(line)
+            if not self.name:
+                return isinstance(out, str) and _same_lines(out, right)
+            given, wanted = recorded.unpacked(out), json.loads(right)
+            return bool((list(given) if type(given) is tuple else given) == wanted)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+
+
+def _same_lines(out: str, right: str) -> bool:
+    """Return whether two outputs have the same lines, as text or as numbers."""
+    given, wanted = (text.strip().split("\n") for text in (out, right))
+    if len(given) != len(wanted):
+        return False
+    return all(map(_same_line, given, wanted))
+
+
+def _same_line(given: str, wanted: str) -> bool:
+    given, wanted = given.strip(), wanted.strip()
+    if given == wanted:
+        return True
+    try:
+        numbers = [[Decimal(word) for word in text.split()] for text in (given, wanted)]
+    except InvalidOperation:
+        return False
+    return numbers[0] == numbers[1]
+
+
+def _tests(text: str, place: str) -> list[tuple[str, str]]:
+    try:
+        found = json.loads(text)
+        return [(str(test["input"]), str(test["output"])) for test in found]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise SandboxError(
+            f"{place}: its hidden tests cannot be read ({type(error).__name__}). The "
+            f"data of LiveCodeBench come from {SOURCE}."
+        ) from None
+
+
+def read_livecodebench(
+    data: str, start: str = "", end: str = ""
+) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of LiveCodeBench.
+
+    Args:
+        data: The file.
+        start: First contest date, as 2025-01-31; empty for all.
+        end: Last contest date.
+
+    Raises:
+        UsageError: The file has another format, or no problem in the window.
+    """
+    found = 0
+    for row in read_lines(data, "LiveCodeBench", SOURCE):
+        title, content, starter, private, public, number, date = (
+            field(row, key, str, SOURCE)
+            for key in (
+                *("question_title", "question_content", "starter_code"),
+                *("private_test_cases", "public_test_cases", "question_id"),
+                "contest_date",
+            )
+        )
+        if (start and date[:10] < start) or (end and date[:10] > end):
+            continue
+        found += 1
+        tests, name = _public(row, public)
+        how = _BY_CALL.format(starter=starter) if name else _BY_INPUT
+        difficulty = str(row.get("difficulty", ""))
+        yield BenchmarkProblem(
+            id=number,
+            family=f"livecodebench_{difficulty or 'any'}",
+            instruction=_REQUEST.format(title=title, content=content, how=how),
+            judge=Contest(str(row[""]), tests, private, name),
+            level=_LEVELS.get(difficulty, 2),
+        )
+    if not found:
+        raise UsageError(f"{data} has no contest from {start or 'any day'} to {end}.")
+
+
+def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Return the public tests, and the name of the method that they call."""
+    try:
+        tests: Sequence[dict[str, Any]] = json.loads(text)
+        metadata = json.loads(row.get("metadata") or "{}")
+        pairs = tuple((str(test["input"]), str(test["output"])) for test in tests)
+        by_call = any(test.get("testtype") == "functional" for test in tests)
+        return pairs, str(metadata["func_name"]) if by_call else ""
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError(
+            f"{row['']} is not of LiveCodeBench: its public tests cannot be read "
+            f"({type(error).__name__}). The data come from {SOURCE}."
+        ) from None

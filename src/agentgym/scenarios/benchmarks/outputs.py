@@ -1,0 +1,260 @@
+"""HumanEval+ and MBPP+: outputs for given inputs, compared outside the sandbox.
+
+The format is that of EvalPlus' releases, and so are limits and comparison: the
+reference solution runs in the sandbox too, each input may take the longer of 4 s and 4
+times the reference's time, all of them 60 s.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from agentgym.errors import SandboxError, UsageError
+from agentgym.sandbox import LazySandbox, PythonScript
+from agentgym.scenarios.benchmarks import inputs, recorded
+from agentgym.scenarios.benchmarks.asserts import COMPLETE
+from agentgym.scenarios.benchmarks.problems import (
+    BenchmarkProblem,
+    Judge,
+    checked,
+    field,
+    read_lines,
+)
+
+HUMANEVAL_SOURCE = (
+    "https://github.com/evalplus/humanevalplus_release/releases "
+    "(HumanEvalPlus.jsonl.gz)"
+)
+MBPP_SOURCE = (
+    "https://github.com/evalplus/mbppplus_release/releases (MbppPlus.jsonl.gz)"
+)
+Inputs = list[Any]
+_WHOLE_S, _LEAST_S, _FACTOR = 60.0, 4.0, 4.0
+_RELATIVE = 1e-7
+_LEAST_TOLERANCE = 1e-6
+_NOT_NONE = frozenset({"check_str", "text_match_three", "text_starta_endb"})
+_AS_SETS = frozenset(
+    {
+        *("similar_elements", "find_char_long", "common_in_nested_lists"),
+        *("extract_singly", "larg_nnum", "intersection_array", "find_dissimilar"),
+        "Diff",
+    }
+)
+_SCRIPT = """
+import json as _json, os as _os, signal as _signal, sys as _sys, time as _time
+
+def _late(*_):
+    raise TimeoutError
+
+def _record_all(code, name, inputs, limits):
+    out = _os.dup(1)
+    _os.dup2(2, 1)
+    names = {"__name__": "solution"}
+    exec(compile(code, "solution.py", "exec"), names)
+    _signal.signal(_signal.SIGVTALRM, _late)
+    for given, limit in zip(inputs, limits):
+        arguments = unpacked(given)
+        begun = _time.process_time()
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
+        result = names[name](*arguments)
+        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
+        line = [packed(result), _time.process_time() - begun]
+        _os.write(out, (_json.dumps(line) + "\\n").encode())
+
+_asked = _json.loads(open("asked.json").read())
+_os.remove("asked.json")
+_record_all(*_asked)
+"""
+
+
+@dataclass(frozen=True)
+class Outputs(Judge):
+    """Compares outputs with those of a reference solution.
+
+    Attributes:
+        reference: The reference solution.
+        name: The function that is called.
+        inputs: The arguments of each call, packed: base ones, and further ones, which
+            count only if the code passes the base ones.
+        tolerance: Of floats; 0 for the usual one.
+        oracle: The benchmark whose own oracles hold: "humaneval" or "mbpp".
+    """
+
+    reference: str
+    name: str
+    inputs: tuple[Inputs, ...]
+    tolerance: float
+    oracle: str
+
+    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+        """See :meth:`Judge.accepts`."""
+        return all(self._passes(sandbox, code, given) for given in self.inputs)
+
+    def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
+        """Return whether code gives the outputs of the reference for some inputs."""
+        if not inputs:
+            return True
+        if (expected := self._known.get(id(inputs))) is None:
+            limits = [_WHOLE_S] * len(inputs)
+            expected = self._run(sandbox, self.reference, inputs, limits, _WHOLE_S)
+            if len(expected) != len(inputs):
+                raise SandboxError(
+                    f"The reference solution of {self.name} does not run in the "
+                    "sandbox: its file may need packages that are not in it."
+                )
+            self._known[id(inputs)] = expected
+        limits = [max(_LEAST_S, _FACTOR * seconds) for _, seconds in expected]
+        whole_s = min(_WHOLE_S, sum(limits)) + 1
+        given = self._run(sandbox, code, inputs, limits, whole_s)
+        if len(given) != len(expected):
+            return False
+        tolerance = self.tolerance
+        for packed, (out, _), (right, _) in zip(inputs, given, expected, strict=True):
+            if tolerance == 0 and _are_floats(right):
+                tolerance = _LEAST_TOLERANCE  # It stays, as in EvalPlus.
+            arguments = recorded.unpacked(packed)
+            if not self._equal(arguments, out, right, tolerance):
+                return False
+        return True
+
+    @cached_property
+    def _known(self) -> dict[int, list[tuple[Any, float]]]:
+        """Outputs of the reference and their seconds, by the id of the inputs."""
+        return {}
+
+    def _run(
+        self,
+        sandbox: LazySandbox,
+        code: str,
+        inputs: Inputs,
+        limits: Sequence[float],
+        whole_s: float,
+    ) -> list[tuple[Any, float]]:
+        """Return output and seconds of each call, up to the first that failed."""
+        asked = json.dumps([code, self.name, inputs, limits])
+        files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
+        result = checked(
+            sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=whole_s)
+        )
+        found = []
+        for line in result.stdout.split("\n")[:-1] if result.ok else ():
+            try:
+                packed, seconds = json.loads(line)
+                found.append((recorded.unpacked(packed), float(seconds)))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                return []
+        return found
+
+    def _equal(self, arguments: Any, out: Any, right: Any, tolerance: float) -> bool:
+        """Return whether an output is right, as EvalPlus compares them."""
+        try:
+            found = self._by_oracle(arguments, out, right)
+            return _close(out, right, tolerance) if found is None else found
+        except (TypeError, ValueError, OverflowError, ArithmeticError):
+            return False
+
+    def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
+        """Return the verdict of a function's own oracle; None if it has none."""
+        name = self.name
+        if self.oracle == "humaneval":
+            if name != "find_zero":
+                return None
+            terms = [c * math.pow(out, n) for n, c in enumerate(arguments[0])]
+            return bool(abs(sum(terms)) <= self.tolerance)
+        if name == "are_equivalent":
+            return True
+        if name in _AS_SETS:
+            return bool(set(out) == set(right))
+        if name in _NOT_NONE:
+            return bool(
+                out == right if type(out) is bool else right == (out is not None)
+            )
+        if out == right:
+            return True
+        if name == "sum_div":
+            return bool(out == 0)
+        if name == "surface_Area":
+            base, height = arguments
+            slant = math.sqrt((base / 2) ** 2 + height**2)
+            return bool(abs(out - round(base**2 + 2 * base * slant)) <= self.tolerance)
+        if name == "digit_distance_nums":
+            width = max(len(str(number)) for number in arguments)
+            first, second = (str(number).zfill(width) for number in arguments)
+            pairs = zip(first, second, strict=True)
+            return bool(out == sum(abs(int(a) - int(b)) for a, b in pairs))
+        return None
+
+
+def _close(out: Any, right: Any, tolerance: float) -> bool:
+    if out == right:
+        return True
+    if tolerance == 0 or type(out) is not type(right):
+        return False
+    return _near(out, right, tolerance)
+
+
+def _near(out: Any, right: Any, tolerance: float) -> bool:
+    if isinstance(right, list | tuple):
+        return len(out) == len(right) and all(
+            _near(*pair, tolerance) for pair in zip(out, right, strict=True)
+        )
+    return bool(out == right or abs(out - right) <= tolerance + _RELATIVE * abs(right))
+
+
+def _are_floats(value: Any) -> bool:
+    if isinstance(value, list | tuple) and value:
+        return all(isinstance(item, float) for item in value)
+    return isinstance(value, float)
+
+
+def read_humaneval_plus(data: str) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of HumanEval+.
+
+    Raises:
+        UsageError: The file has another format.
+    """
+    return _read(data, "humaneval", "HumanEval+", HUMANEVAL_SOURCE)
+
+
+def read_mbpp_plus(data: str) -> Iterator[BenchmarkProblem]:
+    """Yield the problems of MBPP+.
+
+    Raises:
+        UsageError: The file has another format.
+    """
+    return _read(data, "mbpp", "MBPP+", MBPP_SOURCE)
+
+
+def _read(
+    data: str, oracle: str, title: str, source: str
+) -> Iterator[BenchmarkProblem]:
+    for row in read_lines(data, title, source):
+        prompt, name, solution, number = (
+            field(row, key, str, source)
+            for key in ("prompt", "entry_point", "canonical_solution", "task_id")
+        )
+        given = [field(row, key, list, source) for key in ("base_input", "plus_input")]
+        atol = row.get("atol", 0)
+        if not isinstance(atol, int | float) or not given[0]:
+            raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
+        if oracle == "mbpp":
+            given = [inputs.with_types(number, each) for each in given]
+        yield BenchmarkProblem(
+            id=number,
+            family=f"{oracle}_plus",
+            instruction=COMPLETE.format(prompt=prompt),
+            prefix=prompt,
+            is_python=True,
+            entry_point=name,
+            judge=Outputs(
+                f"{prompt}\n{solution}" if oracle == "mbpp" else prompt + solution,
+                name,
+                tuple(list(map(recorded.packed, each)) for each in given),
+                float(atol),
+                oracle,
+            ),
+        )

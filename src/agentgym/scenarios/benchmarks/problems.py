@@ -1,0 +1,154 @@
+"""Read the data file of a benchmark, and find the code in a model's answer."""
+
+import gzip
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.task import Split
+from agentgym.errors import SandboxError, UsageError
+from agentgym.sandbox import LazySandbox, SandboxResult
+
+_FENCED = re.compile(
+    r"```[\w+#.-]*[ \t]*\r?\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE
+)
+
+
+class Judge(ABC):
+    """Decides whether code solves a problem."""
+
+    @abstractmethod
+    def accepts(self, sandbox: LazySandbox, code: str) -> bool:
+        """Return whether the code passes all tests of the problem.
+
+        Raises:
+            SandboxError: The sandbox failed.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkProblem:
+    """One problem of a benchmark.
+
+    Attributes:
+        id: As in the data.
+        family: The benchmark, or a part of it.
+        instruction: The request to the model.
+        prefix: Code that the model was asked to complete; "" if it writes all.
+        entry_point: The name that the answer must define; "" if it is a program.
+        is_python: Whether the prefix is Python that further code may define again.
+        judge: Decides on the code of an answer.
+        split: That of the benchmark; None where it has none.
+        level: 1 to 3.
+    """
+
+    id: str
+    family: str
+    instruction: str
+    judge: Judge
+    prefix: str = ""
+    entry_point: str = ""
+    is_python: bool = False
+    split: Split | None = None
+    level: int = 1
+
+    def code(self, answer: str) -> str:
+        """Return the whole code of an answer, completed by the problem's beginning."""
+        found = _FENCED.findall(answer)
+        code = str(max(found, key=len)) if found else answer
+        if not self.prefix or code.startswith(self.prefix):
+            return code
+        if self._is_whole(code):  # Missing imports are in the prefix.
+            return f"{self.prefix}\n{code}" if self.is_python else code
+        return self.prefix + code
+
+    def _is_whole(self, code: str) -> bool:
+        """Return whether code defines the entry point itself."""
+        name = re.escape(self.entry_point)
+        defined = rf"^(?:async def|def|class|function|func|fn|pub fn) +{name}\b|"
+        defined += rf"^(?:const|let|var)? ?{name} *="
+        return re.search(defined, code, re.MULTILINE) is not None
+
+
+def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
+
+    Args:
+        path: The file; empty if none is named.
+        benchmark: Its title.
+        source: Where its data come from, in words.
+
+    Raises:
+        UsageError: It is not such a file.
+    """
+    if not path:
+        raise UsageError(
+            f"{benchmark} needs its data file: --data FILE. It comes from {source}."
+        )
+    try:
+        data = Path(path).read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+        if text.lstrip().startswith("["):
+            values = list(enumerate(json.loads(text), 1))
+        else:
+            lines = enumerate(text.split("\n"), 1)
+            values = [(n, json.loads(line)) for n, line in lines if line.strip()]
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}. The data of "
+            f"{benchmark} come from {source}."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is not JSON Lines: {error}. The data of {benchmark} come from "
+            f"{source}."
+        ) from None
+    if not values:
+        raise UsageError(f"{path} is empty. {benchmark} comes from {source}.")
+    for number, value in values:
+        if not isinstance(value, dict):
+            raise UsageError(f"{path}, line {number} is not an object.")
+        yield {"": f"{path}, line {number}", **value}
+
+
+def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
+    """Return a field of a line.
+
+    Raises:
+        UsageError: It is missing, or of another type.
+    """
+    value = row.get(name)
+    if not isinstance(value, kind):
+        raise UsageError(
+            f"{row['']} is not of this benchmark: its field {name!r} must be of the "
+            f"type {kind.__name__}, not {type(value).__name__}. The data come from "
+            f"{source}."
+        )
+    return value
+
+
+def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
+    """Return a field that is a list of texts.
+
+    Raises:
+        UsageError: It is not.
+    """
+    values = field(row, name, list, source)
+    if not all(isinstance(value, str) for value in values):
+        raise UsageError(f"{row['']}: its field {name!r} must be a list of texts.")
+    return list(values)
+
+
+def checked(result: SandboxResult) -> SandboxResult:
+    """Return a result.
+
+    Raises:
+        SandboxError: The sandbox failed, which is not the program's doing.
+    """
+    if result.status == "sandbox_error":
+        raise SandboxError(f"The sandbox failed: {result.error}")
+    return result

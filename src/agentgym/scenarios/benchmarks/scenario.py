@@ -1,0 +1,200 @@
+"""Code benchmarks as scenarios: the answer's code is judged in the sandbox."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import ClassVar, Literal
+
+from agentgym.core.components import TrainTokens
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolSpec
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import NotFoundError
+from agentgym.sandbox import Limits, SandboxConfig
+from agentgym.scenarios.base import Environment, Scenario
+from agentgym.scenarios.benchmarks.asserts import read_humaneval, read_mbpp
+from agentgym.scenarios.benchmarks.contests import read_livecodebench
+from agentgym.scenarios.benchmarks.outputs import read_humaneval_plus, read_mbpp_plus
+from agentgym.scenarios.benchmarks.problems import BenchmarkProblem
+from agentgym.scenarios.benchmarks.programs import Joined, read_multipl_e
+
+_LIMITS = Limits(memory_mb=4096, total_memory_mb=4096, output_bytes=8 << 20)
+_HELD_OUT = 50
+"""Percent of the problems that are not trained on, where the data have no splits."""
+
+
+class CodeBenchmark(Scenario):
+    """A benchmark whose answers are code, read from its own data file.
+
+    Args:
+        data: The file.
+
+    Raises:
+        UsageError: The file is missing or has another format.
+    """
+
+    difficulty: ClassVar[Literal["advanced"]] = "advanced"
+    estimated_time = "for real models; minutes to hours, by the model"
+    reward_range = (0.0, 1.0)
+    options: ClassVar[tuple[str, ...]] = ("data",)
+    train_tokens: ClassVar[TrainTokens] = "all"
+
+    def __init__(self, data: str = "") -> None:
+        self._load(self.read(data))
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """Yield the problems of a file."""
+        raise NotImplementedError
+
+    def _load(self, problems: Iterator[BenchmarkProblem]) -> None:
+        self._by_id = {problem.id: problem for problem in problems}
+        self._splits: dict[Split, list[BenchmarkProblem]] = {}
+        for problem in self._by_id.values():
+            self._splits.setdefault(problem.split or _drawn(problem.id), []).append(
+                problem
+            )
+        has = tuple(split for split in Split if self._splits.get(split))
+        vars(self).update(splits=has)  # other classes have these; here it depends
+
+    def system_prompt(self) -> str:
+        """Return nothing: these benchmarks give models no system prompt."""
+        return ""
+
+    def tools(self) -> list[ToolSpec]:
+        """Return nothing: the answer is text."""
+        return []
+
+    def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
+        """Return problems in an order that the seed decides."""
+        found = [*self._splits.get(split, ())]
+        Random(f"{split}/{seed}").shuffle(found)
+        return [
+            Task(
+                id=problem.id,
+                split=split,
+                seed=0,
+                family=problem.family,
+                level=problem.level,
+                instruction=problem.instruction,
+            )
+            for problem in found[:count]
+        ]
+
+    def notes(self) -> list[str]:
+        """Return which part is trained on."""
+        count = len(self._splits.get(Split.TRAIN, ()))
+        said = (
+            f"training takes {count} of {len(self._by_id)} problems; to compare an "
+            "untrained model with published figures: agentgym eval --split all"
+        )
+        return [said]
+
+    def create_environment(self, task: Task) -> Environment:
+        """Return an environment without tools."""
+        return _NoTools()
+
+    def sandbox_config(self) -> SandboxConfig:
+        """Return the limits of the benchmarks' own harnesses."""
+        return replace(super().sandbox_config(), limits=_LIMITS)
+
+    def calculate_reward(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Return 1 if the code of the answer passes all tests, else 0."""
+        if task.id not in self._by_id:
+            raise NotFoundError(f"problem of {self.name}", task.id, self._by_id)
+        problem = self._by_id[task.id]
+        code = problem.code(trajectory.answer or "")
+        right = bool(code.strip()) and problem.judge.accepts(self.sandbox, code)
+        return Reward(float(right), right, {"tests": float(right)})
+
+
+class _NoTools(Environment):
+    """The answer is all that counts."""
+
+
+def _drawn(identity: str) -> Split:
+    """Return the split of a problem whose data have none, the same on every machine."""
+    number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 100
+    if number < _HELD_OUT:
+        return Split.TEST
+    return Split.VALIDATION if number < _HELD_OUT + 10 else Split.TRAIN
+
+
+class HumanEvalScenario(CodeBenchmark):
+    """HumanEval, with the tests of its own release."""
+
+    name = "humaneval"
+    description = "Complete Python functions: HumanEval."
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """See :meth:`CodeBenchmark.read`."""
+        return read_humaneval(data)
+
+
+class HumanEvalPlusScenario(CodeBenchmark):
+    """HumanEval+ of EvalPlus: base and further inputs."""
+
+    name = "humaneval_plus"
+    description = "Complete Python functions: HumanEval+, many more inputs."
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """See :meth:`CodeBenchmark.read`."""
+        return read_humaneval_plus(data)
+
+
+class MbppScenario(CodeBenchmark):
+    """MBPP, full or sanitized, with its own splits."""
+
+    name = "mbpp"
+    description = "Write small Python functions: MBPP, full or sanitized."
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """See :meth:`CodeBenchmark.read`."""
+        return read_mbpp(data)
+
+
+class MbppPlusScenario(CodeBenchmark):
+    """MBPP+ of EvalPlus: base and further inputs."""
+
+    name = "mbpp_plus"
+    description = "Write small Python functions: MBPP+, many more inputs."
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """See :meth:`CodeBenchmark.read`."""
+        return read_mbpp_plus(data)
+
+
+class LiveCodeBenchScenario(CodeBenchmark):
+    """LiveCodeBench, from a window of contest dates.
+
+    Args:
+        data: The file.
+        start: First contest date, as 2025-01-31.
+        end: Last contest date.
+    """
+
+    name = "livecodebench"
+    description = "Solve contest problems in Python: LiveCodeBench."
+    options = ("data", "start", "end")
+
+    def __init__(self, data: str = "", start: str = "", end: str = "") -> None:
+        self._load(read_livecodebench(data, start, end))
+
+
+class MultiPlEScenario(CodeBenchmark):
+    """MultiPL-E in JavaScript, Go and Rust."""
+
+    name = "multipl_e"
+    description = "Complete functions in JavaScript, Go or Rust: MultiPL-E."
+
+    def read(self, data: str) -> Iterator[BenchmarkProblem]:
+        """See :meth:`CodeBenchmark.read`."""
+        return read_multipl_e(data)
+
+    def sandbox_config(self) -> SandboxConfig:
+        """Return a configuration with the languages of the file."""
+        judges = (problem.judge for problem in self._by_id.values())
+        names = {judge.language for judge in judges if isinstance(judge, Joined)}
+        return replace(super().sandbox_config(), languages=tuple(sorted(names)))
