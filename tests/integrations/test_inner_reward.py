@@ -1,6 +1,5 @@
 """Rewards that a tool, a node of a graph or a check gives."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,7 +53,7 @@ def build(model):
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> Iterator[str]:
+def pack(tmp_path: Path) -> str:
     """Write a pack whose tool and whose reward give rewards of their own."""
     source = write_pack("giving", tmp_path) / "scenario.py"
     text = source.read_text()
