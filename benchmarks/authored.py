@@ -102,7 +102,7 @@ async def timed(run: Callable[[], Awaitable[Any]], count: int) -> float:
 
 async def in_episodes(kind: str, endpoint: str, count: int) -> float:
     """Return the CPU milliseconds of an episode of an agent."""
-    from agentgym.core.agent_source import AgentSource
+    from agentgym.core.agent import AgentSource
     from agentgym.core.task import Split
     from agentgym.core.trajectory import RolloutStatus
     from agentgym.integrations.base import Blueprint

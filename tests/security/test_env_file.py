@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.agent_source import AgentSource
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import OTHER_VARIABLES, variable_of
 from agentgym.security.env_file import NOT_FROM_FILE

@@ -15,7 +15,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from agentgym.core.agent_source import FLAT_KEYS, AgentSource, flattened, nested
+from agentgym.core.agent import FLAT_KEYS, AgentSource, flattened, nested
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import TemplateSettings, Thinking
@@ -103,7 +103,7 @@ class TrainingConfig(Settings, BaseSettings):
             ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
             or of its factory, its input, and which of its own tools may run; see
-            :class:`~agentgym.core.agent_source.AgentSource`. Its parts may be given by
+            :class:`~agentgym.core.agent.AgentSource`. Its parts may be given by
             their own names too: ``context``, ``inputs``, ``configurable``,
             ``own_tools``, ``allow_tools``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from agentgym.core.agent import Trained
-from agentgym.core.agent_source import AgentSource
+from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from agentgym.core.agent_source import agent_reference
+from agentgym.core.agent import agent_reference
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.core.agent_source import flattened
+from agentgym.core.agent import flattened
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import EVERY_SPLIT, Split

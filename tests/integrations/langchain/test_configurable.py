@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.agent_source import AgentSource
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource

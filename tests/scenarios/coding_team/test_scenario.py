@@ -150,4 +150,4 @@ def test_the_graph_is_the_agent_that_is_trained() -> None:
     assert config.agent_name == "coding_team"
     with pytest.raises(UsageError, match="written for langchain: use --framework"):
         located(TrainingConfig.create(scenario="coding_team", framework="autogen"))
-    assert located(TrainingConfig.create(scenario="coding")).agent is None
+    assert located(TrainingConfig.create(scenario="coding")).agent.reference is None

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-from agentgym.core.agent_source import AgentSource
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 
 

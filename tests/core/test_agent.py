@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.core.agent_source import AgentSource, agent_reference, flattened, nested
+from agentgym.core.agent import AgentSource, agent_reference, flattened, nested
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import read_yaml
 from agentgym.errors import ConfigError
