@@ -102,6 +102,7 @@ async def timed(run: Callable[[], Awaitable[Any]], count: int) -> float:
 
 async def in_episodes(kind: str, endpoint: str, count: int) -> float:
     """Return the CPU milliseconds of an episode of an agent."""
+    from agentgym.core.agent import AgentSource
     from agentgym.core.task import Split
     from agentgym.core.trajectory import RolloutStatus
     from agentgym.integrations.base import Blueprint
@@ -121,7 +122,7 @@ async def in_episodes(kind: str, endpoint: str, count: int) -> float:
         api_key="none",
         model="instant",
         connections=AT_ONCE,
-        agent=f"authored_{framework}:{what or 'agent'}",
+        agent=AgentSource(reference=f"authored_{framework}:{what or 'agent'}"),
     )
     loop = FRAMEWORKS.get(framework).create_environment(blueprint)
 

@@ -19,10 +19,10 @@ from agentgym.scenarios.customer_support.demonstrations import demonstrate
 from agentgym.scenarios.customer_support.environment import SupportEnvironment
 from agentgym.scenarios.customer_support.families import (
     FAMILIES,
-    Draft,
-    Family,
-    Scene,
-    Step,
+    SupportDraft,
+    SupportFamily,
+    SupportScene,
+    SupportStep,
 )
 from agentgym.scenarios.customer_support.names import NAMES, SupportNames
 from agentgym.scenarios.customer_support.scenario import ROLE, SYSTEM_PROMPT
@@ -57,7 +57,7 @@ FORBIDDEN = {
 
 
 @dataclass(frozen=True)
-class NamedScene(Scene):
+class NamedScene(SupportScene):
     """A scene of the train split whose names may be invented."""
 
     pool: SupportNames | None = None
@@ -204,7 +204,7 @@ def head(talk: Conversation, rng: Random, used: set[str]) -> None:
         talk.system = ROLE
 
 
-def _task(family: Family, draft: Draft, rng: Random) -> Task:
+def _task(family: SupportFamily, draft: SupportDraft, rng: Random) -> Task:
     return Task(
         id=f"corpus/{rng.random()}",
         split=Split.TRAIN,
@@ -224,7 +224,7 @@ def _obeying(task: Task, tool: str) -> Task:
     if tool == "refund_order":
         args["amount"] = task.initial_state["orders"][-1][3]
     plan = [s for s in task.goal["plan"] if s["tool"] != "escalate"]
-    asked = Step(tool, args).to_json()
+    asked = SupportStep(tool, args).to_json()
     return task.model_copy(
         update={"goal": {**task.goal, "plan": [*plan, asked], "refuse": False}}
     )

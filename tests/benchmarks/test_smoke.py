@@ -18,6 +18,7 @@ QUICK = {
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
     "rollouts.py": "--rollouts 4 --theirs 1",
+    "sandbox_languages.py": "--runs 1",
     "solve.py": "--rounds 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "watch.py": "--tasks 4 --times 5",

@@ -58,5 +58,5 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
 def test_options_named_like_a_setting_set_it(
     command: Callable[..., Any], settings: type[Settings], expected: set[str]
 ) -> None:
-    found = set(inspect.signature(command).parameters) & set(settings.model_fields)
+    found = set(inspect.signature(command).parameters) & set(settings.names())
     assert found == expected

@@ -188,7 +188,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ScriptedEng
     made: list[ScriptedEngine] = []
 
     def create(config: TrainingConfig) -> ScriptedEngine:
-        [team] = [team for team in TEAMS if team.agent == config.agent]
+        [team] = [team for team in TEAMS if team.agent == config.agent.reference]
         made.append(ScriptedEngine(team.respond))
         return made[-1]
 

@@ -54,7 +54,10 @@ def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
         "send_mail": "is answered with made-up values",
         "page_me": "really runs",
     }
-    assert (plan.config.own_tools, plan.config.allow_tools) == ("stub", ("page_me",))
+    assert (plan.config.agent.own_tools, plan.config.agent.allow_tools) == (
+        "stub",
+        ("page_me",),
+    )
     with pytest.raises(UnsupportedError, match="--allow-tool send_mail"):
         ask(make_plan(located(config)), Progress())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import OTHER_VARIABLES, variable_of
 from agentgym.security.env_file import NOT_FROM_FILE
@@ -63,7 +64,7 @@ def test_a_file_of_others_runs_no_code_and_lifts_no_guard(
     monkeypatch.setenv("AGENTGYM_SEED", "3")
     ended = agentgym(*DRY, "--json")
     assert ended.code == 0, ended.err
-    assert json.loads(ended.out)["config"]["agent"] is None
+    assert json.loads(ended.out)["config"]["agent"]["reference"] is None
     assert not (tmp_path / "ran").exists()
     assert set(values).isdisjoint(os.environ)
     assert taken.items() <= os.environ.items()
@@ -81,9 +82,15 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
         "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
-    for name, field in TrainingConfig.model_fields.items():
+    fields = {**TrainingConfig.model_fields, **AgentSource.model_fields}
+    assert fields.keys() - {"reference"} == set(TrainingConfig.names())
+    for name, field in fields.items():
+        if name == "reference":
+            continue  # agent sets it
         kind = str(field.annotation)
-        is_text = any(part in kind for part in ("str", "Path", "dict", "Literal"))
+        is_text = any(
+            part in kind for part in ("str", "Path", "dict", "Literal", "AgentSource")
+        )
         if name not in harmless and (is_text or "unsafe" in name):
             assert variable_of(name) in NOT_FROM_FILE, name
     for name in OTHER_VARIABLES - harmless:

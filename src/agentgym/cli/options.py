@@ -367,7 +367,7 @@ def given_settings(
 
     A flag that is not given leaves its setting alone, like any other option.
     """
-    given = {name: context.params.get(name) for name in settings.model_fields}
+    given = {name: context.params.get(name) for name in settings.names()}
     return {
         k: v
         for k, v in given.items()

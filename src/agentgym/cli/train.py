@@ -317,7 +317,7 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
     from agentgym.core.settings import read_assignments
     from agentgym.errors import ConfigError
 
-    found = read_assignments(words, TrainingConfig.model_fields)
+    found = read_assignments(words, TrainingConfig.names())
     for key in found.keys() & given.keys():
         raise ConfigError(
             f"{key} is given twice: --set {key}={found[key]} and by its own option, "

@@ -1,6 +1,5 @@
 """TrainingConfig: every setting of a run, from code, YAML or the environment."""
 
-import json
 import os
 import re
 from pathlib import Path, PurePath
@@ -10,11 +9,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
+from agentgym.core.agent import FLAT_KEYS, AgentSource, flattened, nested
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import TemplateSettings, Thinking
@@ -56,27 +57,6 @@ def _read_roles(value: Any) -> Any:
     return tuple(dict.fromkeys(found))
 
 
-def _read_keys(value: Any) -> Any:
-    """Return a mapping, from one or from texts ``key=value`` with JSON or text."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            value = [value]
-    if not isinstance(value, list | tuple):
-        return value
-    found: dict[str, Any] = {}
-    for text in value:
-        key, equals, said = str(text).partition("=")
-        if not key.strip() or not equals:
-            raise ValueError(f"{text!r} is not of the form key=value")
-        try:
-            found[key.strip()] = json.loads(said)
-        except ValueError:
-            found[key.strip()] = said
-    return found
-
-
 def _read_time(value: Any) -> Any:
     """Return the seconds that a text as ``1h30m`` stands for; numbers are seconds."""
     if not isinstance(value, str):
@@ -97,14 +77,16 @@ class _Environment(EnvSettingsSource):
     """Settings from variables; unknown ones are passed on, to be refused."""
 
     def __call__(self) -> dict[str, Any]:
-        names = OTHER_VARIABLES | self.settings_cls.model_fields.keys()
+        names = {*OTHER_VARIABLES, *self.settings_cls.model_fields, *FLAT_KEYS}
         known = set(map(variable_of, names))
         unknown = {
             name: value
             for name, value in os.environ.items()
             if name.upper().startswith(PREFIX) and name.upper() not in known
         }
-        return {**super().__call__(), **unknown}
+        own = {key: self.env_vars.get(variable_of(key).lower()) for key in FLAT_KEYS}
+        parts = {key: value for key, value in own.items() if value is not None}
+        return {**nested({**super().__call__(), **parts}), **unknown}
 
 
 class TrainingConfig(Settings, BaseSettings):
@@ -119,18 +101,11 @@ class TrainingConfig(Settings, BaseSettings):
             tools: :class:`~agentgym.core.task.TaskSource`.
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
             ``native``, …
-        agent: ``module:name`` of your agent, or of its factory, to train instead of the
-            scenario's own.
-        context: ``module:name`` of a function of the task that gives the runtime
-            context that a graph wants.
-        inputs: ``module:name`` of a function of the task that gives further keys of a
-            graph's state, or its whole input.
-        configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
-            episode, ``{"user_id": "7"}``; a task's own win over them.
-        own_tools: The answer to calls of an agent's own tools that the scenario does
-            not have: ``stub`` answers them with values of the right types. None refuses
-            an agent that has some, apart from those in ``allow_tools``.
-        allow_tools: The agent's own tools that really run.
+        agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
+            or of its factory, its input, and which of its own tools may run; see
+            :class:`~agentgym.core.agent.AgentSource`. Its parts may be given by
+            their own names too: ``context``, ``inputs``, ``configurable``,
+            ``own_tools``, ``allow_tools``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
             ``verl`` (many GPUs), or one of an installed package.
@@ -242,14 +217,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     scenario: str = "coding"
     framework: str = "langchain"
-    agent: str | None = None
-    context: str | None = None
-    inputs: str | None = None
-    configurable: Annotated[dict[str, Any], NoDecode, BeforeValidator(_read_keys)] = (
-        Field(default_factory=dict)
-    )
-    own_tools: Literal["stub"] | None = None
-    allow_tools: tuple[str, ...] = ()
+    agent: Annotated[AgentSource, NoDecode] = AgentSource()
     model: str = "nano"
     engine: str = "local"
     gpus_per_node: int = Field(default=1, ge=1, le=1000)
@@ -348,9 +316,9 @@ class TrainingConfig(Settings, BaseSettings):
         """The name of the trained agent, unless another agent has that name."""
         if self.name is not None:
             return re.sub(_STAMP, "", self.name)
-        if self.agent is None:
+        if self.agent.reference is None:
             return self.scenario_name
-        module, _, attribute = self.agent.partition(":")
+        module, _, attribute = self.agent.reference.partition(":")
         parts = [attribute, *reversed(module.split("."))]
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))
         return next(telling, parts[1]).strip("_") or self.scenario_name
@@ -365,4 +333,28 @@ class TrainingConfig(Settings, BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return where values come from, strongest first."""
-        return init_settings, _Environment(settings_cls)
+        given = init_settings()
+        return InitSettingsSource(settings_cls, nested(given)), _Environment(
+            settings_cls
+        )
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all settings, with those of an agent's parts."""
+        return sorted({*cls.model_fields, *FLAT_KEYS})
+
+    @classmethod
+    def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return ``values`` with each part of the agent's source by its own name."""
+        return flattened(values)
+
+    @classmethod
+    def renamed(cls, values: dict[str, Any]) -> str:
+        """Return a sentence on keys of a file that stand below ``agent`` now."""
+        old = [key for key in FLAT_KEYS if key in values]
+        if not old:
+            return ""
+        return (
+            f"{', '.join(old)} belong below agent: write agent: {{reference: "
+            f"module:name, {old[0]}: …}}. The old form still works."
+        )

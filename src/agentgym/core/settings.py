@@ -11,7 +11,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agentgym.errors import ConfigError
-from agentgym.security.redaction import quoted
+from agentgym.security.redaction import get_logger, quoted
+
+logger = get_logger(__name__)
 
 PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
@@ -64,12 +66,28 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            problems = explain_invalid(error, sorted(cls.model_fields))
+            problems = explain_invalid(error, cls.names())
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
         """Return a copy with ``changes`` that are not None, validated again."""
-        return self.restore({**self.model_dump(), **_given(changes)})
+        values = {**self.flat(self.model_dump()), **self.flat(_given(changes))}
+        return self.restore(values)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names by which settings can be given."""
+        return sorted(cls.model_fields)
+
+    @classmethod
+    def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return ``values`` so that one can be replaced without the others."""
+        return values
+
+    @classmethod
+    def renamed(cls, values: dict[str, Any]) -> str:
+        """Return a sentence on outdated keys of a file; empty if it has none."""
+        return ""
 
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
@@ -88,7 +106,9 @@ class Settings(BaseModel):
             kind = "a list" if is_list else f"the value {quoted(data, 40)}"
             raise ConfigError(f"The configuration {path} holds {kind}. {_YAML}")
         values = {str(key): value for key, value in data.items()}
-        return cls.create(**{**values, **_given(overrides)})
+        if message := cls.renamed(values):
+            logger.warning("%s: %s", path, message)
+        return cls.create(**{**cls.flat(values), **cls.flat(_given(overrides))})
 
 
 def read_yaml(text: str) -> Any:

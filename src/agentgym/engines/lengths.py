@@ -126,7 +126,7 @@ def longest_episode(config: TrainingConfig) -> int:
     try:
         answer = config.max_tokens or usual_answer(config)
         turns = scenario.max_turns * (answer + _RESULT_TOKENS)
-        own = _OWN_PROMPT_TOKENS * (config.agent is not None)
+        own = _OWN_PROMPT_TOKENS * (config.agent.reference is not None)
         return min(most, _longest_prompt(scenario, config.seed) + own + turns)
     except Exception:  # noqa: BLE001 - the scenario's own code; others report it
         return most

@@ -1,11 +1,11 @@
 """The interface of an adapter of an agent framework."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from agentgym.core.agent import Trained
+from agentgym.core.agent import AgentSource, Trained
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 
@@ -25,13 +25,8 @@ class Blueprint:
         api_key: The gateway's for agents: it asks the model, and nothing else.
         model: The name of the policy.
         connections: Requests in flight at most.
-        agent: ``module:name`` of the user's own agent or factory, None for the default
+        agent: The user's own agent and its input; without a reference, the default
             agent of the framework.
-        context: ``module:name`` of a function that gives a task's runtime context.
-        inputs: ``module:name`` of a function that gives an agent's input for a task, in
-            addition to or instead of its instruction.
-        configurable: Keys of a graph's ``config["configurable"]``; a task may have
-            others.
     """
 
     system_prompt: str
@@ -41,10 +36,7 @@ class Blueprint:
     api_key: str
     model: str
     connections: int
-    agent: str | None = None
-    context: str | None = None
-    inputs: str | None = None
-    configurable: Mapping[str, Any] = field(default_factory=dict)
+    agent: AgentSource = field(default_factory=AgentSource)
 
 
 def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
@@ -53,9 +45,10 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
     Raises:
         UsageError: There are some.
     """
-    if blueprint.configurable:
+    if blueprint.agent.configurable:
+        keys = ", ".join(blueprint.agent.configurable)
         raise UsageError(
-            f"--configurable {', '.join(blueprint.configurable)}: {framework} has no "
+            f"--configurable {keys}: {framework} has no "
             "configurable keys, LangGraph has. Give --inputs for an agent's input."
         )
 

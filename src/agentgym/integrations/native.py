@@ -236,10 +236,10 @@ class NativeAdapter(Adapter):
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the loop; a factory is refused, as there is nothing to build in."""
-        if blueprint.agent is not None:
+        if blueprint.agent.reference is not None:
             raise UnsupportedError(
-                f"--agent {blueprint.agent} needs a framework; choose one with "
-                "--framework."
+                f"--agent {blueprint.agent.reference} needs a framework; choose one "
+                "with --framework."
             )
         return NativeAgent(blueprint)
 

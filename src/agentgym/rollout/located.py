@@ -23,10 +23,10 @@ def located(config: TrainingConfig) -> TrainingConfig:
             another framework.
     """
     scenario, framework = config.scenario, config.framework
-    if config.agent is None:
+    if config.agent.reference is None:
         config = config.replaced(agent=_own_agent(scenario, framework))
-    if config.agent is not None and framework != "native":
-        agent = reference_of(config.agent)
+    if config.agent.reference is not None and framework != "native":
+        agent = reference_of(config.agent.reference)
         config = config.replaced(agent=agent)
         framework = resolve_framework(agent, framework)
         if is_tasks_file(scenario):

@@ -142,9 +142,6 @@ def _looked_into(
                 model="none",
                 connections=1,
                 agent=config.agent,
-                context=config.context,
-                inputs=config.inputs,
-                configurable=config.configurable,
             )
         )
         try:
@@ -158,7 +155,7 @@ def _looked_into(
 
 
 def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
-    assert config.agent is not None
+    assert config.agent.reference is not None
     adapter = FRAMEWORKS.get(config.framework)
     specs = {spec.name: spec for spec in usual_tools(scenario, config.seed)}
     loop, roles = _looked_into(config, scenario)
@@ -174,7 +171,7 @@ def _look(config: TrainingConfig, scenario: Scenario) -> AgentReport:
     own |= {name: _ANSWER for role in roles for name in role.answers}
     undecided = [name for name, fate in own.items() if not fate]
     return AgentReport(
-        agent=config.agent,
+        agent=config.agent.reference,
         framework=config.framework,
         kind=type(loop.agent).__name__,
         way=loop.way,
@@ -200,9 +197,9 @@ def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
 
 
 def _fate(name: str, config: TrainingConfig) -> str:
-    if name in config.allow_tools:
+    if name in config.agent.allow_tools:
         return "really runs"
-    return "is answered with made-up values" if config.own_tools == "stub" else ""
+    return "is answered with made-up values" if config.agent.own_tools == "stub" else ""
 
 
 def _undecided(names: list[str], scenario: Scenario) -> str:

@@ -63,7 +63,7 @@ def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
             its trial shows.
         scenario: With its tasks.
     """
-    if config.agent is not None or is_remote(config.model):
+    if config.agent.reference is not None or is_remote(config.model):
         return []
     try:
         usual = scenario.tools()

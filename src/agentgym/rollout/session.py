@@ -204,13 +204,14 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 def _check_agent(config: TrainingConfig) -> None:
     """Check that the user's agent is found, as every worker will look for it."""
-    if config.agent is None:
+    if config.agent.reference is None:
         return
     if config.framework == "native":
         raise UnsupportedError(
-            f"--agent {config.agent} needs a framework; choose one with --framework."
+            f"--agent {config.agent.reference} needs a framework; choose one with "
+            "--framework."
         )
-    load_agent(config.agent)
+    load_agent(config.agent.reference)
 
 
 def worker_count(config: TrainingConfig) -> int:

@@ -60,7 +60,7 @@ def export_agent(
     spec = AgentSpec(
         scenario=scenario.name,
         framework=config.framework,
-        agent=config.agent,
+        agent=config.agent.reference,
         system_prompt=scenario.system_prompt(),
         tools=[tool.to_openai() for tool in scenario.tools()],
         max_turns=scenario.max_turns,
@@ -111,7 +111,9 @@ class Identity(NamedTuple):
     def of_run(cls, config: TrainingConfig, scenario: Scenario) -> "Identity":
         """Return the identity of the agent that a run trains."""
         tools = frozenset(spec.name for spec in scenario.tools())
-        return cls(config.agent, scenario.name, _source(config.scenario), tools)
+        return cls(
+            config.agent.reference, scenario.name, _source(config.scenario), tools
+        )
 
     @classmethod
     def of_saved(cls, trained: TrainedAgent) -> "Identity":

@@ -41,13 +41,13 @@ def tried(plan: Plan, progress: Progress) -> Plan:
         UnsupportedError: The agent cannot be trained as it is.
     """
     config = plan.config
-    if config.agent is None:
+    if config.agent.reference is None:
         return plan
     report = probed(config)
     answers = {name: progress.may_run(name) for name in report.undecided}
     if answers and None not in answers.values():
         allowed = [name for name, may_run in answers.items() if may_run]
-        allowed += config.allow_tools
+        allowed += config.agent.allow_tools
         config = config.replaced(own_tools="stub", allow_tools=tuple(allowed))
         report = probed(config)
     require_trainable(config, report)

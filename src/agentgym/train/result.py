@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
+from agentgym.core.agent import agent_reference
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
@@ -122,7 +123,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         It is of the same kind as the agent that you gave, which stays as it is.
         """
         trained = self.trained
-        has_own = self.config.get("agent") is not None
+        has_own = agent_reference(self.config) is not None
         return getattr(trained, self.export)() if has_own else trained
 
     @property

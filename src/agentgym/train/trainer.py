@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.agent import flattened
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import EVERY_SPLIT, Split
@@ -246,7 +247,7 @@ class Trainer:
             agent: A trained agent, or its name for ``TrainedAgent.load``; None measures
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address. Your own agent, as :meth:`train` takes it (or
-                ``config.agent``), is measured on that model too.
+                ``config.agent.reference``), is measured on that model too.
             split: ``validation``, ``test`` or ``out_of_vocabulary``; ``all`` takes
                 tasks of each, those to train on too.
             tasks: How many tasks.
@@ -265,7 +266,7 @@ class Trainer:
         if split not in (*Split, EVERY_SPLIT):
             known = ", ".join((*Split, EVERY_SPLIT))
             raise UsageError(f"No split is named {split!r}; known: {known}.")
-        own = self.config.agent
+        own = self.config.agent.reference
         trained: TrainedAgent | None = None
         if isinstance(agent, TrainedAgent):
             trained = agent
@@ -298,8 +299,8 @@ class Trainer:
         subject = config.model
         if trained is not None:
             subject = trained.name
-        elif config.agent is not None:
-            subject = f"{config.agent} on {config.model}"
+        elif config.agent.reference is not None:
+            subject = f"{config.agent.reference} on {config.model}"
             require_trainable(config, probed(config))
         return evaluate(
             config,
@@ -401,7 +402,7 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
 
     Tools of its own that ran then are answered now: that must be allowed again.
     """
-    given = trained.provenance.config
+    given = flattened(trained.provenance.config)
     has_own = given.get("own_tools") or given.get("allow_tools")
     return {
         "context": given.get("context"),

@@ -71,7 +71,10 @@ def plan_view(plan: Plan) -> RenderableType:
         *([("tool calls", _form_words(plan))] if plan.form else []),
         *([("path", plan.path)] if plan.path else []),
         *([("memory", plan.memory)] if plan.memory else []),
-        ("agent", f"{config.agent or config.scenario_name} ({config.framework})"),
+        (
+            "agent",
+            f"{config.agent.reference or config.scenario_name} ({config.framework})",
+        ),
         ("budget", budget),
         ("rollouts", workers),
         *([("answers", plan.answers)] if plan.answers else []),

@@ -218,7 +218,7 @@ def test_a_check_tries_a_tiny_model_where_nothing_is_missing(
         asked.append(config)
         raise EngineError("verl has failed: no room")
 
-    good = environments.Finding("verl", True, "0.9.1")
+    good = environments.Checked("verl", True, "0.9.1")
     monkeypatch.setattr(support, "check", lambda: [good])
     monkeypatch.setattr(support.VerlEngines, "create", fails)
     *_, last = support.VerlEngines().examine()

@@ -185,7 +185,7 @@ def test_the_command_is_shown_with_and_without_an_environment(own_home: Path) ->
 def test_a_check_starts_a_tiny_model_and_asks_it(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = environments.Finding("GPUs", True, "one, 80 GB")
+    seen = environments.Checked("GPUs", True, "one, 80 GB")
     monkeypatch.setattr(environments, "gpus", lambda: seen)
     site = environment.ENVIRONMENT.folder / "lib" / "python3.12" / "site-packages"
     for package in ("torch-2.13.0", "transformers-5.19.0"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
@@ -56,7 +57,7 @@ def test_a_run_and_its_tasks_give_a_graph_its_keys(tmp_path: Path) -> None:
             scenario=str(source), agent=AGENT, configurable=["town=Ulm", "n=7"]
         )
     )
-    assert config.configurable == {"town": "Ulm", "n": 7}
+    assert config.agent.configurable == {"town": "Ulm", "n": 7}
     require_trainable(config, probed(config))
     [task] = get_scenario(config.scenario).tasks(Split.TEST, 0, 1)
     wanted = [RolloutRequest("r0", task, train=False, group="g", step=0)]
@@ -70,7 +71,7 @@ def test_a_run_and_its_tasks_give_a_graph_its_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("framework", ["autogen", "crewai"])
 def test_keys_that_a_framework_does_not_have_are_refused(framework: str) -> None:
     blueprint = Blueprint("", [], 5, "http://localhost:1", "k", "m", 1)
-    wrong = replace(blueprint, configurable={"member": "M1"})
+    wrong = replace(blueprint, agent=AgentSource(configurable={"member": "M1"}))
     with pytest.raises(UsageError, match="--configurable member: .* has no"):
         FRAMEWORKS.get(framework).create_environment(wrong)
 

@@ -146,8 +146,8 @@ def test_the_graph_is_the_agent_that_is_trained() -> None:
     from agentgym.rollout.located import located
 
     config = located(TrainingConfig.create(scenario="coding_team"))
-    assert config.agent == "agentgym.scenarios.coding_team.agent:make_team"
+    assert config.agent.reference == "agentgym.scenarios.coding_team.agent:make_team"
     assert config.agent_name == "coding_team"
     with pytest.raises(UsageError, match="written for langchain: use --framework"):
         located(TrainingConfig.create(scenario="coding_team", framework="autogen"))
-    assert located(TrainingConfig.create(scenario="coding")).agent is None
+    assert located(TrainingConfig.create(scenario="coding")).agent.reference is None

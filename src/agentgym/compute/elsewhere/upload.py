@@ -110,7 +110,8 @@ def make_upload(config: TrainingConfig) -> Upload:
             "--gpu auto."
         )
     sources, here = Sources(), Path.cwd()
-    for reference in (config.agent, config.context, config.inputs):
+    agent = config.agent
+    for reference in (agent.reference, agent.context, agent.inputs):
         if reference is not None:
             sources.add_module(reference.partition(":")[0], here)
     scenario = _add_scenario(config.scenario, sources)

@@ -37,14 +37,14 @@ class AutoGenAgent(AgentLoop):
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
 
-        if blueprint.context is not None:
+        if blueprint.agent.context is not None:
             raise UsageError(
-                f"--context {blueprint.context}: AutoGen has no runtime context. Give "
-                "--inputs to change the agent's input."
+                f"--context {blueprint.agent.context}: AutoGen has no runtime context. "
+                "Give --inputs to change the agent's input."
             )
         refuse_configurable(blueprint, "AutoGen")
         self._blueprint = blueprint
-        self._inputs = values_for(blueprint.inputs, "--inputs")
+        self._inputs = values_for(blueprint.agent.inputs, "--inputs")
         self._http = episode_client(blueprint)
         options: dict[str, Any] = {  # http_client is openai's, AutoGen passes it on
             "model": blueprint.model,
@@ -57,7 +57,7 @@ class AutoGenAgent(AgentLoop):
         self._llm = GatewayClient(**options)
         self._benches: list[Any] = []
         logging.getLogger("autogen_core").addFilter(_is_news)
-        origin = blueprint.agent
+        origin = blueprint.agent.reference
         differs = origin is None or takes_tools(load_agent(origin))
         self._makers = ToolSets(blueprint.tools, self._maker, differs=differs)
         if origin is None:
@@ -69,8 +69,8 @@ class AutoGenAgent(AgentLoop):
 
         blueprint, llm = self._blueprint, self._llm
         tools = [episode_tool(spec) for spec in specs]
-        if blueprint.agent is not None:
-            return self._copies(blueprint.agent, llm, tools)
+        if blueprint.agent.reference is not None:
+            return self._copies(blueprint.agent.reference, llm, tools)
         # One more than there are: the episode ends it, and says why.
         most = blueprint.max_turns + 1
         prompt = blueprint.system_prompt
@@ -153,8 +153,9 @@ class _AgentConversation(Conversation):
         ):
             return text
         raise UsageError(
-            f"--inputs {self._blueprint.inputs} gave a {type(text).__name__}. Return "
-            "an input of the agent's run(task=...): text, or messages of AutoGen's."
+            f"--inputs {self._blueprint.agent.inputs} gave a {type(text).__name__}. "
+            "Return an input of the agent's run(task=...): text, or messages of "
+            "AutoGen's."
         )
 
 

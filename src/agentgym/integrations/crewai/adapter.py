@@ -38,14 +38,14 @@ class CrewAIAgent(AgentLoop):
     """An agent or a crew that each episode has a copy of."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        if blueprint.context is not None:
+        if blueprint.agent.context is not None:
             raise UsageError(
-                f"--context {blueprint.context}: CrewAI has no runtime context. Give "
-                "--inputs to change the crew's input."
+                f"--context {blueprint.agent.context}: CrewAI has no runtime context. "
+                "Give --inputs to change the crew's input."
             )
         refuse_configurable(blueprint, "CrewAI")
         self._blueprint = blueprint
-        self._inputs = values_for(blueprint.inputs, "--inputs")
+        self._inputs = values_for(blueprint.agent.inputs, "--inputs")
         with ExitStack() as stack:
             storage = TemporaryDirectory(prefix="agentgym-crewai-")
             folder = stack.enter_context(storage)
@@ -54,7 +54,7 @@ class CrewAIAgent(AgentLoop):
             from agentgym.integrations.crewai.gateway import GatewayLLM
 
             build_shared()
-            origin = blueprint.agent
+            origin = blueprint.agent.reference
             differs = origin is None or takes_tools(load_agent(origin))
             self._llm = GatewayLLM.of(blueprint, own_names=differs)
             self._forms = ToolSets(blueprint.tools, self._build, differs=differs)
@@ -67,12 +67,12 @@ class CrewAIAgent(AgentLoop):
         blueprint = self._blueprint
         require_apart(specs)
         tools = [CrewEpisodeTool.of(spec) for spec in specs]
-        if blueprint.agent is None:
+        if blueprint.agent.reference is None:
             prompt, most = blueprint.system_prompt, blueprint.max_turns
             form = default_agent(self._llm, tools, prompt, most)
             self.agent = form if self.agent is None else self.agent
         else:
-            form = self._take(blueprint.agent, tools)
+            form = self._take(blueprint.agent.reference, tools)
         silence()
         return form
 
@@ -93,7 +93,7 @@ class CrewAIAgent(AgentLoop):
         form = runner(agent, origin)
         require_plain_answers(form)
         if not isinstance(form, Agent):
-            require_inputs(form, origin, self._blueprint.inputs is not None)
+            require_inputs(form, origin, self._blueprint.agent.inputs is not None)
         self.way = (
             "the factory is given the model of training"
             if takes_model(found)
@@ -133,8 +133,8 @@ class _CrewAIConversation(Conversation):
 
     def _refused(self, inputs: Any, wanted: str) -> UsageError:
         return UsageError(
-            f"--inputs {self._blueprint.inputs} gave a {type(inputs).__name__}. Return "
-            f"{wanted}."
+            f"--inputs {self._blueprint.agent.inputs} gave a {type(inputs).__name__}. "
+            f"Return {wanted}."
         )
 
 

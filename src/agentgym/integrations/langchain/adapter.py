@@ -46,7 +46,11 @@ class LangChainAgent(AgentLoop):
             cache=False,
         )
         self._blueprint = blueprint
-        self._found = None if blueprint.agent is None else load_agent(blueprint.agent)
+        self._found = (
+            None
+            if blueprint.agent.reference is None
+            else load_agent(blueprint.agent.reference)
+        )
         if self._found is not None:
             self.way = (
                 "the factory is given the model of training"
@@ -62,14 +66,14 @@ class LangChainAgent(AgentLoop):
 
         tools = [episode_tool(spec) for spec in specs]
         blueprint, llm = self._blueprint, self._llm
-        if blueprint.agent is None:
+        if blueprint.agent.reference is None:
             from langchain.agents import create_agent
 
             prompt = blueprint.system_prompt or None
             graph: Any = create_agent(model=llm, tools=tools, system_prompt=prompt)
             return GraphRun(graph, blueprint, None)
-        graph = make(self._found, blueprint.agent, llm=llm, tools=tools)
-        graphs.require_graph(graph, blueprint.agent)
+        graph = make(self._found, blueprint.agent.reference, llm=llm, tools=tools)
+        graphs.require_graph(graph, blueprint.agent.reference)
         return GraphRun(graph, blueprint, llm)
 
     def converse(self) -> Conversation:

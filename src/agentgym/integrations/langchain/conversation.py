@@ -39,14 +39,17 @@ class GraphRun:
         self.steps = most_steps(graph, blueprint.max_turns)
         self.can_wait = can_wait(graph)
         self.is_synchronous = is_synchronous(graph)
-        self.inputs = values_for(blueprint.inputs, "--inputs")
-        self.context = values_for(blueprint.context, "--context")
-        if blueprint.context is None and graph.context_schema is not None:
+        self.inputs = values_for(blueprint.agent.inputs, "--inputs")
+        self.context = values_for(blueprint.agent.context, "--context")
+        if blueprint.agent.context is None and graph.context_schema is not None:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
         """Return the user's values of the episode's ``config["configurable"]``."""
-        return {**self._blueprint.configurable, **current_episode().task.configurable}
+        return {
+            **self._blueprint.agent.configurable,
+            **current_episode().task.configurable,
+        }
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
@@ -65,9 +68,9 @@ def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]
         schema()
     except Exception as error:
         raise UsageError(
-            f"{blueprint.agent} runs in a context, {schema.__name__}, which cannot be "
-            f"made of nothing ({error}). Give --context module:function: a function of "
-            "the task that returns it."
+            f"{blueprint.agent.reference} runs in a context, {schema.__name__}, which "
+            f"cannot be made of nothing ({error}). Give --context module:function: a "
+            "function of the task that returns it."
         ) from error
     return lambda task: schema()
 

@@ -1,10 +1,11 @@
 """WorkerSpec: the configuration of a process that runs agents."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 
 
@@ -15,7 +16,7 @@ class WorkerSpec(BaseModel):
         worker: Its name in the store.
         concurrency: Episodes in flight.
         timeout_s: Wall seconds after which an episode is ended.
-        own_tools: ``stub`` answers the agent's own tools, but for ``allow_tools``.
+        agent: The user's agent, with its input and its own tools.
         hosts: A file: no other machine may be reached, and it names those tried.
         audit: File of the audit log; None keeps none.
         memory_mb: Address space beyond which allocations fail in the worker.
@@ -29,12 +30,7 @@ class WorkerSpec(BaseModel):
     model: str
     scenario: str
     framework: str
-    agent: str | None = None
-    context: str | None = None
-    inputs: str | None = None
-    configurable: dict[str, Any] = Field(default_factory=dict)
-    own_tools: str | None = None
-    allow_tools: tuple[str, ...] = ()
+    agent: AgentSource = AgentSource()
     hosts: str | None = None
     audit: str | None = None
     concurrency: int = 64
@@ -62,11 +58,6 @@ class WorkerSpec(BaseModel):
             scenario=config.scenario,
             framework=config.framework,
             agent=config.agent,
-            context=config.context,
-            inputs=config.inputs,
-            configurable=config.configurable,
-            own_tools=config.own_tools,
-            allow_tools=config.allow_tools,
             hosts=hosts,
             audit=None if audit is None else str(audit.absolute()),
             concurrency=config.in_flight,

@@ -346,9 +346,6 @@ def make_worker(spec: WorkerSpec) -> Worker:
         model=spec.model,
         connections=spec.concurrency,
         agent=spec.agent,
-        context=spec.context,
-        inputs=spec.inputs,
-        configurable=spec.configurable,
     )
     if spec.audit is not None:
         audit_into(Path(spec.audit))
@@ -360,8 +357,10 @@ def make_worker(spec: WorkerSpec) -> Worker:
         AgentLoop,
         f"create_environment() of the framework {spec.framework!r}",
     )
-    stubs = own_stubs(scenario, adapter, agent, spec.allow_tools)
-    return Worker(spec, scenario, agent, stubs if spec.own_tools == "stub" else ())
+    stubs = own_stubs(scenario, adapter, agent, spec.agent.allow_tools)
+    return Worker(
+        spec, scenario, agent, stubs if spec.agent.own_tools == "stub" else ()
+    )
 
 
 async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:

@@ -162,7 +162,7 @@ class Lesson:
 
     def _routes(self) -> Routes | None:
         """Return the hand-offs of the user's own agent that are to be found out."""
-        if self._config.agent is None:
+        if self._config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
         own = frozenset(needs_of(self._scenario, tasks).specs)

@@ -1,0 +1,129 @@
+"""One value for a user's agent, from nested settings and from flat ones."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.agent import AgentSource, agent_reference, flattened, nested
+from agentgym.core.config import TrainingConfig
+from agentgym.core.settings import read_yaml
+from agentgym.errors import ConfigError
+
+OLD = """\
+scenario: coding
+agent: app:agent
+context: app:context
+inputs: null
+configurable: {user: "7"}
+own_tools: stub
+allow_tools: [search]
+episodes: 64
+"""
+NEW = """\
+agent:
+  reference: app:agent
+  context: app:context
+  configurable: {user: "7"}
+  own_tools: stub
+  allow_tools: [search]
+"""
+SOURCE = AgentSource(
+    reference="app:agent",
+    context="app:context",
+    configurable={"user": "7"},
+    own_tools="stub",
+    allow_tools=("search",),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AGENT", "CONTEXT", "INPUTS", "OWN_TOOLS", "ALLOW_TOOLS"):
+        monkeypatch.delenv(f"AGENTGYM_{name}", raising=False)
+
+
+def read(tmp_path: Path, text: str, **overrides: Any) -> TrainingConfig:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    return TrainingConfig.from_yaml(path, **overrides)
+
+
+def test_a_file_with_flat_keys_loads_with_a_sentence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert read(tmp_path, OLD).agent == SOURCE
+    assert (
+        "context, inputs, configurable, own_tools, allow_tools belong below agent"
+        in (caplog.text)
+    )
+    caplog.clear()
+    assert read(tmp_path, NEW).agent == SOURCE
+    assert read(tmp_path, "agent: app:agent").agent == AgentSource(
+        reference="app:agent"
+    )
+    assert not caplog.text
+
+
+def test_settings_of_an_earlier_run_load_without_a_sentence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorded = read_yaml(OLD)
+    with caplog.at_level(logging.WARNING):
+        config = TrainingConfig.restore(recorded)
+    assert config.agent == SOURCE
+    assert TrainingConfig.restore(config.model_dump(mode="json")) == config
+    assert not caplog.text
+    assert agent_reference(recorded) == "app:agent"
+    assert agent_reference(config.model_dump()) == "app:agent"
+    assert agent_reference({}) is agent_reference({"agent": None}) is None
+
+
+def test_one_part_is_replaced_without_the_others(tmp_path: Path) -> None:
+    other = {"reference": "app:other"}
+    assert read(tmp_path, NEW, agent="app:other").agent == SOURCE.model_copy(
+        update=other
+    )
+    changed = read(tmp_path, NEW).replaced(inputs="app:inputs", own_tools=None)
+    assert changed.agent == SOURCE.model_copy(update={"inputs": "app:inputs"})
+    assert changed.replaced(agent=AgentSource()).agent == AgentSource()
+
+
+def test_variables_set_parts_that_nothing_else_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTGYM_AGENT", "app:agent")
+    monkeypatch.setenv("AGENTGYM_INPUTS", "app:inputs")
+    monkeypatch.setenv("AGENTGYM_CONTEXT", "app:elsewhere")
+    monkeypatch.setenv("AGENTGYM_ALLOW_TOOLS", '["a", "b"]')
+    monkeypatch.setenv("AGENTGYM_CONFIGURABLE", '{"user": "7"}')
+    found = TrainingConfig().agent
+    assert (found.reference, found.context) == ("app:agent", "app:elsewhere")
+    assert (found.allow_tools, found.configurable) == (("a", "b"), {"user": "7"})
+    assert read(tmp_path, NEW).agent == SOURCE.model_copy(
+        update={"inputs": "app:inputs"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"agent": {"refrence": "a:b"}}, "agent.refrence"),
+        ({"agent": {"reference": "a:b", "own_tools": "live"}}, "agent.own_tools"),
+        ({"own_tools": "live"}, "agent.own_tools = 'live'"),
+        ({"contxt": "a:b"}, "did you mean 'context'"),
+        ({"configurable": "x"}, "not of the form key=value"),
+    ],
+)
+def test_a_wrong_part_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrainingConfig.create(**values)
+
+
+def test_flat_and_nested_are_inverse() -> None:
+    flat = {"agent": "a:b", "context": "a:c", "seed": 1}
+    assert nested(flat) == {"agent": {"reference": "a:b", "context": "a:c"}, "seed": 1}
+    assert flattened(nested(flat)) == flat
+    assert nested({"seed": 1}) == {"seed": 1}
