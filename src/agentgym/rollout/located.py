@@ -1,12 +1,13 @@
 """Settings that other processes understand, from whatever folder they run in."""
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.machines import is_elsewhere
 from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
 from agentgym.scenarios.packs import is_tasks_file
-from agentgym.scenarios.registry import absolute_reference, get_scenario
+from agentgym.scenarios.registry import BUILT_IN, absolute_reference, get_scenario
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
 
@@ -14,7 +15,8 @@ def located(config: TrainingConfig) -> TrainingConfig:
     """Return settings that mean the same from any folder, the agent's framework too.
 
     A scenario's own agent is taken where the user names none. A tasks file without
-    tools is about the agent's own.
+    tools is about the agent's own. A pack that trains on another machine is imported
+    on that machine alone, which takes its agent there.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -23,7 +25,8 @@ def located(config: TrainingConfig) -> TrainingConfig:
             another framework.
     """
     scenario, framework = config.scenario, config.framework
-    if config.agent.reference is None:
+    runs_pack_elsewhere = is_elsewhere(config.gpu) and scenario not in BUILT_IN
+    if config.agent.reference is None and not runs_pack_elsewhere:
         config = config.replaced(agent=_own_agent(scenario, framework))
     if config.agent.reference is not None and framework != "native":
         agent = reference_of(config.agent.reference)

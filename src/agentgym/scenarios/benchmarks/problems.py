@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ class BenchmarkProblem:
         return re.search(defined, code, re.MULTILINE) is not None
 
 
+def _object_of(line: str, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from None
+
+
 def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
 
@@ -91,15 +99,21 @@ def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any
         )
     try:
         data = Path(path).read_bytes()
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        text = data.decode("utf-8-sig")
         if text.lstrip().startswith("["):
             values = list(enumerate(json.loads(text), 1))
         else:
             lines = enumerate(text.split("\n"), 1)
-            values = [(n, json.loads(line)) for n, line in lines if line.strip()]
+            values = [(n, _object_of(line, n)) for n, line in lines if line.strip()]
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror or error}. The data of "
+            f"{benchmark} come from {source}."
+        ) from None
+    except (EOFError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is not a whole gzip file: {error} Download it again. The data of "
             f"{benchmark} come from {source}."
         ) from None
     except (ValueError, RecursionError) as error:
