@@ -19,7 +19,7 @@ _STYLES = {
 }
 _OUTCOMES = {
     "passed": "Solved: all tests pass.",
-    "failed": "Not solved: tests fail, or a serious finding is left.",
+    "failed": "Not solved: no tests pass, or a serious finding is left.",
     "untested": "Written, but there are no tests that prove it.",
     "stopped": "Ended early.",
 }

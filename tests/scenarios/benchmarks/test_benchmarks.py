@@ -232,3 +232,20 @@ def test_a_gzipped_file_is_read(tmp_path: Path) -> None:
     [task] = tasks_to_measure(scenario, "all", 0, 9)
     assert task.id == "Sample/0"
     assert "```python\nfrom typing" in task.instruction
+
+
+def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
+    line = json.dumps(samples.HUMANEVAL)
+    packed, cut = tmp_path / "cut.jsonl.gz", tmp_path / "cut.jsonl"
+    packed.write_bytes(gzip.compress(line.encode())[:-40])
+    cut.write_text(f"{line}\n{line[:50]}")
+    for path, fault in ((packed, "not a whole gzip file"), (cut, "line 2: ")):
+        with pytest.raises(UsageError, match=fault):
+            get_scenario(f"humaneval?data={path}")
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "marked.jsonl"
+    path.write_text(json.dumps(samples.HUMANEVAL), encoding="utf-8-sig")
+    scenario = get_scenario(f"humaneval?data={path}")
+    assert len(tasks_to_measure(scenario, "all", 0, 9)) == 1
