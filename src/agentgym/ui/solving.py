@@ -49,7 +49,7 @@ class TeamLines:
             self._line(event.role, event.text)
 
     def _line(self, role: str, text: str) -> None:
-        whole = " ".join(text.split())
+        whole = _printable(" ".join(text.split()))
         shown = whole if len(whole) <= _SHOWN else whole[:_SHOWN] + "…"
         line = Text(f"{role:<12}", style=_STYLES.get(role, ""))
         self._console.print(line.append(shown, style="default"), soft_wrap=True)
@@ -69,12 +69,17 @@ def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableT
             parts.append(Text(f"{path} (deleted)", style="bold"))
         elif with_files:
             language = Syntax.guess_lexer(path, text)
-            parts += [Text(path, style="bold"), Syntax(text, language)]
+            parts += [Text(path, style="bold"), Syntax(_printable(text), language)]
     parts.append(Text(_OUTCOMES[solution.outcome], style="bold"))
     if solution.error:
-        parts.append(Text(f"Reason: {solution.error}"))
+        parts.append(Text(_printable(f"Reason: {solution.error}")))
     parts.append(_facts(solution))
     return Group(*parts)
+
+
+def _printable(text: str) -> str:
+    """Return a model's text without escape sequences and halves of surrogate pairs."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def _facts(solution: Solution) -> Table:
@@ -85,11 +90,12 @@ def _facts(solution: Solution) -> Table:
         shown = f"{tests['passed']} passed, {tests['failed']} failed"
     table.add_row("tests", Text(shown))
     for failure in (tests or {}).get("failures", ())[:_MOST_FINDINGS]:
-        table.add_row("", Text(str(failure)))
+        table.add_row("", Text(_printable(str(failure))))
     table.add_row("findings", Text(str(len(solution.findings))))
     for found in solution.findings[:_MOST_FINDINGS]:
         where = f"{found['path']}:{found['line']}"
-        table.add_row("", Text(f"{where} {found['severity']}: {found['message']}"))
+        found_text = f"{where} {found['severity']}: {found['message']}"
+        table.add_row("", Text(_printable(found_text)))
     for role, used in solution.usage.items():
         text = (
             f"{used.calls} calls, {used.prompt_tokens:,} + {used.response_tokens:,} "
