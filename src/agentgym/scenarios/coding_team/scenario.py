@@ -7,8 +7,8 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError, UsageError
-from agentgym.scenarios.base import Environment, Scenario
+from agentgym.errors import UsageError
+from agentgym.scenarios.base import Environment, Scenario, own_environment
 from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding_team import rewards
 from agentgym.scenarios.coding_team.environment import WRITING, TeamEnvironment
@@ -109,13 +109,10 @@ class CodingTeamScenario(Scenario):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see :mod:`agentgym.scenarios.coding_team.rewards`."""
-        if not isinstance(environment, TeamEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
+        own = own_environment(TeamEnvironment, environment)
         if self._is_scripted:
-            return rewards.score_routing(task, environment, trajectory)
-        return rewards.score_outcome(task, environment, trajectory, self._runs_in())
+            return rewards.score_routing(task, own, trajectory)
+        return rewards.score_outcome(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the task's plan; None where the policy writes the code."""
