@@ -133,7 +133,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._problem = asked
         self._seen += len(self._history)
         self._history = []
-        self._events.usage.clear()
+        self._events.begin()
         if self._language.name != PYTHON:
             name, target = self._language.name, self._language.target
             asked = f"{asked}\nLanguage: {name}. New code belongs into {target}."
@@ -142,6 +142,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         except Exception as error:  # noqa: BLE001 - all that was written is kept
             kind = type(error).__name__
             return self.so_far(f"{kind}: {message_of(error)}")
+        if outcome == "failed" and self._events.no_answer:
+            return self.so_far(f"No model answered. {self._events.no_answer}")
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:
