@@ -311,14 +311,16 @@ class Trajectory(_Record):
         """Return the trajectory with the rewards of its model calls in its own.
 
         The reward and its parts, by name, grow by them; without a reward nothing does.
+        A reward without parts becomes the part ``scenario``.
         """
-        parts = Counter(self.reward_parts)
+        inner = Counter[str]()
         for call in self.model_calls:
-            parts.update(call.rewards)
-        inner = sum(sum(call.rewards.values()) for call in self.model_calls)
-        if self.reward is None or parts == Counter(self.reward_parts):
+            inner.update(call.rewards)
+        if self.reward is None or not inner:
             return self
-        grown = {"reward": self.reward + inner, "reward_parts": dict(parts)}
+        parts = Counter(self.reward_parts or {"scenario": self.reward})
+        parts.update(inner)
+        grown = {"reward": self.reward + sum(inner.values()), "reward_parts": {**parts}}
         return self.model_copy(update=grown)
 
     @property

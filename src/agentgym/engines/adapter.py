@@ -159,18 +159,14 @@ class _LowRankLinear(nn.Module):
         base = layer.get_base_layer()
         self.weight, self.bias = base.weight, base.bias
         self._adapted = [layer]
-        self.factors = nn.ParameterList()
+        self._factors: list[tuple[Tensor, Tensor]] = []
 
     def refresh(self) -> None:
-        factors = chain.from_iterable(_factors(self._adapted[0], self.weight.dtype))
-        self.factors = nn.ParameterList(
-            nn.Parameter(factor, requires_grad=False) for factor in factors
-        )
+        self._factors = list(_factors(self._adapted[0], self.weight.dtype))
 
     def forward(self, states: Tensor) -> Tensor:
         made = functional.linear(states, self.weight, self.bias)
-        factors = list(self.factors)
-        for down, up in zip(factors[::2], factors[1::2], strict=True):
+        for down, up in self._factors:
             made = _added(made, states, down, up)
         return made
 

@@ -13,7 +13,7 @@ from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding_team import rewards
 from agentgym.scenarios.coding_team.environment import WRITING, TeamEnvironment
 from agentgym.scenarios.coding_team.projects import FAMILIES, make_task
-from agentgym.scenarios.rewards.static_checks import find_problems
+from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
 
 SYSTEM_PROMPT = (
     "You are a coding team. Hand over to the generator, which writes the code; to the "
@@ -47,6 +47,7 @@ class CodingTeamScenario(Scenario):
     max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = tuple(Split)
     options: ClassVar[tuple[str, ...]] = ("generator",)
+    extras: ClassVar[tuple[str, ...]] = (EXTRA,)
     agents: ClassVar[dict[str, str]] = {
         "langchain": "agentgym.scenarios.coding_team.agent:make_team"
     }
@@ -79,7 +80,7 @@ class CodingTeamScenario(Scenario):
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
         """
-        find_problems({"ready.py": "READY = True\n"})
+        require_checks("The scenario coding_team")
         mixed = Random(0).sample(FAMILIES, len(FAMILIES))
         return [
             make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
