@@ -159,14 +159,20 @@ class _LowRankLinear(nn.Module):
         base = layer.get_base_layer()
         self.weight, self.bias = base.weight, base.bias
         self._adapted = [layer]
-        self._factors: list[tuple[Tensor, Tensor]] = []
+        self.factors = nn.ParameterList()
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        """The same tensors: a ParameterList is slow to walk in each decoding step."""
 
     def refresh(self) -> None:
-        self._factors = list(_factors(self._adapted[0], self.weight.dtype))
+        self._pairs = list(_factors(self._adapted[0], self.weight.dtype))
+        self.factors = nn.ParameterList(
+            nn.Parameter(factor, requires_grad=False)
+            for factor in chain.from_iterable(self._pairs)
+        )
 
     def forward(self, states: Tensor) -> Tensor:
         made = functional.linear(states, self.weight, self.bias)
-        for down, up in self._factors:
+        for down, up in self._pairs:
             made = _added(made, states, down, up)
         return made
 
