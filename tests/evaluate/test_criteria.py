@@ -7,8 +7,9 @@ from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.coding.scenario import CodingScenario
-from agentgym.scenarios.registry import get_scenario, needs_data, scenario_names
+from agentgym.scenarios.registry import get_scenario, scenario_names
 from agentgym.train import plan
+from tests.scenarios.data_sets import DATA_SETS
 
 
 class Asking(CodingScenario):
@@ -29,7 +30,7 @@ def found(**asked: float) -> str:
         scenario.close()
 
 
-@pytest.mark.parametrize("name", [n for n in scenario_names() if not needs_data(n)])
+@pytest.mark.parametrize("name", [n for n in scenario_names() if n not in DATA_SETS])
 def test_scenarios_that_come_along_ask_for_success(name: str) -> None:
     scenario = get_scenario(name)
     assert list(flaws(scenario)) == []

@@ -1,5 +1,6 @@
 """Rewards that a tool, a node of a graph or a check gives."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import agentgym
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
-from agentgym.core.trajectory import Trajectory
+from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.new_pack import write_pack
@@ -51,6 +52,23 @@ def build(model):
     return graph.compile()
 """
 
+RETRIES = """
+def retry(model):
+    agent = create_agent(model, tools=[read_temperature])
+
+    async def desk(state):
+        try:
+            return await agent.ainvoke(state)
+        except Exception:
+            return await agent.ainvoke(state)
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("desk", desk)
+    graph.add_edge(START, "desk")
+    graph.add_edge("desk", END)
+    return graph.compile()
+"""
+
 
 @pytest.fixture
 def pack(tmp_path: Path) -> str:
@@ -69,6 +87,16 @@ def run(pack: str, folder: Path, *replies: Reply, **settings: object) -> Traject
     def respond(request: ChatRequest) -> Reply:
         return replies[sum(m["role"] == "assistant" for m in request.messages)]
 
+    return played(pack, folder, respond, **settings)
+
+
+def played(
+    pack: str,
+    folder: Path,
+    respond: Callable[[ChatRequest], Reply],
+    **settings: object,
+) -> Trajectory:
+    """Run one rollout whose policy answers with ``respond``."""
     [task] = get_scenario(pack).tasks(Split.TRAIN, 0, 1)
     wanted = RolloutRequest("r", task, train=True, group="g", step=1)
     settings = {"framework": "native", "max_attempts": 1, **settings}
@@ -96,6 +124,38 @@ def test_a_tool_and_a_check_reward_the_call_before(
     assert (parts.pop("looked"), parts.pop("checked")) == (0.5, 0.5)
     assert found.reward == pytest.approx(sum(parts.values()) + 1.0)
     assert Trajectory.from_dict(found.to_dict()) == found
+
+
+def test_a_call_that_failed_and_was_tried_again_counts_once(
+    pack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "retrying.py").write_text(f"{GRAPH}\n{RETRIES}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    asked: list[str] = []
+
+    def respond(request: ChatRequest) -> Reply:
+        asked.append(str(request.messages[-1]["role"]))
+        if len(asked) == 1:
+            raise RuntimeError("busy")
+        answers = (look(), look("bath"), Reply("Done."))
+        return answers[sum(m["role"] == "assistant" for m in request.messages)]
+
+    settings = {"framework": "langchain", "agent": "retrying:retry"}
+    found = played(pack, tmp_path, respond, **settings)
+    assert found.reward is not None, found.reason
+    assert len(asked) == 4
+    by_call = [call.rewards for call in found.model_calls]
+    assert by_call == [{"looked": 0.25}, {"looked": 0.25}, {"checked": 0.5}]
+
+
+def test_a_reward_without_parts_becomes_one() -> None:
+    call = ModelCall(rewards={"looked": 0.25})
+    made = Trajectory(
+        rollout_id="r", scenario="s", task_id="t", steps=[call], reward=1.0
+    ).with_inner_rewards()
+    assert made.reward == 1.25
+    assert made.reward_parts == {"scenario": 1.0, "looked": 0.25}
 
 
 def test_each_call_is_credited_with_its_own(pack: str, tmp_path: Path) -> None:

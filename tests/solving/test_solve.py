@@ -152,6 +152,19 @@ def test_a_refused_key_is_a_clear_end() -> None:
     assert solution.files["solution.py"] == RIGHT["solution.py"]
 
 
+def test_models_that_never_answer_are_not_called_failing_tests() -> None:
+    seen: list[Any] = []
+    down = dict.fromkeys(
+        ("supervisor", "generator", "reviewer", "executor"),
+        cast.in_turn(*[ConnectionError("no server listens")] * 60),
+    )
+    solution = solved(models=down, listener=seen.append)
+    assert solution.outcome == "stopped"
+    assert solution.error == "No model answered. ConnectionError: no server listens"
+    told = [event.text for event in seen if event.kind == "said"]
+    assert "no answer: ConnectionError: no server listens" in told
+
+
 def test_a_model_that_never_stops_comes_to_an_end() -> None:
     solution = solved(models=good(generator=cast.endless()), max_rounds=2)
     assert solution.outcome == "failed"

@@ -169,10 +169,10 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from agentgym.core.trajectory import summarize
     from agentgym.errors import UsageError
     from agentgym.rollout.solo.continuity import check_continuity
     from agentgym.rollout.solo.trajectory_file import scan_jsonl
+    from agentgym.rollout.summary import summarize
 
     try:
         trajectories, broken = scan_jsonl(path)

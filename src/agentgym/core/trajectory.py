@@ -1,7 +1,6 @@
 """Trajectories: the record of a rollout, as typed steps that round-trip as JSON."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -15,7 +14,6 @@ from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
 TRAJECTORY_VERSION = 6
-_FIRST = 3
 _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
@@ -201,7 +199,9 @@ class ToolCall(_Record):
 Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
-class _Numbers(BaseModel, frozen=True, extra="forbid"):
+class Numbers(BaseModel, frozen=True, extra="forbid"):
+    """The numbers that one trajectory has, and that add up over many."""
+
     steps: int
     tool_calls: int
     tool_errors: int
@@ -215,7 +215,7 @@ class _Numbers(BaseModel, frozen=True, extra="forbid"):
         return self.prompt_tokens + self.response_tokens
 
 
-class TrajectoryStats(_Numbers, frozen=True):
+class TrajectoryStats(Numbers, frozen=True):
     """The numbers of one trajectory.
 
     Attributes:
@@ -311,14 +311,16 @@ class Trajectory(_Record):
         """Return the trajectory with the rewards of its model calls in its own.
 
         The reward and its parts, by name, grow by them; without a reward nothing does.
+        A reward without parts becomes the part ``scenario``.
         """
-        parts = Counter(self.reward_parts)
+        inner = Counter[str]()
         for call in self.model_calls:
-            parts.update(call.rewards)
-        inner = sum(sum(call.rewards.values()) for call in self.model_calls)
-        if self.reward is None or parts == Counter(self.reward_parts):
+            inner.update(call.rewards)
+        if self.reward is None or not inner:
             return self
-        grown = {"reward": self.reward + inner, "reward_parts": dict(parts)}
+        parts = Counter(self.reward_parts or {"scenario": self.reward})
+        parts.update(inner)
+        grown = {"reward": self.reward + sum(inner.values()), "reward_parts": {**parts}}
         return self.model_copy(update=grown)
 
     @property
@@ -390,116 +392,3 @@ class Trajectory(_Record):
                 version is newer than this package reads.
         """
         return cls.model_validate(data)
-
-
-class DropKind(BaseModel, frozen=True, extra="forbid"):
-    """Rollouts that were dropped for one kind of reason.
-
-    Attributes:
-        kind: Their category; ``count`` of them.
-        rollouts: The ids of the first few, with the ids of their ``tasks``.
-        detail: The first one's reason in full.
-    """
-
-    kind: str
-    count: int
-    rollouts: list[str]
-    tasks: list[str]
-    detail: str
-
-
-class Summary(_Numbers, frozen=True):
-    """The numbers of many trajectories; those of one are added up.
-
-    Attributes:
-        rollouts: All of them: ``succeeded + failed + dropped``.
-        reasons: Why rollouts failed or were dropped, by kind, most frequent first.
-            Their sum is ``failed + dropped``.
-        drops: Why and which rollouts were dropped, the most frequent kind first.
-        tools: Tool calls by name; ``tool_outcomes`` by their outcome.
-        scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
-        mean_parts: Mean of each named part of the reward over the scored rollouts, a
-            missing part as 0; they add up to ``mean_reward`` where all have parts.
-        mean_duration_s: Wall seconds of a rollout, all counted.
-    """
-
-    rollouts: int
-    succeeded: int
-    failed: int
-    dropped: int
-    reasons: dict[str, int]
-    drops: list[DropKind]
-    tools: dict[str, int]
-    tool_outcomes: dict[str, int]
-    scored: int
-    mean_reward: float | None
-    mean_parts: dict[str, float]
-    mean_duration_s: float
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether every rollout is in one place, and every unsuccessful one named."""
-        lost = self.failed + self.dropped
-        return (
-            self.rollouts == self.succeeded + lost
-            and sum(self.reasons.values()) == lost
-            and sum(drop.count for drop in self.drops) == self.dropped
-            and sum(self.tools.values()) == self.tool_calls
-            and sum(self.tool_outcomes.values()) == self.tool_calls
-        )
-
-
-def summarize(trajectories: Iterable[Trajectory]) -> Summary:
-    """Add up trajectories of any number of tasks."""
-    every = list(trajectories)
-    stats = [trajectory.stats() for trajectory in every]
-    status = Counter(trajectory.status for trajectory in every)
-    tools = [call for trajectory in every for call in trajectory.get_tool_calls()]
-    rewards = [one.reward for one in stats if one.reward is not None]
-    lost = [t for t in every if t.status is not RolloutStatus.SUCCEEDED]
-    numbers = {n: sum(getattr(s, n) for s in stats) for n in _Numbers.model_fields}
-    return Summary(
-        **numbers,
-        rollouts=len(every),
-        succeeded=status[RolloutStatus.SUCCEEDED],
-        failed=status[RolloutStatus.FAILED],
-        dropped=status[RolloutStatus.DROPPED],
-        reasons=_counted((t.reason or NO_REASON).kind for t in lost),
-        drops=_drops(every),
-        tools=_counted(call.name for call in tools),
-        tool_outcomes=_counted(call.outcome.value for call in tools),
-        scored=len(rewards),
-        mean_reward=sum(rewards) / len(rewards) if rewards else None,
-        mean_parts=_mean_parts(every),
-        mean_duration_s=sum(s.duration_s for s in stats) / max(1, len(stats)),
-    )
-
-
-def _mean_parts(trajectories: Iterable[Trajectory]) -> dict[str, float]:
-    scored = [one.reward_parts for one in trajectories if one.reward is not None]
-    names = dict.fromkeys(name for parts in scored for name in parts)
-    return {
-        name: sum(parts.get(name, 0.0) for parts in scored) / len(scored)
-        for name in names
-    }
-
-
-def _drops(trajectories: Iterable[Trajectory]) -> list[DropKind]:
-    by_kind: dict[str, list[Trajectory]] = {}
-    for one in trajectories:
-        if one.status is RolloutStatus.DROPPED:
-            by_kind.setdefault((one.reason or NO_REASON).kind, []).append(one)
-    return [
-        DropKind(
-            kind=kind,
-            count=len(found),
-            rollouts=[one.rollout_id for one in found[:_FIRST]],
-            tasks=[one.task_id for one in found[:_FIRST]],
-            detail=(found[0].reason or NO_REASON).detail,
-        )
-        for kind, found in sorted(by_kind.items(), key=lambda item: -len(item[1]))
-    ]
-
-
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(names).most_common())

@@ -160,17 +160,19 @@ class _LowRankLinear(nn.Module):
         self.weight, self.bias = base.weight, base.bias
         self._adapted = [layer]
         self.factors = nn.ParameterList()
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        """The same tensors: a ParameterList is slow to walk in each decoding step."""
 
     def refresh(self) -> None:
-        factors = chain.from_iterable(_factors(self._adapted[0], self.weight.dtype))
+        self._pairs = list(_factors(self._adapted[0], self.weight.dtype))
         self.factors = nn.ParameterList(
-            nn.Parameter(factor, requires_grad=False) for factor in factors
+            nn.Parameter(factor, requires_grad=False)
+            for factor in chain.from_iterable(self._pairs)
         )
 
     def forward(self, states: Tensor) -> Tensor:
         made = functional.linear(states, self.weight, self.bias)
-        factors = list(self.factors)
-        for down, up in zip(factors[::2], factors[1::2], strict=True):
+        for down, up in self._pairs:
             made = _added(made, states, down, up)
         return made
 

@@ -154,11 +154,11 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
         return Checked("imports", False, f"{first} cannot be imported: {error}")
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
-        told = f"{first} cannot be imported: {' '.join(last)}"
-        return Checked("imports", False, told)
+        found = f"{first} cannot be imported: {' '.join(last)}"
+        return Checked("imports", False, found)
     count, cuda = done.stdout.split()[-2:]
-    told = f"{modules}; torch, built for CUDA {cuda}, sees {count} GPUs"
-    return Checked("imports", True, told)
+    found = f"{modules}; torch, built for CUDA {cuda}, sees {count} GPUs"
+    return Checked("imports", True, found)
 
 
 def machine() -> list[Checked]:
@@ -170,8 +170,8 @@ def _memory() -> Checked:
     import psutil
 
     free = psutil.virtual_memory().available / 2**30
-    told = f"{free:.0f} GB free; weights of servers that sleep are kept there"
-    return Checked("memory", free >= _LEAST_MEMORY_GB, told)
+    found = f"{free:.0f} GB free; weights of servers that sleep are kept there"
+    return Checked("memory", free >= _LEAST_MEMORY_GB, found)
 
 
 def _ports() -> Checked:

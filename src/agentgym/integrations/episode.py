@@ -27,6 +27,7 @@ from agentgym.core.tools import (
     whole_text,
 )
 from agentgym.core.trajectory import (
+    MOST_REWARD,
     ModelCall,
     Reason,
     RolloutStatus,
@@ -38,6 +39,7 @@ from agentgym.errors import (
     AgentGymError,
     ContextLengthError,
     ModelCallError,
+    RewardError,
     RolloutError,
     UsageError,
 )
@@ -88,7 +90,7 @@ class Episode:
         system_prompt: The system prompt.
         steps: Tool calls, and model calls that went through :meth:`ask`, in order.
         turns: Requests that the agent has made of the model, refused ones too.
-        unanswered: How many of those were refused.
+        answered: How many of those the model has answered so far.
         cut: Why the policy has brought it to its end; None while it has not.
         overflowed: Whether the last request did not fit the model's context. The agent
             may go on with a shorter one; if it fails at that, it was cut.
@@ -110,7 +112,7 @@ class Episode:
     system_prompt: str = ""
     steps: list[Step] = field(default_factory=list)
     turns: int = 0
-    unanswered: int = 0
+    answered: int = 0
     cut: Reason | None = None
     overflowed: bool = False
     crash: Exception | None = None
@@ -118,6 +120,7 @@ class Episode:
     task_tools: list[ToolSpec] = field(default_factory=list)
     extra: Sequence[Tool] = ()
     _inner: list[tuple[int, str, float]] = field(default_factory=list)
+    _inner_sum: float = 0.0
     _turns_of: Counter[str] = field(default_factory=Counter)
     _environment: Environment | None = None
     _loop: asyncio.AbstractEventLoop | None = None
@@ -206,6 +209,7 @@ class Episode:
             raise ModelCallError(f"{type(error).__name__}: {error}") from error
         self.overflowed = False
         reply = read_reply(answer, step=self.turns)
+        self.answered += 1
         self.steps.append(
             ModelCall(
                 agent=agent,
@@ -352,7 +356,13 @@ class Episode:
         self._inner.clear()
 
     def _receive(self, name: str, value: float) -> None:
-        self._inner.append((self.turns - self.unanswered, name, value))
+        self._inner.append((self.answered, name, value))
+        self._inner_sum += value
+        if abs(self._inner_sum) > MOST_REWARD:
+            raise RewardError(
+                f"the values of agentgym.reward add up to {self._inner_sum:g} at "
+                f"{name!r}, and {MOST_REWARD:g} is the most"
+            )
 
     def _is_stuck(self, last: ToolCall) -> bool:
         recent = self.tool_calls[-STUCK_AFTER:]

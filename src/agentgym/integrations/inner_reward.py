@@ -6,9 +6,6 @@ from contextvars import ContextVar
 
 from agentgym.errors import RewardError
 
-MOST = 1e9
-"""Largest inner reward of either sign, as of a scenario's rewards."""
-
 _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
     "agentgym_inner_reward", default=None
 )
@@ -42,13 +39,15 @@ def reward(value: float, *, name: str = "inner") -> None:
     receive = _RECEIVER.get()
     if receive is None:
         return
+    from agentgym.core.trajectory import MOST_REWARD
+
     if not isinstance(name, str) or not name.strip():
         raise RewardError(f"agentgym.reward got the name {name!r}: give it a text")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or abs(value) > MOST:
+    if not is_number or not math.isfinite(value) or abs(value) > MOST_REWARD:
         raise RewardError(
             f"agentgym.reward got {value!r} for {name!r}: give it a number from "
-            f"-{MOST:g} to {MOST:g}"
+            f"-{MOST_REWARD:g} to {MOST_REWARD:g}"
         )
     receive(name, float(value))
 

@@ -208,7 +208,9 @@ class NativeAgent(AgentLoop):
             if response.status >= 400:
                 episode.overflowed = CONTEXT_LENGTH in text
                 raise RolloutError(f"The gateway answered {response.status}: {text}")
-        return read_reply(parse_json(text), step=episode.turns)
+        reply = read_reply(parse_json(text), step=episode.turns)
+        episode.answered += 1
+        return reply
 
     async def close(self) -> None:
         """Close the pooled connections."""

@@ -91,6 +91,7 @@ def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> No
         episode = current_episode()
         if is_first:
             episode.begin_turn()
+            episode.answered += 1  # this client is built by others: no answer is seen
         request.url = httpx.URL(f"{blueprint.gateway}{episode.path}{_CHAT}")
         request.headers["Host"] = request.url.netloc.decode()
         request.headers["Authorization"] = f"Bearer {blueprint.api_key}"

@@ -86,7 +86,7 @@ class EpisodeTransport(AiohttpTransport):
         if (refused := _refused(request, episode)) is not None:
             return refused
         response = await super().handle_async_request(request)
-        episode.unanswered += response.is_error
+        episode.answered += response.is_success
         refusal = await response.aread() if response.status_code == 400 else b""
         episode.overflowed = CONTEXT_LENGTH.encode() in refusal
         return response
@@ -103,7 +103,7 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
         if (refused := _refused(request, episode)) is not None:
             return refused
         response = super().handle_request(request)
-        episode.unanswered += response.is_error
+        episode.answered += response.is_success
         refusal = response.read() if response.status_code == 400 else b""
         episode.overflowed = CONTEXT_LENGTH.encode() in refusal
         return response

@@ -17,10 +17,8 @@ from agentgym.lazy import lazily
 if TYPE_CHECKING:
     from agentgym.core.tools import tool as tool
     from agentgym.core.trajectory import RolloutStatus as RolloutStatus
-    from agentgym.core.trajectory import Summary as Summary
     from agentgym.core.trajectory import Trajectory as Trajectory
     from agentgym.core.trajectory import TrajectoryStats as TrajectoryStats
-    from agentgym.core.trajectory import summarize as summarize
     from agentgym.integrations.episode import Episode as Episode
     from agentgym.rollout.solo.agents import CodingAgent as CodingAgent
     from agentgym.rollout.solo.agents import ReactAgent as ReactAgent
@@ -38,5 +36,7 @@ if TYPE_CHECKING:
     from agentgym.rollout.solo.trajectory_file import read_jsonl as read_jsonl
     from agentgym.rollout.solo.trajectory_file import scan_jsonl as scan_jsonl
     from agentgym.rollout.solo.trajectory_file import write_jsonl as write_jsonl
+    from agentgym.rollout.summary import Summary as Summary
+    from agentgym.rollout.summary import summarize as summarize
 else:
     __getattr__, __dir__, __all__ = lazily(__spec__)

@@ -7,16 +7,21 @@ from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
 from agentgym.scenarios.packs import is_tasks_file
-from agentgym.scenarios.registry import BUILT_IN, absolute_reference, get_scenario
+from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
 
-def located(config: TrainingConfig) -> TrainingConfig:
+def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
     """Return settings that mean the same from any folder, the agent's framework too.
 
     A scenario's own agent is taken where the user names none. A tasks file without
     tools is about the agent's own. A pack that trains on another machine is imported
     on that machine alone, which takes its agent there.
+
+    Args:
+        config: The settings.
+        own_agent: Whether the scenario's own agent may be taken: not for a trained one,
+            which is an agent itself.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -25,9 +30,10 @@ def located(config: TrainingConfig) -> TrainingConfig:
             another framework.
     """
     scenario, framework = config.scenario, config.framework
-    runs_pack_elsewhere = is_elsewhere(config.gpu) and scenario not in BUILT_IN
-    if config.agent.reference is None and not runs_pack_elsewhere:
-        config = config.replaced(agent=_own_agent(scenario, framework))
+    is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
+    takes_own = own_agent and config.agent.reference is None and is_imported_here
+    if takes_own and (own := _own_agent(scenario, framework)):
+        config = config.replaced(agent=own)
     if config.agent.reference is not None and framework != "native":
         agent = reference_of(config.agent.reference)
         config = config.replaced(agent=agent)
@@ -44,14 +50,10 @@ def located(config: TrainingConfig) -> TrainingConfig:
 
 def _own_agent(reference: str, framework: str) -> str | None:
     """Return the scenario's own agent for a framework; None if it has none at all."""
-    if is_tasks_file(reference):
-        return None
-    scenario = get_scenario(reference)
-    scenario.close()
-    agents = scenario.agents
+    agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(
-            f"The agent of {scenario.name} is written for {', '.join(agents)}: use "
+            f"The agent of {reference} is written for {', '.join(agents)}: use "
             f"--framework {next(iter(agents))}, or name your own with --agent."
         )
     return agents.get(framework)

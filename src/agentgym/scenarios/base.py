@@ -11,6 +11,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import ScenarioError
 
 if TYPE_CHECKING:
     from agentgym.sandbox import LazySandbox, SandboxConfig
@@ -51,6 +52,17 @@ class Environment(ABC):
 
     def close(self) -> None:
         """Release the episode's resources. Called exactly once, also after errors."""
+
+
+def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
+    """Return the environment as one of a scenario's own class.
+
+    Raises:
+        ScenarioError: It is of another class.
+    """
+    if not isinstance(environment, kind):
+        raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
+    return environment
 
 
 class Scenario(ABC):

@@ -104,7 +104,8 @@ def success_parts(
 ) -> dict[str, float]:
     """Return the parts of a success's reward, at least 0.5 together.
 
-    It is at least 0.9 with as many needless calls as ``spare``, or any without that.
+    It is at least 0.9 with up to ``spare`` needless calls; without ``spare``, with any
+    number.
 
     Args:
         attempts: The calls.

@@ -131,12 +131,6 @@ BUILT_IN = {
 }
 
 
-BENCHMARKS = frozenset(
-    name for name, card in BUILT_IN.items() if ".benchmarks." in card.target
-)
-"""Code benchmarks, each read from its own data file."""
-
-
 def scenario_cards() -> list[ScenarioCard]:
     """Return the cards for lists: built-in scenarios, packs, installed ones.
 
@@ -162,11 +156,6 @@ def scenario_cards() -> list[ScenarioCard]:
                 point.name, f"From {package}.", "", "", point.value
             )
     return list(cards.values())
-
-
-def needs_data(name: str) -> bool:
-    """Return whether a scenario is a benchmark, which needs its own data file."""
-    return name == "bfcl" or name in BENCHMARKS
 
 
 def scenario_names() -> list[str]:
@@ -251,6 +240,24 @@ def get_scenario(reference: str) -> "Scenario":
             f"Scenario {found!r} is not a subclass of agentgym.Scenario."
         )
     return scenario
+
+
+def agents_of(reference: str) -> dict[str, str]:
+    """Return a scenario's own agents, by framework; empty if it has none.
+
+    A built-in scenario is not made for it: it may need an extra that another machine
+    has.
+    """
+    name = reference.partition("?")[0]
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].target.partition(":")
+        found: dict[str, str] = getattr(import_module(module), attribute).agents
+        return found
+    if is_tasks_file(reference):
+        return {}
+    scenario = get_scenario(reference)
+    scenario.close()
+    return scenario.agents
 
 
 def extras_of(reference: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
 from agentgym.core.tools import result_text
+from agentgym.errors import message_of
 from agentgym.solving.solution import Usage
 
 _INTERNAL = frozenset({"team_state"})
@@ -40,14 +41,25 @@ class TeamEvents(BaseCallbackHandler):
 
     Args:
         listener: Called with each event; it should be quick.
+
+    Attributes:
+        usage: Calls and tokens by role.
+        no_answer: The last error of a model, as long as none has answered; else empty.
     """
 
     run_inline = True
 
     def __init__(self, listener: Listener | None = None) -> None:
         self.usage: dict[str, Usage] = {}
+        self.no_answer = ""
+        self._has_answered = False
         self._listener = listener
         self._roles: dict[UUID, str] = {}
+
+    def begin(self) -> None:
+        """Forget the usage and the errors of an earlier request."""
+        self.usage.clear()
+        self.no_answer, self._has_answered = "", False
 
     def report(self, event: TeamEvent) -> None:
         """Pass an event on."""
@@ -63,6 +75,7 @@ class TeamEvents(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **more: Any) -> None:
         """Count the tokens, and report the text."""
+        self.no_answer, self._has_answered = "", True
         role = self._roles.pop(run_id, "")
         message: Any = getattr(response.generations[0][0], "message", None)
         counted = getattr(message, "usage_metadata", None) or {}
@@ -76,12 +89,16 @@ class TeamEvents(BaseCallbackHandler):
             self.report(TeamEvent("said", role, str(message.text).strip()))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
-        """Count a call that failed."""
+        """Count a call that failed, and report why."""
         role = self._roles.pop(run_id, "")
         before = self.usage.get(role, Usage())
         self.usage[role] = Usage(
             before.calls + 1, before.prompt_tokens, before.response_tokens
         )
+        why = f"{type(error).__name__}: {message_of(error)}"
+        if not self._has_answered:
+            self.no_answer = why
+        self.report(TeamEvent("said", role, f"no answer: {why}"))
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import UsageError, message_of
+from agentgym.errors import MissingExtraError, UsageError, message_of
 from agentgym.sandbox import LazySandbox, SandboxConfig
 from agentgym.sandbox.languages import PYTHON
 from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.scenarios.coding_team.environment import MAX_ROUNDS, TeamEnvironment
 from agentgym.scenarios.coding_team.languages import LANGUAGES, of_path
+from agentgym.scenarios.rewards.static_checks import require_checks
 from agentgym.solving.solution import Outcome, Solution
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._human = human
         self._prices = prices
         self.notes = notes
+        try:
+            require_checks("The reviewer's linters")
+        except MissingExtraError as error:
+            self.notes += (f"Nothing is reviewed. {error}",)
         self._events = TeamEvents(listener)
         self._graph = build_team(
             models,
@@ -133,7 +138,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._problem = asked
         self._seen += len(self._history)
         self._history = []
-        self._events.usage.clear()
+        self._events.begin()
         if self._language.name != PYTHON:
             name, target = self._language.name, self._language.target
             asked = f"{asked}\nLanguage: {name}. New code belongs into {target}."
@@ -142,6 +147,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         except Exception as error:  # noqa: BLE001 - all that was written is kept
             kind = type(error).__name__
             return self.so_far(f"{kind}: {message_of(error)}")
+        if outcome == "failed" and self._events.no_answer:
+            return self.so_far(f"No model answered. {self._events.no_answer}")
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:

@@ -282,7 +282,8 @@ class Trainer:
         config = located(
             self.config.replaced(
                 scenario=scenario, agent=own, test_tasks=tasks, eval_samples=samples
-            )
+            ),
+            own_agent=trained is None,
         )
         if trained is not None:
             config = config.replaced(

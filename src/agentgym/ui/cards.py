@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agentgym.core.components import tokens_name
 from agentgym.core.task import Split
-from agentgym.core.trajectory import DropKind, Summary
+from agentgym.rollout.summary import DropKind, Summary
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import tools_of
 from agentgym.train.result import TrainingResult

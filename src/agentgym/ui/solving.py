@@ -19,7 +19,9 @@ _STYLES = {
 }
 _OUTCOMES = {
     "passed": "Solved: all tests pass.",
-    "failed": "Not solved: no tests pass, or a serious finding is left.",
+    "failed": (
+        "Not solved: a test fails, a serious finding is left, or nothing was written."
+    ),
     "untested": "Written, but there are no tests that prove it.",
     "stopped": "Ended early.",
 }

@@ -11,8 +11,9 @@ from agentgym.errors import UsageError
 from agentgym.evaluate.check import Examination, Finding, check_scenario
 from agentgym.evaluate.check.run import TRIPWIRES, run_tripwire
 from agentgym.scenarios.new_pack import write_pack
-from agentgym.scenarios.registry import BUILT_IN, get_scenario, needs_data
+from agentgym.scenarios.registry import BUILT_IN, get_scenario
 from tests.cli.conftest import Command, agentgym
+from tests.scenarios.data_sets import DATA_SETS
 
 __all__ = ["agentgym"]
 
@@ -334,6 +335,6 @@ async def test_a_check_inside_an_event_loop_plays_the_same(pack: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in BUILT_IN if not needs_data(n)])
+@pytest.mark.parametrize("name", [n for n in BUILT_IN if n not in DATA_SETS])
 def test_built_in_scenarios_pass(name: str) -> None:
     assert failed(check_scenario(name)) == []

@@ -33,6 +33,8 @@ def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
         cache_entries=0,
         languages=fit_for("landlock"),
     )
+    if not config.languages:
+        pytest.skip("no toolchain is installed")
     with open_sandbox(config) as sandbox:
         for language in config.languages:
             path, source = ESCAPE[language]

@@ -15,10 +15,11 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox.languages.toolchain import missing
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.registry import BENCHMARKS, get_scenario
+from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import tasks_to_measure
 from tests.scenarios.benchmarks import samples
 from tests.scenarios.benchmarks.samples import contest, write
+from tests.scenarios.data_sets import CODE_BENCHMARKS
 
 
 def verdict(scenario: Scenario, answer: str, number: int = 0) -> bool:
@@ -211,7 +212,7 @@ def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+@pytest.mark.parametrize("name", sorted(CODE_BENCHMARKS))
 def test_another_format_is_refused_with_the_source(name: str, tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", {"question": "x"})
     broken, empty = tmp_path / "broken.jsonl", tmp_path / "empty.jsonl"

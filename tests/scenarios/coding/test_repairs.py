@@ -12,7 +12,7 @@ from agentgym.scenarios.coding import execution
 from agentgym.scenarios.coding.demonstrations import solve
 from agentgym.scenarios.coding.families import FAMILIES
 from agentgym.scenarios.coding.projects import Module, other_arguments
-from agentgym.scenarios.coding.scenario import CodingScenario, make_task
+from agentgym.scenarios.coding.scenario import CodingScenario
 from tests.some import some
 
 from .conftest import every_fault, play_in
@@ -30,7 +30,7 @@ def sandboxed() -> Iterator[CodingScenario]:
 def repair_of(kind: str, right: str) -> tuple[Task, dict[str, str]]:
     """Return a task whose right line, in ``p``, ``q`` and ``K``, is ``right``."""
     for index in range(1_000):
-        task = make_task(BY_NAME[f"repair_{kind}"], Split.TRAIN, 0, index)
+        task = BY_NAME[f"repair_{kind}"].make_task(Split.TRAIN, 0, index)
         edit = solve(task)[2].args
         if generic(task, edit)[0] == right:
             return task, edit

@@ -11,7 +11,7 @@ from agentgym.core.task import Split, Task
 from agentgym.sandbox import RunTests, Sandbox
 from agentgym.scenarios.coding.demonstrations import demonstrate, solve
 from agentgym.scenarios.coding.families import FAMILIES
-from agentgym.scenarios.coding.scenario import CodingScenario, make_task
+from agentgym.scenarios.coding.scenario import CodingScenario
 from tests.some import some
 
 from .conftest import Calls, Play, every_fault
@@ -21,7 +21,7 @@ EDITS = ("change_constant", "change_default", "change_text")
 
 
 def task_of(family: str, index: int = 0, split: Split = Split.TRAIN) -> Task:
-    return make_task(BY_NAME[family], split, 0, index)
+    return BY_NAME[family].make_task(split, 0, index)
 
 
 def plan_of(task: Task) -> list[tuple[str, dict[str, Any]]]:

@@ -41,6 +41,22 @@ def test_each_tool_reports_its_kind_with_file_and_line() -> None:
     assert found == sorted(found, key=lambda each: each[:2])
 
 
+def test_checks_of_other_kinds_do_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> list[object]:
+        raise AssertionError("this check was not asked for")
+
+    for name in ("_linted", "_measured"):
+        monkeypatch.setattr(f"agentgym.scenarios.rewards.static_checks.{name}", fail)
+    found = find_problems({"a.py": "print(eval('1'))\n"}, ["security"])
+    assert [f.rule for f in found] == ["B307"]
+
+
+def test_no_file_of_a_project_that_is_too_long_passes_unchecked() -> None:
+    files = {"big.py": "# padding\n" * 50_000, "new.py": "import os\n"}
+    found = find_problems(files, ["bug"])
+    assert {f.path for f in found} == {"big.py", "new.py"}
+
+
 def test_only_the_kinds_that_are_asked_for_come_back() -> None:
     files = {"a.py": "import os\n\n\ndef run(command):\n    return eval(command)\n"}
     assert {f.kind for f in find_problems(files)} == {"bug", "security"}

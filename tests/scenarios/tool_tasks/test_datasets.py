@@ -242,6 +242,14 @@ def _without_call(record: dict[str, Any]) -> dict[str, Any]:
         ({**xlam(), "tools": "[3]"}, "has 3 among its tools, not a function"),
         ({**xlam(), "answers": "[3]"}, "has 3 among its calls, not"),
         ({**xlam(), "answers": '[{"name": "f"}]'}, 'no tool is named "f"'),
+        (
+            {**xlam(), "tools": '[{"name": "tides", "parameters": ["a"]}]'},
+            "parameters of a function is ['a'], not an object",
+        ),
+        (
+            {**xlam(), "tools": '[{"name": "tides", "parameters": {"a": "str"}}]'},
+            "a of a function is 'str', not an object",
+        ),
         (_without_call(hermes()), "this Hermes record calls no function"),
         ({**hermes(), "conversations": 3}, "`conversations` is 3, not a list"),
         ({**hermes(), "conversations": [3]}, 'conversations[0] is 3, not {"from"'),

@@ -98,7 +98,7 @@ class Upload:
 
 
 def make_upload(config: TrainingConfig) -> Upload:
-    """Find the files and packages that a run needs; import nothing.
+    """Find the files and packages that a run needs; import nothing of the user's.
 
     Raises:
         UsageError: They are too large, or a setting cannot work on another machine.

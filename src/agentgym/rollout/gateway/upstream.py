@@ -122,7 +122,7 @@ class Upstream(ABC):
 
     @abstractmethod
     def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the bytes of a streamed answer as they come, and finally an Answer.
+        """Yield the bytes of a streamed answer as they come, and finally a CallOutcome.
 
         A failure of the model is an answer too. One before any bytes is JSON, sent
         instead of a stream.

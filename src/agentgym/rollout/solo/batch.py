@@ -14,9 +14,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import (
     Reason,
     RolloutStatus,
-    Summary,
     Trajectory,
-    summarize,
 )
 from agentgym.engines.local.support import load_policy
 from agentgym.errors import UsageError
@@ -31,6 +29,7 @@ from agentgym.rollout.solo.rewards import FunctionEnding, RewardFunction
 from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
 from agentgym.rollout.solo.toolbox import Toolbox
 from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
+from agentgym.rollout.summary import Summary, summarize
 from agentgym.rollout.workers.loop_watch import LoopWatch
 from agentgym.sandbox.ladder import tried
 from agentgym.scenarios.base import Environment, Scenario

@@ -7,7 +7,7 @@ from agentgym.rollout.store.rollout import ModelServer
 
 
 class ModelRegistry:
-    """ModelServer servers, in memory and in SQLite. Not thread-safe."""
+    """Model servers, in memory and in SQLite. Not thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

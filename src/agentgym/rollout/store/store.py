@@ -412,7 +412,7 @@ class Store:
         events = self.events(rollout_id, attempt_id)
         return [call.to_model_call() for call in answered_calls(events)]
 
-    # ModelServer servers that a trainer registered
+    # Model servers that a trainer registered
 
     def models(self, name: str) -> list[ModelServer]:
         """Return the servers of a model."""

@@ -28,6 +28,8 @@ def json_text(value: object, depth: int = 0) -> str:
             raise TypeError(f"it holds {value}, which JSON has no form for")
         return str(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, int) and kind is int:
+        if abs(value) >= 10**_LONGEST_NUMBER:
+            raise TypeError(f"it holds a number of over {_LONGEST_NUMBER} digits")
         return str(value)
     if isinstance(value, list | tuple) and kind in (list, tuple):
         return f"[{', '.join(json_text(item, depth + 1) for item in value)}]"

@@ -1,9 +1,8 @@
 """The kinds of task: which project is reviewed, and the defects in it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 from agentgym.core.task import Split
 from agentgym.scenarios.code_review.plants import (
@@ -15,7 +14,7 @@ from agentgym.scenarios.code_review.plants import (
 )
 from agentgym.scenarios.code_review.wording import PHRASES
 from agentgym.scenarios.coding import projects
-from agentgym.scenarios.coding.families.base import Level, Scene
+from agentgym.scenarios.coding.families.base import Level, ProjectFamily, Scene
 from agentgym.scenarios.coding.families.level3 import seed_fault
 from agentgym.scenarios.coding.projects import Module, Project
 from agentgym.scenarios.coding.wording import references
@@ -56,30 +55,16 @@ class Review:
         }
 
 
-@dataclass(frozen=True)
-class ReviewFamily:
-    """One kind of review.
+ReviewFamily = ProjectFamily[Review]
 
-    Attributes:
-        name: Its name.
-        level: Its level.
-        phrases: How it is asked for.
-        draft: Makes a draft.
-    """
 
-    name: str
-    level: Level
-    phrases: Phrases
-    draft: Callable[[Scene, Phrases], Review]
+def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
+    """Return a family whose modules hold plants of ``kinds``."""
 
-    @classmethod
-    def of(cls, name: str, level: Level, phrases: str, *kinds: PlantKind) -> Self:
-        """Return a family whose modules hold plants of ``kinds``."""
+    def draft(scene: Scene, phrases: Phrases) -> Review:
+        return _module_review(scene, phrases, kinds)
 
-        def draft(scene: Scene, phrases: Phrases) -> Review:
-            return _module_review(scene, phrases, kinds)
-
-        return cls(name, level, PHRASES[phrases], draft)
+    return ReviewFamily(name, level, PHRASES[phrases], draft)
 
 
 def _module_review(
@@ -180,10 +165,10 @@ def _draw(rng: Random, kind: PlantKind, split: Split) -> Plant:
 
 
 FAMILIES: tuple[ReviewFamily, ...] = (
-    ReviewFamily.of("review_clean", 1, "review"),
-    ReviewFamily.of("review_bug", 1, "review", "bug"),
-    ReviewFamily.of("review_security", 1, "review", "security"),
-    ReviewFamily.of("review_both", 2, "review", "bug", "security"),
+    _planting("review_clean", 1, "review"),
+    _planting("review_bug", 1, "review", "bug"),
+    _planting("review_security", 1, "review", "security"),
+    _planting("review_both", 2, "review", "bug", "security"),
     ReviewFamily("review_package", 2, PHRASES["review_package"], _package_review),
     ReviewFamily("compare", 3, PHRASES["compare"], _comparison),
 )

@@ -48,7 +48,7 @@ def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     if precise and looked and not attempts.violations and not over:
         parts = success_parts(attempts, len(plan), ERROR)
         return Reward(sum(parts.values()), True, parts, 1.0, 1.0)
-    credit = PROGRESS * (1.0 - 1.0 / len(plan)) * max(0.0, f1(defects, reports))
+    credit = PROGRESS * (1.0 - 1.0 / len(plan)) * f1(defects, reports)
     parts = {
         "found": credit * melted(over),
         "looked": PROGRESS / len(plan) * _LOOK * looked * melted(over),

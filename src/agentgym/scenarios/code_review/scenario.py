@@ -1,20 +1,16 @@
 """The code review scenario: planted defects to find and to report by line."""
 
 from collections.abc import Sequence
-from random import Random
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment
+from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.code_review import rewards
 from agentgym.scenarios.code_review.environment import ReviewEnvironment
 from agentgym.scenarios.code_review.families import FAMILIES, ReviewFamily
-from agentgym.scenarios.coding.families.base import Scene
-from agentgym.scenarios.coding.invented import names_for
 from agentgym.scenarios.leveled import LeveledScenario
 from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
 
@@ -62,19 +58,7 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         self, family: ReviewFamily, split: Split, seed: int, index: int
     ) -> Task:
         """Return the ``index``-th task of a family; the arguments decide it wholly."""
-        identity = f"{split}/{family.name}/{seed}/{index}"
-        rng = Random(identity)
-        review = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
-        return Task(
-            id=identity,
-            split=split,
-            seed=seed,
-            family=family.name,
-            level=family.level,
-            instruction=review.instruction,
-            initial_state={"files": review.files},
-            goal=review.goal(),
-        )
+        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> ReviewEnvironment:
         """Return the task's project."""
@@ -84,11 +68,8 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see :func:`.rewards.score`."""
-        if not isinstance(environment, ReviewEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
-        return rewards.score(task, environment.books, trajectory)
+        own = own_environment(ReviewEnvironment, environment)
+        return rewards.score(task, own.books, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the calls that look at the files and report the defects."""

@@ -1,21 +1,18 @@
 """The coding scenario: small Python projects to read, change, test and repair."""
 
 from collections.abc import Sequence
-from random import Random
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment
+from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.coding import rewards
 from agentgym.scenarios.coding.environment import CodingEnvironment
 from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding.families import FAMILIES, Family
-from agentgym.scenarios.coding.families.base import Scene, Step
-from agentgym.scenarios.coding.invented import names_for
+from agentgym.scenarios.coding.families.base import Step
 from agentgym.scenarios.leveled import LeveledScenario
 
 ROLE = (
@@ -65,7 +62,7 @@ class CodingScenario(LeveledScenario[Family]):
 
     def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
         """Return the ``index``-th task of a family."""
-        return make_task(family, split, seed, index)
+        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> CodingEnvironment:
         """Return a fresh workspace with the task's project."""
@@ -75,11 +72,8 @@ class CodingScenario(LeveledScenario[Family]):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see :func:`agentgym.scenarios.coding.rewards.score`."""
-        if not isinstance(environment, CodingEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
-        return rewards.score(task, environment, trajectory, self._runs_in())
+        own = own_environment(CodingEnvironment, environment)
+        return rewards.score(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the task's plan; only the outcome can judge an edit or a search."""
@@ -99,20 +93,3 @@ class CodingScenario(LeveledScenario[Family]):
 
     def _runs_in(self) -> AnySandbox:
         return self._given or self.sandbox
-
-
-def make_task(family: Family, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family; the arguments decide it wholly."""
-    identity = f"{split}/{family.name}/{seed}/{index}"
-    rng = Random(identity)
-    draft = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
-    return Task(
-        id=identity,
-        split=split,
-        seed=seed,
-        family=family.name,
-        level=family.level,
-        instruction=draft.instruction,
-        initial_state={"files": draft.files},
-        goal=draft.goal(),
-    )

@@ -7,13 +7,13 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError, UsageError
-from agentgym.scenarios.base import Environment, Scenario
+from agentgym.errors import UsageError
+from agentgym.scenarios.base import Environment, Scenario, own_environment
 from agentgym.scenarios.coding.execution import AnySandbox
 from agentgym.scenarios.coding_team import rewards
 from agentgym.scenarios.coding_team.environment import WRITING, TeamEnvironment
 from agentgym.scenarios.coding_team.projects import FAMILIES, make_task
-from agentgym.scenarios.rewards.static_checks import find_problems
+from agentgym.scenarios.rewards.static_checks import EXTRA, require_checks
 
 SYSTEM_PROMPT = (
     "You are a coding team. Hand over to the generator, which writes the code; to the "
@@ -47,6 +47,7 @@ class CodingTeamScenario(Scenario):
     max_turns: ClassVar[int] = 10
     splits: ClassVar[tuple[Split, ...]] = tuple(Split)
     options: ClassVar[tuple[str, ...]] = ("generator",)
+    extras: ClassVar[tuple[str, ...]] = (EXTRA,)
     agents: ClassVar[dict[str, str]] = {
         "langchain": "agentgym.scenarios.coding_team.agent:make_team"
     }
@@ -79,7 +80,7 @@ class CodingTeamScenario(Scenario):
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
         """
-        find_problems({"ready.py": "READY = True\n"})
+        require_checks("The scenario coding_team")
         mixed = Random(0).sample(FAMILIES, len(FAMILIES))
         return [
             make_task(mixed[i % len(mixed)], split, seed, i // len(mixed))
@@ -109,13 +110,10 @@ class CodingTeamScenario(Scenario):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see :mod:`agentgym.scenarios.coding_team.rewards`."""
-        if not isinstance(environment, TeamEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
+        own = own_environment(TeamEnvironment, environment)
         if self._is_scripted:
-            return rewards.score_routing(task, environment, trajectory)
-        return rewards.score_outcome(task, environment, trajectory, self._runs_in())
+            return rewards.score_routing(task, own, trajectory)
+        return rewards.score_outcome(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the task's plan; None where the policy writes the code."""

@@ -8,8 +8,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment
+from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.customer_support import rewards
 from agentgym.scenarios.customer_support.environment import (
     MOST_REFUND,
@@ -79,11 +78,8 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see ``rewards.score`` of this scenario."""
-        if not isinstance(environment, SupportEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
-        return rewards.score(task, environment, trajectory)
+        own = own_environment(SupportEnvironment, environment)
+        return rewards.score(task, own, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the task's plan; free reasons are as good as any other."""

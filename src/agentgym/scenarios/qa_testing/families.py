@@ -1,6 +1,6 @@
 """The kinds of task: which functions are to be tested, and their mutants."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.core.task import Split
 from agentgym.scenarios.coding import functions, projects
-from agentgym.scenarios.coding.families.base import Level, Scene
+from agentgym.scenarios.coding.families.base import ProjectFamily, Scene
 from agentgym.scenarios.coding.functions import Point, Template
 from agentgym.scenarios.coding.projects import Function, Module
 from agentgym.scenarios.coding.wording import references
@@ -49,23 +49,7 @@ class TestingDraft:
         }
 
 
-@dataclass(frozen=True)
-class TestingFamily:
-    """One kind of task.
-
-    Attributes:
-        name: Its name.
-        level: Its level.
-        phrases: How it is asked for.
-        draft: Makes a draft.
-    """
-
-    __test__ = False
-
-    name: str
-    level: Level
-    phrases: Phrases
-    draft: Callable[[Scene, Phrases], TestingDraft]
+TestingFamily = ProjectFamily[TestingDraft]
 
 
 def _plain(rng: Random) -> Template:

@@ -1,18 +1,14 @@
 """The testing scenario: tests that pass on right code and fail on mutants."""
 
 from collections.abc import Sequence
-from random import Random
 from typing import ClassVar, Literal
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec, tool_specs
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import ScenarioError
-from agentgym.scenarios.base import Environment
+from agentgym.scenarios.base import Environment, own_environment
 from agentgym.scenarios.coding.execution import AnySandbox
-from agentgym.scenarios.coding.families.base import Scene
-from agentgym.scenarios.coding.invented import names_for
 from agentgym.scenarios.leveled import LeveledScenario
 from agentgym.scenarios.qa_testing import rewards
 from agentgym.scenarios.qa_testing.environment import TestingEnvironment
@@ -63,19 +59,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         self, family: TestingFamily, split: Split, seed: int, index: int
     ) -> Task:
         """Return the ``index``-th task of a family; the arguments decide it wholly."""
-        identity = f"{split}/{family.name}/{seed}/{index}"
-        rng = Random(identity)
-        draft = family.draft(Scene(rng, split, names_for(split, rng)), family.phrases)
-        return Task(
-            id=identity,
-            split=split,
-            seed=seed,
-            family=family.name,
-            level=family.level,
-            instruction=draft.instruction,
-            initial_state={"files": draft.files},
-            goal=draft.goal(),
-        )
+        return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> TestingEnvironment:
         """Return the task's project."""
@@ -85,11 +69,8 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Score an episode; see :func:`.rewards.score`."""
-        if not isinstance(environment, TestingEnvironment):
-            raise ScenarioError(
-                f"{environment!r} is not an environment of this scenario."
-            )
-        return rewards.score(task, environment.books, trajectory, self._runs_in())
+        own = own_environment(TestingEnvironment, environment)
+        return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
         """Return the task's plan; only the outcome can judge calls and their values."""

@@ -22,6 +22,7 @@ Kind = Literal["bug", "style", "security", "complexity"]
 """The topic of a finding; :data:`KINDS` has all of them."""
 Severity = Literal["high", "medium", "low"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_LINTED = frozenset({"bug", "style"})
 
 EXTRA = "code-quality"
 MOST_CHARACTERS = 400_000
@@ -94,10 +95,14 @@ def find_problems(
     if not sources:
         return []
     if sum(len(text) for _, text in sources) > MOST_CHARACTERS:
-        path = max(sources, key=lambda source: len(source[1]))[0]
-        found = [_unchecked(path, kind, "too long to check") for kind in KINDS]
+        why = "the files are too long to check"
+        found = [_unchecked(path, kind, why) for path, _ in sources for kind in KINDS]
     else:
-        found = [*_linted(sources), *_scanned(sources), *_measured(sources)]
+        found = [
+            *(_linted(sources) if wanted & _LINTED else ()),
+            *(_scanned(sources) if "security" in wanted else ()),
+            *(_measured(sources) if "complexity" in wanted else ()),
+        ]
     return sorted((f for f in found if f.kind in wanted), key=_place)
 
 

@@ -129,21 +129,31 @@ def _line(
     return line
 
 
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    """Return a part of a function's schema that must be an object, or be missing."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise BrokenLineError(f"{name} of a function is {value!r}, not an object")
+    return value
+
+
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return a function in OpenAI's schema, for calls with these arguments."""
-    parameters = function.get("parameters") or {}
+    parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
-        properties = parameters["properties"] or {}
+        properties = _object(parameters["properties"], "properties")
         required = parameters.get("required") or []
     else:  # xLAM: the arguments themselves
-        properties = parameters
+        properties = {n: _object(each, n) for n, each in parameters.items()}
         required = [
             name
             for name, value in properties.items()
             if "default" not in value and "optional" not in str(value.get("type"))
         ]
+    properties = {name: _object(each, name) for name, each in properties.items()}
     return {
         "type": "function",
         "function": {

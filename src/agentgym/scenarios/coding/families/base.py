@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
+from agentgym.scenarios.coding.invented import names_for
 from agentgym.scenarios.coding.names import Names
 from agentgym.scenarios.coding.projects import Module, Project
 from agentgym.scenarios.coding.wording import PHRASES
@@ -88,9 +89,24 @@ class Scene:
     names: Names
 
 
+class ProjectDraft(Protocol):
+    """A task about a generated project, without its identity."""
+
+    @property
+    def instruction(self) -> str:
+        """The user's request."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The project at the start."""
+
+    def goal(self) -> dict[str, Any]:
+        """Return the goal of a task."""
+
+
 @dataclass(frozen=True)
-class Family:
-    """One kind of task.
+class ProjectFamily[D: ProjectDraft]:
+    """One kind of task about a generated project.
 
     Attributes:
         name: Its name.
@@ -102,7 +118,27 @@ class Family:
     name: str
     level: Level
     phrases: Phrases
-    draft: Callable[[Scene, Phrases], Draft]
+    draft: Callable[[Scene, Phrases], D]
+
+    def make_task(self, split: Split, seed: int, index: int) -> Task:
+        """Return the ``index``-th task; the arguments decide it wholly."""
+        identity = f"{split}/{self.name}/{seed}/{index}"
+        rng = Random(identity)
+        draft = self.draft(Scene(rng, split, names_for(split, rng)), self.phrases)
+        return Task(
+            id=identity,
+            split=split,
+            seed=seed,
+            family=self.name,
+            level=self.level,
+            instruction=draft.instruction,
+            initial_state={"files": draft.files},
+            goal=draft.goal(),
+        )
+
+
+class Family(ProjectFamily[Draft]):
+    """One kind of task of the coding scenario."""
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:

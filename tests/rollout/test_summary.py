@@ -7,8 +7,8 @@ from agentgym.core.trajectory import (
     RolloutStatus,
     ToolCall,
     Trajectory,
-    summarize,
 )
+from agentgym.rollout.summary import summarize
 
 
 def make(
