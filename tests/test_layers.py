@@ -17,6 +17,7 @@ LAYERS = (
     "__init__",
     "cli",
     "ui",
+    "view",
     "doctor",
     "compute",
     "solving",

@@ -60,6 +60,7 @@ def build() -> typer.Typer:
         ("eval", evaluate.evaluate),
         ("rollout", rollout.rollout),
         ("solve", solve.solve),
+        ("view", saved.view),
         ("inspect", inspect.inspect),
         ("serve", saved.serve),
         ("gateway", gateway.gateway),

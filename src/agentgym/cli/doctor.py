@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.listing import run_status
 from agentgym.cli.options import AsJson, Runs
 from agentgym.cli.output import print_json, progress_console
 
@@ -36,6 +35,7 @@ def doctor(
     from agentgym.doctor.evidence import read_evidence
     from agentgym.doctor.machine import check_machine
     from agentgym.doctor.run import diagnose
+    from agentgym.doctor.status import run_status
     from agentgym.train.run_folder import RunFolder
     from agentgym.ui.health import checks_view, findings_view
 

@@ -84,6 +84,7 @@ def _bill(machine: Row | None) -> str:
 
 
 def _run_row(path: "Path") -> Row:
+    from agentgym.doctor.status import run_status
     from agentgym.scenarios.packs import pack_name
 
     data, result = _read(path), _read(path.with_name("result.json"))
@@ -131,18 +132,6 @@ def _agent_row(version: "Version", is_default: bool) -> Row:
         "model": _text(data, "provenance", "base_model"),
         "run": os.path.basename(_text(data, "provenance", "run")),
     }
-
-
-def run_status(run: "Path", record: Row) -> str:
-    """Return a run's status; one that says running without a process was killed."""
-    status = str(record.get("status", UNREADABLE))
-    if status != "running":
-        return status
-    try:
-        os.kill(int((run / ".lock").read_text()), 0)
-    except (OSError, ValueError, OverflowError):
-        return "killed"
-    return status
 
 
 def _changes(data: Row) -> Row:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from agentgym.rollout.solo.config import RolloutConfig
 
 
+_MOST_SEARCHED = 2000
+"""Tasks of a scenario among which one is found by its id."""
+
+
 def rollout(
     context: typer.Context,
     tasks: Annotated[
@@ -64,6 +68,9 @@ def rollout(
     count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
     split: Annotated[str, opt("Of a scenario's tasks.")] = "test",
     seed: Annotated[int, opt("Of a scenario's tasks.")] = 0,
+    task: Annotated[
+        str | None, opt("Only the task with this id, of a scenario or a file.")
+    ] = None,
     config: Annotated[Path | None, opt("YAML file of settings, tools' too.")] = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     show: Annotated[Path | None, opt("Only show trajectories that were saved.")] = None,
@@ -93,7 +100,11 @@ def rollout(
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
     for place in filter(None, (chosen.save, chosen.cache_requests)):
         require_place(place)
+    if task is not None:
+        count = max(count, _MOST_SEARCHED)
     found, scored_by = _tasks(tasks, reward, split, seed, count)
+    if task is not None:
+        found = [_with_id(found, task)]
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
     except KeyboardInterrupt:
@@ -131,6 +142,20 @@ def _tasks(
         return make_tasks(scenario, Split(split), seed, count), source
     finally:
         scenario.close()
+
+
+def _with_id(tasks: "list[Task]", task_id: str) -> "Task":
+    """Return the task with an id.
+
+    Raises:
+        NotFoundError: None of them has it.
+    """
+    from agentgym.errors import NotFoundError
+
+    for task in tasks:
+        if task.id == task_id:
+            return task
+    raise NotFoundError("task", task_id, [task.id for task in tasks[:10]])
 
 
 def _run(

@@ -1,7 +1,8 @@
-"""``agentgym runs``, ``agents``, ``export``, ``serve``: use the results of training."""
+"""``agentgym runs``, ``view``, ``agents``, ``export``, ``serve``: use results."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,11 @@ from agentgym.cli.output import (
     print_result,
     progress_console,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agentgym.train.run_folder import RunFolder
 
 _KEY = "AGENTGYM_API_KEY"
 
@@ -119,12 +125,13 @@ def show_run(
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
     from agentgym.compute.record import bill
+    from agentgym.doctor.status import run_status
     from agentgym.train.result import TrainingResult
     from agentgym.train.run_folder import RunFolder
 
     folder = RunFolder.open(run, output)
     record, result = folder.record(), TrainingResult.load(folder.path)
-    record["status"] = listing.run_status(folder.path, record)
+    record["status"] = run_status(folder.path, record)
     if as_json:
         machine = listing.machine_of(folder.path)
         more = {"steps": folder.metrics(), "machine": machine, "result": result}
@@ -225,3 +232,66 @@ def serve(
         stop.wait()
         console.print("\nEnding: answers under way are finished first.")
     raise Interrupted(f"{agent.name} is no longer served.")
+
+
+def view(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Folders or names of runs; without any, all of the folder of runs.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, opt("Port to listen on; 0 takes a free one.")] = 0,
+    no_open: Annotated[bool, opt("Print the address; open no browser.")] = False,
+    output: Runs = Path("runs"),
+) -> None:
+    """Look at runs and their rollouts in a browser, until Ctrl-C.
+
+    Works while a run trains, changes no file, and answers this machine alone, at an
+    address with a token.
+    """
+    import webbrowser
+
+    from agentgym.errors import Interrupted
+    from agentgym.train.process import InterruptFlag
+    from agentgym.view.server import ViewServer
+
+    sys.dont_write_bytecode = True  # a scenario is imported: its folder stays as it is
+    find = _finder(runs or [], output)
+    console = progress_console()
+    with (
+        failures_shown(),
+        ViewServer(find, port=port) as server,
+        InterruptFlag() as end,
+    ):
+        server.start()
+        console.print(f"Open {server.url}", soft_wrap=True, markup=False)
+        if not no_open and not webbrowser.open(server.url):
+            console.print("No browser was found on this machine: open the address.")
+        console.print("Ctrl-C ends it.")
+        end.wait()
+    raise Interrupted("The page is no longer served.")
+
+
+def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
+    """Return a function that lists the runs to show.
+
+    Raises:
+        NotFoundError: A name is not that of a run.
+        UsageError: Two folders have one name.
+    """
+    from agentgym.errors import UsageError
+    from agentgym.train.run_folder import RunFolder, list_runs
+
+    if not names:
+        return lambda: list_runs(output)
+    found = [RunFolder.open(name, output) for name in dict.fromkeys(names)]
+    found = [RunFolder(run.path.resolve()) for run in found]
+    if len({run.path.name for run in found}) < len(found):
+        raise UsageError(
+            "Two of these runs have one folder name, and the page names runs by it: "
+            "open them one at a time."
+        )
+    return lambda: [run for run in found if (run.path / "run.json").exists()]

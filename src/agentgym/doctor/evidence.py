@@ -1,17 +1,16 @@
 """Read the records of a run, as far as they are readable."""
 
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import NO_REASON
-from agentgym.errors import CheckpointError
+from agentgym.errors import CheckpointError, StoreError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
+from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.measure.watch import Remark
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
@@ -85,8 +84,8 @@ def read_evidence(run: RunFolder) -> Evidence:
 def _failures(database: Path) -> Counter[str]:
     """Count the reasons of failed training rollouts; empty if they cannot be read."""
     try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as file:
+        with StoreReader(database).reading() as file:
             rows = file.execute(_FAILURES).fetchall()
-    except sqlite3.Error:
+    except StoreError:
         return Counter()
     return Counter(kind or NO_REASON.kind for (kind,) in rows)

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
@@ -36,7 +37,7 @@ from agentgym.train.export import export_agent
 from agentgym.train.measure.measuring import Measuring
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.process import InterruptFlag, ResourceUse
-from agentgym.train.report import report_step
+from agentgym.train.report import credit_lines, report_step
 from agentgym.train.result import Artifacts, TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
@@ -292,6 +293,8 @@ class TrainingLoop:
                 credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
+                lines = list(credit_lines(credited))
+                patiently(partial(self._run.append_credit, lines), self._say_stalled)
                 tasks.learn(groups)
                 report = self._report(credited, update, begun, sampled)
                 measured = self._validate(report)

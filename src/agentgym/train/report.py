@@ -1,6 +1,8 @@
 """Puts a finished training step into numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
 from agentgym.engines.base import UpdateMetrics
 from agentgym.evaluate.progress import StepReport
@@ -63,6 +65,43 @@ def report_step(
         tokens_per_second=tokens / sum(seconds),
         seconds_left=left,
     )
+
+
+def credit_lines(credited: Credited) -> Iterator[dict[str, Any]]:
+    """Yield a line for each rollout of a step: how its model calls were trained.
+
+    Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
+    and the trained ``spans`` of its response's tokens, each a first place and the place
+    after the last.
+    """
+    trained: dict[int, dict[str, Any]] = {}
+    for sequence in credited.batch.sequences:
+        for call in sequence.calls:
+            start, size = len(call.prompt_ids), len(call.response_ids)
+            own = [t for t in sequence.trained if 0 <= t.position - start < size]
+            places = [token.position - start for token in own]
+            advantage = own[0].advantage if own else 0.0
+            spans = _spans(places)
+            trained[id(call)] = {"advantage": advantage, "spans": spans}
+    for rollout in credited.rollouts:
+        buckets = credited.ledger[rollout.rollout_id]
+        yield {
+            "rollout": rollout.rollout_id,
+            "calls": [
+                {"bucket": bucket.verb, "reason": bucket.reason}
+                | trained.get(id(call), {})
+                for call, bucket in zip(rollout.model_calls, buckets, strict=True)
+            ],
+        }
+
+
+def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Return places as ranges: first, and the place after the last."""
+    found = []
+    for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
+        own = [place for _, place in run]
+        found.append((own[0], own[-1] + 1))
+    return found
 
 
 def _mean(found: Sequence[float | None]) -> float | None:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -44,6 +44,7 @@ from agentgym.train.warm_start.record import WarmStart
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # checkpoints
+CREDIT_FILE = "credit.jsonl"
 
 
 class RunState(BaseModel, extra="forbid"):
@@ -103,6 +104,7 @@ class RunFolder:
 
         run.json            settings, status (running, interrupted, failed, done)
         metrics.jsonl       one line a step, see :func:`metrics_line`
+        credit.jsonl        how each model call was trained, see :func:`credit_lines`
         rollouts.db         every rollout, model call, tool call and reward (SQLite)
         checkpoints/        step-000012/, the two newest and the best validated
         tensorboard/        the same metrics as curves
@@ -360,9 +362,21 @@ class RunFolder:
 
     def append_metrics(self, line: dict[str, Any]) -> None:
         """Append one step's line to metrics.jsonl, durably, or nothing of it."""
-        text = Redactor.of_environment().written(json.dumps(line))
-        left = text.encode() + b"\n"
-        with open(self.path / "metrics.jsonl", "ab", 0, opener=private) as file:
+        self._append("metrics.jsonl", [line])
+
+    def append_credit(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Append a step's lines to credit.jsonl, durably, or nothing of it.
+
+        A step that a resumed run repeats has its lines twice; the later ones count.
+        """
+        self._append(CREDIT_FILE, lines)
+
+    def _append(self, name: str, lines: Iterable[dict[str, Any]]) -> None:
+        """Append lines to a file, durably, or nothing of them."""
+        redactor = Redactor.of_environment()
+        texts = (f"{redactor.written(json.dumps(line))}\n" for line in lines)
+        left = "".join(texts).encode()
+        with open(self.path / name, "ab", 0, opener=private) as file:
             before = file.tell()
             try:
                 while left:

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from agentgym.core.openai import ApiError
+from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
 from agentgym.core.tools import Tool, ToolOutcome, ToolSpec, whole_text
 from agentgym.core.trajectory import (
@@ -277,6 +277,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
         for call in ended.get_tool_calls()
     ]
     inner = [call.rewards for call in ended.model_calls]
+    speakers = [call.agent for call in ended.model_calls]
     scored = {
         "value": ended.reward,
         "source": "scenario",
@@ -284,6 +285,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
         "score": asdict(ended.score),
         "duration_s": ended.duration_s,
         **({"inner": inner} if any(inner) else {}),
+        **({"speakers": speakers} if set(speakers) - {DEFAULT_AGENT} else {}),
     }
     return [*events, {"event_type": "reward", "data": scored}]
 

@@ -1,0 +1,102 @@
+"""Read a run's store without changing a file, also while a run writes it."""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from agentgym.errors import StoreError
+from agentgym.rollout.store.database import SCHEMA_VERSION
+from agentgym.rollout.store.events import RecordedEvent
+from agentgym.rollout.store.rollout import Rollout
+
+_OLDEST = 2
+_MARK = b'{"redacted":"'
+
+
+class StoreReader:
+    """One run's ``rollouts.db``, opened for each use and closed after it.
+
+    A plain read-only connection makes SQLite write next to the file: it creates the
+    journal's index, or repairs it after a kill. So the index is opened read-only too,
+    and a file without a journal is opened as one that does not change.
+
+    Args:
+        path: The file; it need not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection that sees one state of the file.
+
+        Raises:
+            StoreError: The file is missing, corrupt or of another version.
+        """
+        try:
+            with closing(sqlite3.connect(self._address(), uri=True)) as connection:
+                connection.execute("BEGIN")
+                self._check_version(connection)
+                yield connection
+        except sqlite3.Error as error:
+            raise StoreError(self._explained(error)) from error
+
+    def rollout(self, rollout_id: str) -> Rollout | None:
+        """Return a rollout; None if the store does not have it."""
+        sql = "SELECT rollout FROM rollouts WHERE rollout_id = ?"
+        with self.reading() as connection:
+            row = connection.execute(sql, (rollout_id,)).fetchone()
+        return None if row is None else Rollout.model_validate_json(row[0])
+
+    def attempts(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
+        """Return the events of a rollout by attempt, both in order."""
+        sql = """SELECT event_type, attempt_id, timestamp, data FROM events
+            WHERE rollout_id = ? ORDER BY rowid"""
+        found: dict[str, list[RecordedEvent]] = {}
+        with self.reading() as connection:
+            for kind, attempt, at, data in connection.execute(sql, (rollout_id,)):
+                event = RecordedEvent(kind, rollout_id, attempt, at, _plain(data))
+                found.setdefault(attempt, []).append(event)
+        return found
+
+    def _address(self) -> str:
+        if not self.path.is_file():
+            raise StoreError(
+                f"{self.path} does not exist. It is made when the run's first rollout "
+                "begins; a run without it has no rollouts to show."
+            )
+        journal, index = (
+            self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm")
+        )
+        is_open = index.exists() and journal.exists() and journal.stat().st_size
+        how = "readonly_shm=1" if is_open else "immutable=1"
+        return f"{self.path.resolve().as_uri()}?mode=ro&{how}"
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        ((version,),) = connection.execute("PRAGMA user_version")
+        if _OLDEST <= version <= SCHEMA_VERSION:
+            return
+        advice = "Install a newer agentgym to look at it."
+        if version < _OLDEST:
+            advice = "Look at it with the version of agentgym that made it."
+        raise StoreError(
+            f"{self.path} has the format {version}, and this agentgym reads the "
+            f"formats {_OLDEST} to {SCHEMA_VERSION}. {advice}"
+        )
+
+    def _explained(self, error: sqlite3.Error) -> str:
+        return (
+            f"{self.path} cannot be read ({error}). If a run was killed there, "
+            "`agentgym train --resume RUN` repairs it; else restore a copy."
+        )
+
+
+def _plain(data: str | bytes) -> bytes:
+    """Return an event's JSON, without the mark of one whose secrets were removed."""
+    raw = data.encode() if isinstance(data, str) else zlib.decompress(data)
+    if raw.startswith(_MARK):
+        raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]
+    return raw

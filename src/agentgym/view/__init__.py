@@ -1,0 +1,1 @@
+"""The browser page of runs: a read-only server, its data, and its static files."""

@@ -1,0 +1,74 @@
+"""Which requests the viewer answers, and the headers of every answer."""
+
+import hmac
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from agentgym.core.openai import ApiError
+from agentgym.rollout.gateway.http.direct import DirectRequest
+from agentgym.rollout.gateway.http.keys import Keys
+from agentgym.rollout.gateway.http.requests import Request
+
+TOKEN_HEADER = "x-agentgym-token"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; "
+    "style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every answer: no inline script, no other host, not in another site's frame."""
+_API = "/api/"
+
+
+class PageKeys(Keys):
+    """Lets requests of the page itself pass, and no other.
+
+    A page of another site can send requests to this machine: it is refused by its
+    ``Origin``; one whose name was pointed at this machine is refused by its ``Host``.
+    Data need the token as well, which only the printed address has.
+
+    Args:
+        token: Of the address.
+        address: Returns the server's base URL.
+    """
+
+    def __init__(self, token: str, address: Callable[[], str]) -> None:
+        super().__init__("")
+        self._token = token.encode()
+        self._address = address
+
+    def check(self, request: Request | DirectRequest) -> None:
+        """Check the host, the origin and the token of a request.
+
+        Raises:
+            ApiError: 403; it is for another host or from another site. 401; it has no
+                token, or a wrong one. 405; it would change something.
+        """
+        request.key = "none"
+        own = urlsplit(self._address())
+        allowed = {own.netloc, f"localhost:{own.port}"}
+        if request.header("host") not in allowed:
+            raise ApiError(
+                403, "This page is for this machine's own browser.", "wrong_host"
+            )
+        origin = request.header("origin")
+        if origin and urlsplit(origin).netloc not in allowed:
+            raise ApiError(403, "Another site may not read this page.", "wrong_origin")
+        if request.method not in ("GET", "HEAD"):
+            raise ApiError(405, "The viewer changes nothing.", "read_only")
+        if request.path.startswith(_API) and not self._is_known(request):
+            raise ApiError(
+                401,
+                "The address has no valid token. Open the address that `agentgym view` "
+                "printed; each start has a new one.",
+                "no_token",
+                "authentication_error",
+            )
+
+    def _is_known(self, request: Request | DirectRequest) -> bool:
+        given = request.header(TOKEN_HEADER).encode(errors="surrogateescape")
+        return hmac.compare_digest(given, self._token)

@@ -1,0 +1,205 @@
+"""OpenedRun: one run of the viewer, with the part of its store that was read."""
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from agentgym.core.task import Task
+from agentgym.errors import AgentGymError, NotFoundError, StoreError
+from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store.reader import StoreReader
+from agentgym.rollout.task_input import read_task
+from agentgym.train.run_folder import RunFolder
+from agentgym.view.first_wrong import CallJudge
+from agentgym.view.rollout_index import RolloutIndex
+from agentgym.view.rollout_page import read_trajectory, replay_command, rollout_page
+from agentgym.view.run_page import curves, run_page, run_row
+from agentgym.view.tokens import token_texts
+
+_FILES = ("run.json", "metrics.jsonl", "rollouts.db", "rollouts.db-wal", "result.json")
+_PATIENCE_S = 0.15
+_MOST_JUDGED = 1000
+_SIBLINGS = 64
+_RELATED = 200
+
+
+class OpenedRun:
+    """A run and the index of its rollouts, which grows while the run goes on.
+
+    Every method reads the files as they are now. Thread-safe.
+
+    Args:
+        run: Its folder.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self._store = StoreReader(run.path / "rollouts.db")
+        self._index = RolloutIndex(self._store)
+        self._indexed: Any = None
+        self._indexing: threading.Thread | None = None
+        self._problem: StoreError | None = None
+        self._lock = threading.Lock()
+        self._judge: CallJudge | None = None
+        self._confusions: dict[Any, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.run.path.name
+
+    def signature(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return size and time of the run's files, which differ once it goes on."""
+        found: list[tuple[int, int] | None] = []
+        for name in _FILES:
+            try:
+                status = (self.run.path / name).stat()
+                found.append((status.st_size, status.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return tuple(found)
+
+    def row(self) -> dict[str, Any]:
+        """Return its line in the list of runs."""
+        return run_row(self.run)
+
+    def page(self) -> dict[str, Any]:
+        """Return its page.
+
+        Raises:
+            RunFolderError: It cannot be read, or is gone.
+        """
+        return run_page(self.run)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the curves of its steps alone."""
+        return {"name": self.name, "curves": curves(self.run.metrics())}
+
+    def rollouts(
+        self, filters: Mapping[str, str], sort: str, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """Return a page of rollouts; see :meth:`RolloutIndex.find`.
+
+        ``is_loading`` says that the store is still being read: there will be more.
+        """
+        is_loading = self._refresh()
+        found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
+        return found | {"is_loading": is_loading}
+
+    def facets(self) -> dict[str, Any]:
+        """Return the values that filters can name, with counts."""
+        is_loading = self._refresh()
+        return self._index.facets() | {"is_loading": is_loading}
+
+    def curves(self, by: str) -> dict[str, Any]:
+        """Return training by step and ``by``; see :meth:`RolloutIndex.curves`."""
+        is_loading = self._refresh()
+        return {"rows": self._index.curves(by), "is_loading": is_loading}
+
+    def rollout(self, rollout_id: str) -> dict[str, Any]:
+        """Return the page of a rollout, with its siblings and its task's others.
+
+        Raises:
+            NotFoundError: The store does not have it.
+        """
+        rollout = self._store.rollout(rollout_id)
+        if rollout is None:
+            raise NotFoundError("rollout", rollout_id, [])
+        page = rollout_page(self._store, rollout, self._judged())
+        self._refresh()
+        group, task = page["group"], page["task"]["id"]
+        siblings = self._index.find(
+            {"task_group": group}, sort="rollout_id", limit=_SIBLINGS
+        )
+        related = self._index.find({"task_id": task}, sort="step", limit=_RELATED)
+        more = {"siblings": siblings["rows"], "same_task": related["rows"]}
+        scenario = str(self.run.record()["config"].get("scenario"))
+        return page | more | {"replay": replay_command(scenario, page["task"])}
+
+    def tokens(self, rollout_id: str) -> dict[str, Any]:
+        """Return the sampled tokens of a rollout, and how each was trained.
+
+        Raises:
+            NotFoundError: The store does not have it.
+        """
+        trajectory = read_trajectory(self._store, rollout_id)
+        if trajectory is None:
+            raise NotFoundError("rollout", rollout_id, [])
+        return token_texts(self.run, trajectory)
+
+    def confusion(self, phase: str) -> dict[str, Any]:
+        """Return which tool was called where which was needed, in one measurement.
+
+        At most a thousand rollouts are judged.
+        """
+        key = phase, self.signature()
+        if key not in self._confusions:
+            self._confusions = {key: self._confuse(phase)}
+        found: dict[str, Any] = self._confusions[key]
+        return found
+
+    def _confuse(self, phase: str) -> dict[str, Any]:
+        self._refresh()
+        page = self._index.find({"phase": phase}, limit=500)
+        more = self._index.find({"phase": phase}, limit=500, offset=500)
+        ids = [row["rollout_id"] for row in (*page["rows"], *more["rows"])]
+        tasks: dict[str, Task] = {}
+        trajectories = []
+        for rollout_id in ids[:_MOST_JUDGED]:
+            rollout = self._store.rollout(rollout_id)
+            if rollout is not None:
+                task = read_task(rollout.input)
+                tasks[task.id] = task
+                attempts = self._store.attempts(rollout_id)
+                trajectories.append(to_trajectory(rollout, attempts))
+        return self._judged().confusion(list(tasks.values()), trajectories)
+
+    def start_indexing(self) -> None:
+        """Begin to read the store, without waiting for it."""
+        with suppress(AgentGymError):
+            self._refresh(patience_s=0)
+
+    def _judged(self) -> CallJudge:
+        with self._lock:
+            if self._judge is None:
+                self._judge = CallJudge(
+                    str(self.run.record()["config"].get("scenario"))
+                )
+            return self._judge
+
+    def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
+        """Read new events of the store for a while; say whether there are yet more.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        with self._lock:
+            running = self._indexing
+            if running is None or not running.is_alive():
+                self._raise_problem()
+                now = self.signature()
+                if now == self._indexed:
+                    return False
+                running = self._indexing = threading.Thread(
+                    target=self._update, args=(now,), name="agentgym-index", daemon=True
+                )
+                running.start()
+        running.join(patience_s)
+        if running.is_alive():
+            return True
+        self._raise_problem()
+        return False
+
+    def _raise_problem(self) -> None:
+        """Raise the error that ended the last reading, once."""
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+
+    def _update(self, signature: Any) -> None:
+        try:
+            self._index.update()
+            self._indexed = signature
+        except StoreError as error:
+            self._problem = error

@@ -1,0 +1,184 @@
+"""Everything that the page of one rollout shows, as JSON values."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
+from operator import eq
+from typing import Any
+
+from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.errors import RolloutError
+from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.store.reader import StoreReader
+from agentgym.rollout.store.rollout import FINAL_STATES, FIRST_ATTEMPT, Rollout
+from agentgym.rollout.task_input import read_task
+from agentgym.scenarios.packs import is_tasks_file
+from agentgym.view.first_wrong import CallJudge
+
+
+def rollout_page(
+    store: StoreReader, rollout: Rollout, judge: CallJudge
+) -> dict[str, Any]:
+    """Return the task, the steps, their judgement and the reward of a rollout.
+
+    Args:
+        store: It is in.
+        rollout: Its record; it may still run.
+        judge: Of the run's scenario.
+
+    Raises:
+        RolloutError: Its input is not a task.
+    """
+    attempts = store.attempts(rollout.rollout_id)
+    task = read_task(rollout.input)
+    trajectory = to_trajectory(rollout, attempts)
+    judged = judge.judge(rollout.input, trajectory)
+    has_ended = rollout.status.state in FINAL_STATES
+    last = rollout.status.last_attempt_id or FIRST_ATTEMPT
+    return {
+        "id": rollout.rollout_id,
+        "has_ended": has_ended,
+        "outcome": trajectory.status if has_ended else "unfinished",
+        "reason": trajectory.reason if has_ended else None,
+        "attempt": int(last) if last.isdecimal() else 0,
+        "created_at": rollout.status.created_at,
+        "duration_s": trajectory.duration_s,
+        "group": trajectory.group,
+        "step": rollout.metadata.get("step"),
+        "is_train": rollout.is_train,
+        "task": task.model_dump(mode="json"),
+        "reward": trajectory.reward,
+        "reward_parts": trajectory.reward_parts,
+        "right_tool": trajectory.right_tool,
+        "right_arguments": trajectory.right_arguments,
+        "steps": _steps(trajectory),
+        "tools": _tools(trajectory),
+        "judgement": judged,
+        "graph": speaker_graph([call.agent for call in trajectory.model_calls]),
+        "task_line": task_line(trajectory, task.model_dump(mode="json"), judged),
+    }
+
+
+def speaker_graph(speakers: Sequence[str]) -> dict[str, Any]:
+    """Return who of a team spoke, and how often one spoke after another."""
+    turns = Counter(pairwise(speakers))
+    return {
+        "roles": Counter(speakers),
+        "turns": [
+            {"from": before, "to": after, "count": count}
+            for (before, after), count in turns.items()
+        ],
+    }
+
+
+def tokens_page(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return the sampled token ids of each model call, with log-probabilities."""
+    return [
+        {"ids": call.response_ids, "logprobs": call.logprobs}
+        for call in trajectory.model_calls
+    ]
+
+
+def task_line(
+    trajectory: Trajectory, task: Mapping[str, Any], judged: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the task as a line of a tasks file.
+
+    The expected calls are the plan if it is known, else those that this rollout made.
+    """
+    made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
+    needed = [
+        {"tool": need["tool"], "args": need["arguments"]}
+        for need in judged["needed"] or ()
+    ] or [{"tool": call.name, "args": call.arguments or {}} for call in made]
+    for call in needed:
+        answers = (
+            each.result
+            for each in made
+            if (each.name, each.arguments) == (call["tool"], call["args"])
+        )
+        if (answer := next(answers, None)) is not None:
+            call["answer"] = answer
+    return {"instruction": task["instruction"], "expect": needed}
+
+
+def replay_command(scenario: str, task: Mapping[str, Any]) -> str | None:
+    """Return the command that lets another model attempt a task of a scenario.
+
+    None for a tasks file: its line is copied into another file instead.
+    """
+    if is_tasks_file(scenario):
+        return None
+    words = ["agentgym", "rollout", scenario, "--task", task["id"]]
+    words += ["--split", task["split"], "--seed", str(task["seed"])]
+    return shlex.join([*words, "--model", "MODEL"])
+
+
+def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return the steps in order; of each prompt the messages that are new in it."""
+    found: list[dict[str, Any]] = []
+    before: dict[str, list[dict[str, Any]]] = {}
+    results = {call.id for call in trajectory.get_tool_calls() if call.id}
+    for step in trajectory.steps:
+        if isinstance(step, ModelCall):
+            known = before.get(step.agent, [])
+            shared = sum(takewhile(bool, map(eq, step.messages, known)))
+            before[step.agent] = step.messages
+            found.append(_model_call(step, step.messages[shared:], results))
+        else:
+            found.append(step.model_dump(mode="json"))
+    return found
+
+
+def _model_call(
+    call: ModelCall, messages: Sequence[Mapping[str, Any]], results: set[str]
+) -> dict[str, Any]:
+    """Return a model call; messages that other steps show are left out."""
+    counts = call.token_counts
+    new = [
+        message
+        for message in messages
+        if message.get("role") != "assistant"
+        and message.get("tool_call_id") not in results
+    ]
+    return {
+        "type": "model_call",
+        "agent": call.agent,
+        "messages": new,
+        "content": call.content,
+        "tool_calls": [each.model_dump() for each in call.tool_calls],
+        "finish_reason": call.finish_reason,
+        "model_version": call.model_version,
+        "latency_ms": call.latency_ms,
+        "prompt_tokens": counts[0] if counts else None,
+        "response_tokens": counts[1] if counts else None,
+        "has_tokens": bool(call.response_ids),
+    }
+
+
+def _tools(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return the names and descriptions of the tools that were offered."""
+    offered = next((call.tools for call in trajectory.model_calls if call.tools), [])
+    functions = (tool.get("function") or {} for tool in offered)
+    return [
+        {"name": each.get("name"), "description": each.get("description")}
+        for each in functions
+    ]
+
+
+def read_trajectory(store: StoreReader, rollout_id: str) -> Trajectory | None:
+    """Return a rollout's record; None if the store does not have it.
+
+    Raises:
+        RolloutError: Its input is not a task.
+    """
+    rollout = store.rollout(rollout_id)
+    if rollout is None:
+        return None
+    try:
+        return to_trajectory(rollout, store.attempts(rollout_id))
+    except ValueError as error:
+        raise RolloutError(
+            f"The record of rollout {rollout_id} cannot be read: {error}"
+        ) from error

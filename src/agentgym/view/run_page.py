@@ -1,0 +1,195 @@
+"""Everything that the list of runs and the page of one run show, as JSON values."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agentgym.compute.record import MachineRecord
+from agentgym.doctor.evidence import Evidence, read_evidence
+from agentgym.doctor.run import diagnose
+from agentgym.doctor.status import UNREADABLE, run_status
+from agentgym.errors import AgentGymError, ComputeError
+from agentgym.evaluate.compare import Effect
+from agentgym.evaluate.intervals import Estimate
+from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.scenarios.packs import pack_name
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+
+SHOWN: tuple[MetricName, ...] = (
+    "right_tool",
+    "right_arguments",
+    "pass_1",
+    "pass_k",
+    "tool_reliability",
+    "reward",
+    "model_calls",
+    "tokens",
+)
+_CURVES = (
+    "step",
+    "episodes",
+    "reward",
+    "success_rate",
+    "right_tool",
+    "right_arguments",
+    "tool_reliability",
+    "entropy",
+    "kl",
+    "loss",
+    "grad_norm",
+    "clip_fraction",
+    "logprob_gap",
+    "ratio_p99",
+    "sampled_tokens",
+    "tokens_per_second",
+    "dropped",
+    "skipped_groups",
+    "forgetting_kl",
+)
+
+
+def run_row(run: RunFolder) -> dict[str, Any]:
+    """Return a run's line in the list; one that cannot be read says why."""
+    try:
+        result = TrainingResult.load(run.path)
+        effect = None if result is None else result.effect
+        return _row(run, result, effect)
+    except AgentGymError as error:
+        return {"name": run.path.name, "status": UNREADABLE, "problem": str(error)}
+
+
+def _row(
+    run: RunFolder, result: TrainingResult | None, effect: Effect | None
+) -> dict[str, Any]:
+    record = run.record()
+    config = record["config"]
+    row = {
+        "name": run.path.name,
+        "status": run_status(run.path, record),
+        "problem": str(record.get("error", "")),
+        "scenario": pack_name(str(config.get("scenario", ""))),
+        "framework": config.get("framework"),
+        "model": config.get("model"),
+        "created": record.get("created"),
+        "updated": record.get("updated"),
+        "cost": _cost(run.path),
+    }
+    if result is None:
+        return row
+    return row | {
+        "stopped": result.stopped,
+        "steps": result.steps,
+        "episodes": result.episodes,
+        "wall_seconds": result.wall_seconds,
+        "before": _shares(result.baseline),
+        "after": _shares(result.metrics),
+        "verdict": None if effect is None else effect.verdict,
+    }
+
+
+def run_page(run: RunFolder) -> dict[str, Any]:
+    """Return a run's steps, ledger, findings and measurements.
+
+    Raises:
+        RunFolderError: The run cannot be read, or is gone.
+    """
+    evidence, result = read_evidence(run), TrainingResult.load(run.path)
+    ledger = evidence.ledger if result is None else result.ledger
+    return {
+        **_row(run, result, evidence.effect),
+        "config": evidence.config,
+        "curves": curves(evidence.steps),
+        "validations": _validations(evidence.steps),
+        "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},
+        "findings": [asdict(finding) for finding in diagnose(evidence)],
+        "effect": evidence.effect,
+        "sets": _sets(evidence, result),
+        "families": _families(evidence, result),
+    }
+
+
+def curves(steps: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return each metric of training as a list over steps; None where there is none."""
+    return {name: [step.get(name) for step in steps] for name in _CURVES}
+
+
+def _validations(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    measured = [step for step in steps if step.get("validation")]
+    return [
+        {"step": step["step"]} | {name: step["validation"].get(name) for name in SHOWN}
+        for step in measured
+    ]
+
+
+def _sets(evidence: Evidence, result: TrainingResult | None) -> list[dict[str, Any]]:
+    """Return the held-out sets with their measurements before and after."""
+    if result is None:
+        before = evidence.baseline
+        if before is None:
+            return []
+        return [{"name": "held-out", "before": _shares(before), "after": None}]
+    sets = {"held-out": (result.baseline, result.metrics), **result.breakdown}
+    return [
+        {
+            "name": name,
+            "tasks": after.tasks,
+            "before": _shares(before),
+            "after": _shares(after),
+        }
+        for name, (before, after) in sets.items()
+    ]
+
+
+def _families(
+    evidence: Evidence, result: TrainingResult | None
+) -> list[dict[str, Any]]:
+    """Return success by family before and after, the largest fall first."""
+    before = evidence.baseline if result is None else result.baseline
+    if before is None:
+        return []
+    after = None if result is None else result.metrics
+    old = before.family_success()
+    new = {} if after is None else after.family_success()
+    lost = evidence.effect.worse if evidence.effect else ()
+    worse = {change.name: change.p_value for change in lost if change.is_family}
+    rows = [
+        {
+            "name": name,
+            "before": _estimate(found),
+            "after": _estimate(new[name]) if name in new else None,
+            "p_value": worse.get(name),
+        }
+        for name, found in old.items()
+    ]
+    return sorted(
+        rows,
+        key=lambda row: (
+            (row["after"] or row["before"])["value"] - row["before"]["value"]
+        ),
+    )
+
+
+def _shares(metrics: Metrics) -> dict[str, Any]:
+    found: dict[str, Any] = {name: _estimate(metrics[name]) for name in SHOWN}
+    sizes = {"tasks": metrics.tasks, "rollouts": metrics.rollouts, "k": metrics.k}
+    return {**found, **sizes, "dropped": metrics.dropped}
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
+
+
+def _cost(run: Path) -> dict[str, Any] | None:
+    """Return the cost of a rented machine; None if none was rented."""
+    try:
+        record = MachineRecord.read(run)
+    except ComputeError:
+        return {"dollars": None, "provider": None, "is_open": True}
+    if record is None:
+        return None
+    return {
+        "dollars": round(record.total, 2),
+        "provider": record.provider,
+        "is_open": record.is_open,
+    }

@@ -1,0 +1,81 @@
+// The list of runs.
+import {html, useState} from './dom.js';
+import {moment, percent, plural, seconds, span} from './format.js';
+import {at, Failure, go, link, Loading, moveRow, useApi, useKeys} from './parts.js';
+
+const COLUMNS = [
+  ['name', 'run', (row) => row.name],
+  ['status', 'status', (row) => row.status],
+  ['created', 'started', (row) => row.created],
+  ['before', 'success before', (row) => row.before?.pass_1.value],
+  ['after', 'after', (row) => row.after?.pass_1.value],
+  ['reliability', 'tool reliability', (row) => row.after?.tool_reliability.value],
+  ['episodes', 'episodes', (row) => row.episodes],
+  ['wall', 'time', (row) => row.wall_seconds],
+  ['cost', 'cost', (row) => row.cost?.dollars],
+];
+
+function sorted(rows, name, down) {
+  const value = COLUMNS.find((column) => column[0] === name)[2];
+  const key = (row) => value(row) ?? '';
+  return [...rows].sort((a, b) =>
+    (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (down ? -1 : 1));
+}
+
+export function RunsPage() {
+  const {data, error, reload} = useApi('runs', {}, []);
+  const [sort, setSort] = useState(['created', true]);
+  const [text, setText] = useState('');
+  const [ticked, setTicked] = useState([]);
+  useKeys({
+    j: () => moveRow(1),
+    k: () => moveRow(-1),
+    '/': () => document.getElementById('find').focus(),
+  });
+  if (error) return html`<${Failure} error=${error} />`;
+  if (!data) return html`<${Loading} />`;
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const kept = data.runs.filter((row) => {
+    const all = [row.name, row.status, row.scenario, row.framework, row.model].join(' ').toLowerCase();
+    return words.every((word) => all.includes(word));
+  });
+  const tick = (name, on) =>
+    setTicked(on ? [...ticked, name] : ticked.filter((each) => each !== name));
+  return html`
+    <h1>Runs</h1>
+    <div class="filters">
+      <label>Find <input id="find" type="search" value=${text}
+        onInput=${(event) => setText(event.target.value)} /></label>
+      <button disabled=${ticked.length < 2}
+        onClick=${() => go('/compare', {runs: ticked.join(',')})}>
+        Compare ${ticked.length > 1 ? ticked.length : 'ticked'} runs</button>
+      <button onClick=${reload}>Reload</button>
+    </div>
+    ${!data.runs.length && html`<p class="note">There are no runs here yet.
+      Start one with <code>agentgym train coding --framework langchain</code>.</p>`}
+    <div class="wide"><table>
+      <thead><tr><th><span class="unseen">compare</span></th>
+      ${COLUMNS.map(([name, label]) => html`<th aria-sort=${sort[0] !== name ? 'none'
+        : sort[1] ? 'descending' : 'ascending'}><button class="plain"
+          onClick=${() => setSort([name, sort[0] === name ? !sort[1] : true])}>
+          ${label}</button></th>`)}<th>ended</th></tr></thead>
+      <tbody>${sorted(kept, ...sort).map((row) => html`<tr key=${row.name}>
+        <td><input type="checkbox" aria-label=${`compare ${row.name}`}
+          checked=${ticked.includes(row.name)}
+          onChange=${(event) => tick(row.name, event.target.checked)} /></td>
+        <td><a class="row" href=${link(at(row.name))}>${row.name}</a>
+          <small>${[row.scenario, row.framework, row.model].filter(Boolean).join(' · ')}</small></td>
+        <td><span class=${`outcome ${row.status}`}>${row.status}</span></td>
+        <td>${moment(row.created)}</td>
+        <td>${span(row.before?.pass_1)}</td>
+        <td>${span(row.after?.pass_1)}</td>
+        <td>${percent(row.after?.tool_reliability.value)}</td>
+        <td>${row.episodes == null ? '–' : row.episodes.toLocaleString('en')}</td>
+        <td>${seconds(row.wall_seconds)}</td>
+        <td>${row.cost ? `$${row.cost.dollars ?? '?'}` : '–'}</td>
+        <td>${row.stopped || row.problem || ''}</td>
+      </tr>`)}</tbody>
+    </table></div>
+    <p class="note">${plural(kept.length, 'run')} shown. Success is the share of held-out
+      tasks that were solved, with its 95 % interval.</p>`;
+}

@@ -1,0 +1,84 @@
+"""The sampled tokens of a rollout: text, log-probability, and how each was trained."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.models.nano import nano_path
+from agentgym.train.run_folder import CREDIT_FILE, RunFolder
+
+_TOKENIZER = "tokenizer.json"
+_UNKNOWN = (
+    "This run has no record of how its calls were trained: a newer agentgym writes "
+    f"{CREDIT_FILE}. Rollouts of measurements are not trained on."
+)
+
+
+def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
+    """Return the tokens of each model call of a rollout.
+
+    A token without a tokenizer is shown by its id. The policy's log-probability is that
+    of sampling.
+    """
+    tokenizer, problem = _tokenizer(run)
+    credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
+    calls = trajectory.model_calls
+    known = credit if len(credit) == len(calls) else [{}] * len(calls)
+    return {
+        "problem": problem,
+        "credit": "" if credit else _UNKNOWN,
+        "calls": [
+            _call(tokenizer, call, earned)
+            for call, earned in zip(calls, known, strict=True)
+        ],
+    }
+
+
+def read_credit(path: Path, rollout_id: str) -> list[dict[str, Any]]:
+    """Return how each model call of a rollout was trained; empty if not recorded."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    start = data.rfind(b'{"rollout": ' + orjson.dumps(rollout_id) + b",")
+    end = data.find(b"\n", start)
+    if start < 0 or end < 0:
+        return []
+    calls: list[dict[str, Any]] = orjson.loads(data[start:end])["calls"]
+    return calls
+
+
+def _call(tokenizer: Any, call: ModelCall, earned: dict[str, Any]) -> dict[str, Any]:
+    ids = call.response_ids
+    texts = [f"[{token}]" for token in ids]
+    if tokenizer is not None:
+        texts = [tokenizer.decode([each], skip_special_tokens=False) for each in ids]
+    trained = [False] * len(ids)
+    for start, end in earned.get("spans", ()):
+        trained[start:end] = [True] * (end - start)
+    return {
+        "texts": texts,
+        "logprobs": call.logprobs,
+        "trained": trained,
+        "bucket": earned.get("bucket"),
+        "reason": earned.get("reason"),
+        "advantage": earned.get("advantage"),
+    }
+
+
+def _tokenizer(run: RunFolder) -> tuple[Any, str]:
+    """Return the run's tokenizer, or None and why there is none."""
+    try:
+        from tokenizers import Tokenizer  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        return None, "Install agentgym-sdk[local] to see tokens as text."
+    model = str(run.config().model)
+    folders = [run.path / "agent" / "model", *reversed(run.checkpoints())]
+    folders += [nano_path()] if model == "nano" else [Path(model).expanduser()]
+    for folder in folders:
+        for path in (folder / _TOKENIZER, folder / "model" / _TOKENIZER):
+            if path.is_file():
+                return Tokenizer.from_file(str(path)), ""
+    return None, "The model's tokenizer is not in the run's folder."
