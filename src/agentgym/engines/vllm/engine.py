@@ -20,7 +20,12 @@ from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
-from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
+from agentgym.engines.vllm.settings import (
+    BASE,
+    learner_precision,
+    shares_gpu,
+    trained_rank,
+)
 from agentgym.errors import EngineError
 from agentgym.security.redaction import get_logger
 
@@ -77,7 +82,7 @@ class VllmEngine(Engine):
                 device=check_device(config.gpu),
                 rank=trained_rank(config),
                 seed=config.seed,
-                precision=config.precision,
+                precision=learner_precision(config),
                 recompute=config.gradient_checkpointing,
                 template=config.template,
             )

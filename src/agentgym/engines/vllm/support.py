@@ -15,6 +15,7 @@ from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
 from agentgym.engines.vllm.settings import (
+    learner_precision,
     memory_share,
     on_cpu,
     shares_gpu,
@@ -95,7 +96,9 @@ class VllmEngines(EngineFactory):
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Return the learner's memory, next to vLLM or on a GPU of its own."""
     share = memory_share(config) if shares_gpu(config) else 0.0
-    trained = config.replaced(lora_rank=trained_rank(config))
+    trained = config.replaced(
+        lora_rank=trained_rank(config), precision=learner_precision(config)
+    )
     device = "cpu" if on_cpu(config) else "cuda"
     return check_memory(trained, device, fetch=fetch, server_share=share)
 
