@@ -78,7 +78,8 @@ class LocalEngine(Engine):
     def imitation(self) -> LocalImitation:
         """Return the imitation of the policy, after which updates are smaller."""
         self._learner.is_warmed = True
-        return LocalImitation(self._loaded, self._policy)
+        policy = self._policy
+        return LocalImitation(self._loaded, policy.tokens, policy.decoder.paused)
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""

@@ -32,6 +32,7 @@ class VllmEngines(EngineFactory):
     """Engines whose answers are vLLM's, and whose learner is this process."""
 
     environment = ENVIRONMENT
+    imitates = True
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; each has its own error."""
