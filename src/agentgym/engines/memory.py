@@ -74,9 +74,9 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 
     Returns:
         The most nodes of a tree, and whether layers are computed again in the backward
-        pass. None is for as few as :func:`micro_batch` has, and for what the model's
-        size says: of a small model, where the memory is unknown or has no room, and of
-        a ``deterministic`` run, since free memory changes.
+        pass. Both are None, which leaves the usual way, of a small model, where the
+        memory is unknown or has no room, and of a ``deterministic`` run, since free
+        memory changes.
 
     Raises:
         ModelError: The model is of a kind that cannot be trained in this process.
@@ -101,8 +101,8 @@ def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
     """Return how a model is trained, as fast as the memory has room for.
 
-    Activations that are kept save a third of the arithmetic, large trees what attempts
-    share; both only where they take half of the memory at most.
+    Activations that are kept save a third of the arithmetic, and large trees the
+    prefixes that attempts share; both only where half of the memory is enough.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use

@@ -25,7 +25,7 @@ from agentgym.train.run_folder import RunFolder, RunState
 _CONFIRMED = 48
 """Rollouts that confirm a goal, at least: 12 of 12 say little of 90 %."""
 _TIMED_SHARE = 0.8
-"""Of the timed rollouts: those that end first."""
+"""Share of the timed rollouts that count: those that end first."""
 _ERRORS = 0.84
 """Standard errors by which a goal must be exceeded where it is confirmed: a policy that
 misses it by as much as one passes one look in five, and there are many looks."""
@@ -129,7 +129,7 @@ class Measuring:
 
         One comes before, so that no worker's start is timed. The last fifth is left
         out: one answer that goes on and on would be taken for the usual, while in a
-        run others are sampled beside it.
+        run others are sampled at the same time.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
