@@ -229,29 +229,53 @@ def medium(make: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("free", "nodes"), [(200, 8192), (24, 8192), (19, 4096), (8, None), (None, None)]
+    ("free", "has_half", "way"),
+    [
+        (200, False, (8192, False)),
+        (24, False, (8192, True)),
+        (19, False, (4096, True)),
+        (8, False, (None, None)),
+        (48, True, (4096, False)),
+        (14, True, (8192, True)),
+        (None, True, (None, None)),
+    ],
 )
-def test_trees_are_as_large_as_half_of_the_free_memory_allows(
-    medium: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, nodes: int | None
+def test_updates_are_as_fast_as_half_of_the_free_memory_allows(
+    medium: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free: int | None,
+    has_half: bool,
+    way: tuple[int | None, bool | None],
 ) -> None:
     bytes_free = None if free is None else free * memory.GIB
     monkeypatch.setattr(memory, "free_ram", lambda: bytes_free)
+    monkeypatch.setattr(memory, "cpu_has_half", lambda: has_half)
     config = TrainingConfig.create(model=str(medium), gpu="none", max_tokens=256)
 
-    found = memory.roomy_nodes(config, "cpu")
-    assert found == nodes
-    assert memory.roomy_nodes(config.replaced(deterministic=True), "cpu") is None
+    nodes, recomputes = memory.roomy_use(config, "cpu")
+    assert (nodes, recomputes) == way
+    exact = config.replaced(deterministic=True, gradient_checkpointing=False)
+    assert memory.roomy_use(exact, "cpu") == (None, False)
     if free is not None:
-        use = replace(told_use(config, on_gpu=False, has_half=False), nodes=found)
+        use = told_use(config, on_gpu=False, has_half=has_half)
+        use = replace(use, nodes=nodes, recomputes=recomputes)
         need = MemoryEstimate.of(shape_of(QWEN), use).need
         text = memory.check_memory(config, "cpu")
         assert text.startswith(f"at most {memory.gib(need)} of ")
-        assert found is None or need <= free * memory.GIB / 2
+        assert nodes is None or need <= free * memory.GIB / 2
+
+
+def test_checkpointing_that_was_chosen_stays(
+    medium: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_ram", lambda: 200 * memory.GIB)
+    config = TrainingConfig.create(model=str(medium), gradient_checkpointing=True)
+    assert memory.roomy_use(config, "cpu") == (8192, True)
 
 
 def test_a_small_model_keeps_its_micro_batches() -> None:
     config = TrainingConfig.create(model="nano", gpu="none")
-    assert memory.roomy_nodes(config, "cpu") is None
+    assert memory.roomy_use(config, "cpu") == (None, None)
 
 
 def test_large_models_are_recomputed_unless_told_otherwise() -> None:
@@ -378,6 +402,7 @@ def test_of_a_model_that_is_not_here_nothing_is_said(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(memory, "free_ram", lambda: 64 * memory.GIB)
+    monkeypatch.setattr(memory, "cpu_has_half", lambda: False)
     config = TrainingConfig.create(model="someone/some-model", gpu="none")
     assert memory.check_memory(config, "cpu") == ""
 

@@ -179,10 +179,10 @@ class TrainingConfig(Settings, BaseSettings):
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
             adapter that the model's folder holds keeps its own.
         precision: For ``local`` and ``vllm``: the type of the weights below an adapter;
-            ``auto`` is bfloat16 on a GPU that computes with it. Weights that are
-            trained are float32.
+            ``auto`` is bfloat16 where the GPU, or for ``local`` the processor, computes
+            with it. Weights that are trained are float32.
         gradient_checkpointing: For ``local`` and ``vllm``: whether updates compute each
-            layer twice and keep less of it; None does so above 100M parameters.
+            layer twice and keep less of it; None does so where memory needs it.
         max_episode_tokens: Model calls that end beyond so many tokens of their episode
             are not trained.
         eval_every: Updates between validation evaluations.

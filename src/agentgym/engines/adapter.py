@@ -164,7 +164,9 @@ class _LowRankLinear(nn.Module):
         """The same tensors: a ParameterList is slow to walk in each decoding step."""
 
     def refresh(self) -> None:
-        self._pairs = list(_factors(self._adapted[0], self.weight.dtype))
+        factors = _factors(self._adapted[0], self.weight.dtype)
+        # The second one lies in memory as the product reads it, which few rows notice.
+        self._pairs = [(down, up.t().contiguous().t()) for down, up in factors]
         self.factors = nn.ParameterList(
             nn.Parameter(factor, requires_grad=False)
             for factor in chain.from_iterable(self._pairs)

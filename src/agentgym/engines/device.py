@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from shutil import which
 
@@ -12,6 +13,9 @@ from agentgym.core.settings import initial_environment
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 
 _MEMORY = Path("/proc/meminfo")
+_PROCESSOR = Path("/proc/cpuinfo")
+_HALF_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+"""Of Intel and AMD, and of Arm (Linux's names of CPU features)."""
 _CONTAINER = Path("/sys/fs/cgroup")
 _DRIVER_S = 20
 _BFLOAT16 = 8.0
@@ -60,6 +64,17 @@ def find_device(gpu: str) -> str:
 def usable_cores() -> int:
     """Return how many cores this process may run on."""
     return len(os.sched_getaffinity(0))
+
+
+@cache
+def cpu_has_half() -> bool:
+    """Return whether this machine's processor multiplies matrices in bfloat16.
+
+    Where it does not, torch converts each operand, which is slower than float32.
+    """
+    with suppress(OSError):
+        return bool(_HALF_FLAGS & set(_PROCESSOR.read_text().split()))
+    return False
 
 
 def free_ram() -> int | None:

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.device import free_gpu, free_ram, usable_cores
+from agentgym.engines.device import (
+    cpu_has_half,
+    free_gpu,
+    free_ram,
+    usable_cores,
+)
 from agentgym.engines.lengths import longest_episode
 from agentgym.engines.local.shape import FLOAT, SEEN, CountedShape, Shape, Use
 from agentgym.errors import ModelError, NotEnoughMemoryError
@@ -23,6 +28,7 @@ from agentgym.models.folder import (
     base_folder,
     count_parameters,
     held_rank,
+    is_small,
     model_source,
     new_rank,
     read_json,
@@ -59,38 +65,53 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
     return chunk, max(_CHUNK_TOKENS, min(3 * _CHUNK_TOKENS // 2, most))
 
 
-def roomy_nodes(config: TrainingConfig, device: str) -> int | None:
-    """Return the most nodes of a tree that the free memory holds, for a run's updates.
+def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
+    """Return the way of a run's updates that is fast and fits the free memory.
 
     Args:
         config: Its ``model`` and how that is trained.
         device: ``cpu`` or ``cuda``.
 
     Returns:
-        None for as few as :func:`micro_batch` has: of a small model, where the memory
-        is unknown or has no room, and of a ``deterministic`` run, since free memory
-        changes.
+        The most nodes of a tree, and whether layers are computed again in the backward
+        pass. Both are None, which leaves the usual way, of a small model, where the
+        memory is unknown or has no room, and of a ``deterministic`` run, since free
+        memory changes.
 
     Raises:
         ModelError: The model is of a kind that cannot be trained in this process.
     """
     known = shape_of(config.model)
     if known is None or config.deterministic:
-        return None
-    on_gpu = device == "cuda"
-    free, has_half = free_gpu() if on_gpu else (free_ram(), False)
-    use = told_use(config, on_gpu=on_gpu, has_half=has_half)
-    return _with_room(*known, use, free).nodes
+        return None, config.gradient_checkpointing
+    free, has_half = _free(config, device)
+    use = told_use(config, on_gpu=device == "cuda", has_half=has_half)
+    use = _with_room(*known, use, free)
+    return use.nodes, use.recomputes
+
+
+def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
+    """Return a device's free bytes, and whether it computes a model in bfloat16."""
+    if device == "cuda":
+        return free_gpu()
+    is_exact = config.deterministic or is_small(config.model)
+    return free_ram(), cpu_has_half() and not is_exact
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
-    """Return how a model is trained, with trees as large as the memory has room for."""
+    """Return how a model is trained, as fast as the memory has room for.
+
+    Activations that are kept save a third of the arithmetic, and large trees the
+    prefixes that attempts share; both only where half of the memory is enough.
+    """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
-    for nodes in _LARGE_TREES:
-        larger = replace(use, nodes=nodes)
-        if MemoryEstimate.of(shape, larger, held).need <= _ROOM * free:
-            return larger
+    ways = [False, True] if use.recomputes is None else [use.recomputes]
+    for recomputes in ways:
+        for nodes in _LARGE_TREES:
+            larger = replace(use, nodes=nodes, recomputes=recomputes)
+            if MemoryEstimate.of(shape, larger, held).need <= _ROOM * free:
+                return larger
     return use
 
 
@@ -332,7 +353,8 @@ def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     if known is None:
         return None
     shape, held = known
-    use = replace(told_use(config, on_gpu=False, has_half=False), cores=1)
+    _, has_half = _free(config, "cpu")
+    use = replace(told_use(config, on_gpu=False, has_half=has_half), cores=1)
     if MemoryEstimate.of(shape, use, held).need <= free:
         return []
     changes: list[str] = []
@@ -372,7 +394,7 @@ def check_memory(
         return ""
     shape, held = known
     on_gpu = device == "cuda"
-    free, has_half = free_gpu() if on_gpu else (free_ram(), False)
+    free, has_half = _free(config, device)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
     use = replace(use, samples=server_share is None)
     if use.samples and not config.deterministic:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.vllm import server
 from agentgym.engines.vllm.engine import VllmEngine
@@ -117,6 +118,30 @@ def test_versions_sleep_and_checkpoints(
     with pytest.raises(CheckpointError, match="Resume with the settings"):
         other.load_checkpoint(place)
     assert other.step == 0
+
+
+@pytest.mark.slow
+def test_imitated_answers_are_learned_here_and_sent_before_vllm_samples(
+    played: Played, engines: Engines
+) -> None:
+    """Slow: it starts a process that plays vLLM."""
+    engine = engines(warm_start=True)
+    call = RequestedCall(id="call_1", name="read", arguments='{"path": "b"}')
+    with engine.sampling():
+        before = ask(engine.policy)
+    imitation = engine.imitation()
+    written = imitation.write(ASKED, "", [call])
+    batch = batch_of(written)
+    losses = [imitation.learn(batch, 1.0) for _ in range(40)]
+
+    assert losses[-1] < losses[0] - 0.5
+    assert imitation.measure(batch) == pytest.approx(losses[-1], abs=0.5)
+    with engine.sampling():
+        assert engine.policy.model_name == "agentgym-v0-2"
+        after = ask(engine.policy)
+    assert engine.step == after.model_version == 0
+    assert after.logprobs != before.logprobs
+    assert engine.update(batch_of(after)).gap < 1e-3
 
 
 @pytest.mark.slow

@@ -117,7 +117,6 @@ def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
         ({"gpu": "none", "memory_share": 0.5}, "Set VLLM_CPU_KVCACHE_SPACE"),
         ({"gpu": "runpod"}, "gpu = 'runpod'"),
         ({"deterministic": True}, "deterministic = true"),
-        ({"warm_start": True}, "cannot imitate"),
         ({"model": "./nowhere"}, "No model is at"),
         ({"lora_rank": 0}, "lora_rank = 0 with engine = 'vllm'"),
         ({"nodes": 2}, "of --engine verl"),

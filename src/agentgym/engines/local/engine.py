@@ -14,7 +14,7 @@ from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.engines.memory import roomy_nodes
+from agentgym.engines.memory import roomy_use
 from agentgym.models.folder import new_rank
 
 
@@ -35,14 +35,15 @@ class LocalEngine(Engine):
         """Load the model and start to answer requests; see :class:`EngineFactory`."""
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
-        nodes = roomy_nodes(config, device)  # before the model takes its memory
+        nodes, recompute = roomy_use(config, device)  # while the memory is free
+        is_exact = config.deterministic and config.precision == "auto"
         loaded = load_model(
             config.model,
             device=device,
             rank=rank,
             seed=config.seed,
-            precision=config.precision,
-            recompute=config.gradient_checkpointing,
+            precision="float32" if is_exact else config.precision,
+            recompute=recompute,
             template=config.template,
         )
         return cls(config, replace(loaded, tree_nodes=nodes))
@@ -77,7 +78,8 @@ class LocalEngine(Engine):
     def imitation(self) -> LocalImitation:
         """Return the imitation of the policy, after which updates are smaller."""
         self._learner.is_warmed = True
-        return LocalImitation(self._loaded, self._policy)
+        policy = self._policy
+        return LocalImitation(self._loaded, policy.tokens, policy.decoder.paused)
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""

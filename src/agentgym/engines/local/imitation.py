@@ -1,7 +1,8 @@
 """Teaching the policy by examples: a likelihood loss, and an AdamW of its own."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -10,7 +11,7 @@ from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import MAX_GRAD_NORM, Imitation, TrainingBatch
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
-from agentgym.engines.local.policy import LocalPolicy
+from agentgym.engines.tokens.chat_tokens import ChatTokens
 
 _LEARNING_RATE = 1e-3
 _LORA_LEARNING_RATE = 2e-4
@@ -18,11 +19,23 @@ _BETAS = (0.9, 0.99)
 
 
 class LocalImitation(Imitation):
-    """Trains all weights of a small model, the adapter of others; see Imitation."""
+    """Trains all weights of a small model, the adapter of others; see Imitation.
 
-    def __init__(self, loaded: LoadedModel, policy: LocalPolicy) -> None:
+    Args:
+        loaded: The model, which is trained in place.
+        tokens: Writes its answers.
+        pausing: Returns a context manager within which nothing samples from it.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        tokens: ChatTokens,
+        pausing: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._loaded = loaded
-        self._policy = policy
+        self._tokens = tokens
+        self._pausing = pausing
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._rate = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
         self._optimizer = torch.optim.AdamW(
@@ -36,12 +49,12 @@ class LocalImitation(Imitation):
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
         """Return an answer in the chat template's own tokens."""
-        return self._policy.write(request, content, calls)
+        return self._tokens.written(request, content, calls, version=0)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Take one step of AdamW; running responses finish first."""
         threads = torch.get_num_threads()
-        with self._policy.decoder.paused():
+        with self._pausing():
             torch.set_num_threads(self._loaded.threads[1])
             try:
                 return self._learn(batch, share)
@@ -52,7 +65,7 @@ class LocalImitation(Imitation):
     @torch.no_grad()
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token; running responses finish first."""
-        with self._policy.decoder.paused():
+        with self._pausing():
             forests = self._loss.plant(batch.sequences)
             loss = sum(self._loss.total(forest).loss for forest in forests)
         return loss / batch.trained_tokens

@@ -21,6 +21,7 @@ from agentgym.core.config import Precision
 from agentgym.core.files import parse_json
 from agentgym.core.formats.settings import TemplateSettings
 from agentgym.engines.adapter import adapt, compute_in_half, merge, mergeable
+from agentgym.engines.device import cpu_has_half
 from agentgym.engines.local import attention
 from agentgym.engines.local.architecture import (
     UNLIMITED,
@@ -35,7 +36,7 @@ from agentgym.engines.local.quiet import quiet
 from agentgym.engines.memory import CACHE_BYTES, RECOMPUTED_PARAMETERS
 from agentgym.errors import GPUNotAvailableError, ModelError, first_line
 from agentgym.models.chat_template import ChatTemplate
-from agentgym.models.folder import ADAPTER_FILE, model_source
+from agentgym.models.folder import ADAPTER_FILE, is_small, model_source, read_json
 from agentgym.models.template import template_of
 
 _LEAST_TOKENS = 512
@@ -63,8 +64,10 @@ def load_model(
         rank: Of a new LoRA adapter to train; 0 trains all weights (or the adapter,
             if the folder holds one); None loads for inference alone.
         seed: Of the new adapter's first weights.
-        precision: Of weights below an adapter: ``bf16``, ``float32``, or ``auto``,
-            which is bfloat16 on a GPU that has it. All others are float32.
+        precision: Of weights that are not trained: ``bf16``, ``float32``, or
+            ``auto``, which is bfloat16 where the GPU or the processor computes with
+            it, except for small models. Weights that are trained are float32, as are
+            those that a folder for inference holds in float32.
         recompute: Whether layers are computed again in the backward pass; None if the
             model is large.
         template: How its chat template is used; None: as its folder says.
@@ -82,7 +85,8 @@ def load_model(
         )
     source = model_source(model)
     given = (Path(source) / ADAPTER_FILE).is_file()
-    dtype = _dtype(precision, device) if given or rank else torch.float32
+    keeps = given or rank or (rank is None and _is_held_in_half(source))
+    dtype = _dtype(model, precision, device) if keeps else torch.float32
     with quiet():
         tokenizer, causal = _read(model, source, given=given, dtype=dtype)
     used = template_of(source, template)
@@ -162,14 +166,23 @@ def _read(
     return tokenizer, causal
 
 
-def _dtype(precision: Precision, device: str) -> torch.dtype:
-    """Return that of weights below an adapter, which itself is in float32."""
-    if precision == "auto":
-        supported = device == "cuda" and torch.cuda.is_bf16_supported(
-            including_emulation=False
-        )
-        return torch.bfloat16 if supported else torch.float32
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
+    """Return the type of weights that are not trained."""
+    if precision != "auto":
+        is_half = precision == "bf16"
+    elif device == "cuda":
+        is_half = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        is_half = cpu_has_half() and not is_small(model)
+    return torch.bfloat16 if is_half else torch.float32
+
+
+def _is_held_in_half(source: str) -> bool:
+    """Return whether a model's files hold 16 bits a weight, by its settings."""
+    file = Path(source) / "config.json"
+    found = read_json(file) if file.is_file() else {}
+    named = found.get("dtype") or found.get("torch_dtype")
+    return str(named).removeprefix("torch.") in ("bfloat16", "float16")
 
 
 def _recomputed(

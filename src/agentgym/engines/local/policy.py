@@ -2,13 +2,12 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.device import check_device
 from agentgym.engines.local.decoding.batch import BatchDecoder
 from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Generation
@@ -97,12 +96,6 @@ class LocalPolicy(Policy):
         """Return the tokens of a request's prompt, and those left of the context."""
         used = self.tokens.count(request)
         return used, self._loaded.context - used
-
-    def write(
-        self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
-    ) -> ChatResult:
-        """Return a given answer as if it had been sampled; see ``Imitation.write``."""
-        return self.tokens.written(request, content, calls, self.decoder.version)
 
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""

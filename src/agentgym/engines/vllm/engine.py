@@ -15,12 +15,18 @@ from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
+from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.engines.vllm.proof import NAME, check_adapters_are_used
 from agentgym.engines.vllm.server import VllmServer
-from agentgym.engines.vllm.settings import BASE, shares_gpu, trained_rank
+from agentgym.engines.vllm.settings import (
+    BASE,
+    learner_precision,
+    shares_gpu,
+    trained_rank,
+)
 from agentgym.errors import EngineError
 from agentgym.security.redaction import get_logger
 
@@ -77,7 +83,7 @@ class VllmEngine(Engine):
                 device=check_device(config.gpu),
                 rank=trained_rank(config),
                 seed=config.seed,
-                precision=config.precision,
+                precision=learner_precision(config),
                 recompute=config.gradient_checkpointing,
                 template=config.template,
             )
@@ -132,6 +138,20 @@ class VllmEngine(Engine):
         """
         self._is_stale = True
         return self._learner.update(batch)
+
+    def imitation(self) -> LocalImitation:
+        """Return the imitation of the policy, after which updates are smaller.
+
+        vLLM is given the weights when it samples next.
+        """
+        self._learner.is_warmed = True
+
+        @contextmanager
+        def pausing() -> Iterator[None]:
+            self._is_stale = True
+            yield
+
+        return LocalImitation(self._loaded, self._tokens, pausing)
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write adapter, optimizer and random state."""

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import Precision, TrainingConfig
 from agentgym.engines.settings import base_source, context_length
 from agentgym.engines.vllm.flags import known_flags, value_problem
 from agentgym.errors import ConfigError, UnsupportedError, UsageError
@@ -61,6 +61,17 @@ _FIXED = frozenset(
 def on_cpu(config: TrainingConfig) -> bool:
     """Return whether vLLM and the learner both compute on the CPU (``--gpu none``)."""
     return config.gpu == "none"
+
+
+def learner_precision(config: TrainingConfig) -> Precision:
+    """Return the precision of the learner's weights below the adapter.
+
+    On the CPU that is float32 unless ``precision`` is ``bf16``, and vLLM's is the same:
+    in bfloat16 vLLM rounds away the changes of the first updates.
+    """
+    if on_cpu(config) and config.precision == "auto":
+        return "float32"
+    return config.precision
 
 
 def shares_gpu(config: TrainingConfig) -> bool:
@@ -121,13 +132,12 @@ def _gpu_settings(config: TrainingConfig) -> dict[str, Any]:
 def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the flags for vLLM's CPU build.
 
-    The precision is the learner's, which is float32 unless ``precision`` is ``bf16``:
-    in bfloat16 vLLM rounds away the changes of the first updates. A prompt is read in
-    one piece: requests with a seed end vLLM's worker where prompts are read in pieces.
+    A prompt is read in one piece: requests with a seed end vLLM's worker where prompts
+    are read in pieces.
     """
     length = config.vllm.get("max_model_len") or context_length(config)
     return {
-        "dtype": "bfloat16" if config.precision == "bf16" else "float32",
+        "dtype": "bfloat16" if learner_precision(config) == "bf16" else "float32",
         "enforce_eager": True,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": length,

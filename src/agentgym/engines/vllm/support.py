@@ -15,6 +15,7 @@ from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
 from agentgym.engines.vllm.settings import (
+    learner_precision,
     memory_share,
     on_cpu,
     shares_gpu,
@@ -31,6 +32,7 @@ class VllmEngines(EngineFactory):
     """Engines whose answers are vLLM's, and whose learner is this process."""
 
     environment = ENVIRONMENT
+    imitates = True
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; each has its own error."""
@@ -95,7 +97,9 @@ class VllmEngines(EngineFactory):
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Return the learner's memory, next to vLLM or on a GPU of its own."""
     share = memory_share(config) if shares_gpu(config) else 0.0
-    trained = config.replaced(lora_rank=trained_rank(config))
+    trained = config.replaced(
+        lora_rank=trained_rank(config), precision=learner_precision(config)
+    )
     device = "cpu" if on_cpu(config) else "cuda"
     return check_memory(trained, device, fetch=fetch, server_share=share)
 

@@ -30,6 +30,13 @@ that change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_LESSON = 8
 _LEAST_STEPS = 2
+_WISHED_STEPS = 8
+"""Steps that a run has room for at least, if smaller ones make that possible: an app
+with three tools reached its goal in five of 32 rollouts (docs/models.md)."""
+_LEAST_TASKS_PER_STEP = 4
+_LEAST_GROUP = 4
+"""Attempts at a task, and tasks of a step, below which neither is lowered: fewer leave
+hardly a group whose attempts differ."""
 _LEAST_S = 30.0
 """No run is shorter: it starts workers, loads a model, and times rollouts first."""
 
@@ -85,8 +92,8 @@ class TimeBudget:
                 is needed.
         """
         config = self.config
-        step = config.group_size * config.tasks_per_step * per_rollout
-        step *= _STEP_PER_ROLLOUT
+        batch = self._batch(left, per_rollout)
+        step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
         tasks = min(config.test_tasks, int(rollouts / self.sets))
@@ -96,9 +103,11 @@ class TimeBudget:
             raise UsageError(
                 f"time = {duration(config.time or 0)} is too short: a rollout takes "
                 f"{per_rollout:.1f} s here, {plural(self.timed, 'rollout')} at once, "
-                f"so that {_LEAST_STEPS} steps and {_LEAST_TASKS} held-out tasks need "
-                f"about {duration(needed)}. Give --time {math.ceil(needed / 60)}m, a "
-                "smaller model, or smaller steps (--set tasks_per_step=2)."
+                f"so that {_LEAST_STEPS} steps of "
+                f"{plural(math.prod(batch.values()), 'rollout')} and {_LEAST_TASKS} "
+                f"held-out tasks need about {duration(needed)}. Give --time "
+                f"{math.ceil(needed / 60)}m, a smaller model, or smaller steps (--set "
+                "tasks_per_step=2)."
             )
         samples = max(1, min(config.eval_samples, int(rollouts / self.sets / tasks)))
         validation = min(
@@ -107,13 +116,31 @@ class TimeBudget:
         )
         every = validation * per_rollout / (_VALIDATION_SHARE * step)
         lesson = int(_WARM_START_SHARE * left / (_LESSON_PER_ROLLOUT * per_rollout))
-        return {
+        return batch | {
             "warm_start_tasks": max(_LEAST_LESSON, min(most_tasks(config), lesson)),
             "test_tasks": tasks,
             "eval_samples": samples,
             "eval_tasks": validation,
             "eval_every": max(config.eval_every, math.ceil(every)),
         }
+
+    def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
+        """Return the tasks of a step, and attempts at each, that leave time for some.
+
+        Attempts are halved before the tasks of a step would be few.
+        """
+        config = self.config
+        share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
+        share -= _WARM_START_SHARE * config.warm_start
+        rollouts = share * left / (_WISHED_STEPS * _STEP_PER_ROLLOUT * per_rollout)
+        group, few = (
+            config.group_size,
+            min(_LEAST_TASKS_PER_STEP, config.tasks_per_step),
+        )
+        while group // 2 >= _LEAST_GROUP and rollouts < few * group:
+            group //= 2
+        tasks = max(few, min(config.tasks_per_step, int(rollouts / group)))
+        return {"tasks_per_step": tasks, "group_size": group}
 
     def words(self, per_rollout: float, fitted: TrainingConfig) -> str:
         """Describe the use of the time, and the effect that it can show."""
@@ -126,7 +153,9 @@ class TimeBudget:
             f"{plural(tasks, 'held-out task')}, {attempts} at each, which can show a "
             f"gain of about {100 * change:.0f} points or more; "
             f"{plural(fitted.eval_tasks, 'validation task')} every "
-            f"{plural(fitted.eval_every, 'step')}; and as many steps as fit."
+            f"{plural(fitted.eval_every, 'step')}; and as many steps as fit, of "
+            f"{plural(fitted.tasks_per_step, 'task')} with "
+            f"{plural(fitted.group_size, 'attempt')} each."
         )
 
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
