@@ -36,7 +36,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
         self._max_tokens = max_tokens
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer one request, or say what is wrong with it."""
+        """Answer one request; a wrong one gets an error in OpenAI's shape."""
         try:
             if not request.url.path.endswith("/chat/completions"):
                 message = f"{request.url.path} is not answered, /chat/completions is."

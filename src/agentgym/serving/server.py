@@ -176,8 +176,12 @@ class AgentServer:
         """Return the request for the policy; refuse unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
-        sampling = {"temperature": self._temperature, "max_tokens": self._max_tokens}
-        return asked_chat(self._policy, body, **sampling)
+        return asked_chat(
+            self._policy,
+            body,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
+        )
 
     def _require(self, model: Any) -> None:
         if model not in self.models:

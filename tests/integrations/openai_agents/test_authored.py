@@ -1,6 +1,7 @@
 """Rollouts of agents of the OpenAI Agents SDK as their authors wrote them."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ FORM = {"text": "Two.", "files": 2}
 pytestmark = pytest.mark.slow  # each starts workers that import the Agents SDK
 
 
+def by_role(request: ChatRequest) -> Reply:
+    """Judge what the user says; list the files, then answer with a secret."""
+    if "homework" in str(request.messages[0]["content"]):
+        return Reply(calls=[("final_output", {"is_homework": False})])
+    if request.messages[-1]["role"] == "tool":
+        return Reply("It is a secret.")
+    return LIST
+
+
 @pytest.mark.parametrize(
     ("agent", "script", "who"),
     [
@@ -54,20 +64,28 @@ pytestmark = pytest.mark.slow  # each starts workers that import the Agents SDK
         ("knowing", [LIST, OK], None),
         ("approved", [LIST, OK], None),
         ("searching", [LIST, OK], None),
+        ("guarded", by_role, None),
         ("make_own", [LIST, OK], None),
         ("make_on", [LIST, OK], None),
         ("make_later", [LIST, OK], None),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(
-    tmp_path: Path, agent: str, script: list[Reply], who: list[str] | None
+    tmp_path: Path,
+    agent: str,
+    script: list[Reply] | Callable[[ChatRequest], Reply],
+    who: list[str] | None,
 ) -> None:
     context = {"context": f"{AUTHORED}:user"} if agent == "knowing" else {}
-    found = run(tmp_path, "openai_agents", agent, *script, **context)
+    if isinstance(script, list):
+        found = run(tmp_path, "openai_agents", agent, *script, **context)
+        assert len(found.model_calls) == len(script)
+        assert who is None or roles(found) == who
+    else:  # a guardrail asks while the agent does
+        [found] = run_all(tmp_path, "openai_agents", agent, script, 1)
+        assert sorted(roles(found)) == ["guarded", "guarded", "judge"]
     assert found.reward is not None, found.reason
     assert acting(found) == SEEN
-    assert len(found.model_calls) == len(script)
-    assert who is None or roles(found) == who
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
@@ -89,22 +107,6 @@ def test_episodes_at_once_share_nothing(tmp_path: Path) -> None:
     for request, found in zip(requests(32), done, strict=True):
         assert found.model_calls[-1].content == request.task.instruction
         assert acting(found) == SEEN
-
-
-def by_role(request: ChatRequest) -> Reply:
-    """Judge what the user says; list the files, then answer with a secret."""
-    if "homework" in str(request.messages[0]["content"]):
-        return Reply(calls=[("final_output", {"is_homework": False})])
-    if request.messages[-1]["role"] == "tool":
-        return Reply("It is a secret.")
-    return LIST
-
-
-def test_guardrails_ask_the_model_too_and_end_the_episode(tmp_path: Path) -> None:
-    [found] = run_all(tmp_path, "openai_agents", "guarded", by_role, 1)
-    assert found.reward is not None, found.reason
-    assert acting(found) == SEEN
-    assert sorted(roles(found)) == ["guarded", "guarded", "judge"]
 
 
 def test_openais_own_client_in_a_tool_is_led_too(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
 """Runs a tool: its arguments, as JSON or parsed, and the id of the call."""
 
+Closing = list[Callable[[], Awaitable[None]]]
+
 _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 
 
@@ -65,6 +67,7 @@ class ClientLoop(AgentLoop):
         self._adapter = adapter
         self._inputs = values_for(source.inputs, "--inputs")
         self._context = values_for(source.context, "--context")
+        self._closing: Closing = []
         self._http = episode_client(blueprint)
         client = gateway_client(blueprint, self._http)
         self._model = adapter.model(client, blueprint.model)
@@ -91,7 +94,7 @@ class ClientLoop(AgentLoop):
             )
         if self.agent is None:
             self.agent = agent
-        return adapter.in_training(agent, self._model)
+        return adapter.in_training(agent, self._model, self._closing)
 
     def converse(self) -> Conversation:
         """Return a conversation that no message was said in."""
@@ -118,7 +121,9 @@ class ClientLoop(AgentLoop):
         return self._context(task)
 
     async def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the pooled connections, and the agent's servers."""
+        for close in self._closing:
+            await close()
         await self._http.aclose()
 
 
@@ -153,10 +158,15 @@ class ClientAdapter(Adapter):
         """Return the agent of a scenario."""
 
     @abstractmethod
-    def in_training(self, agent: Any, model: Any) -> Any:
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
         """Return the object that episodes run, on another model.
 
         Its tools that have the name of one of the current episode act on that.
+
+        Args:
+            agent: As its author wrote it.
+            model: Of training.
+            closing: Takes what must be called when the agent is no longer needed.
         """
 
     @abstractmethod

@@ -1,15 +1,26 @@
 """The adapter of the OpenAI Agents SDK: real agents, trained in their own loop."""
 
 import json
+import os
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from agentgym.core.openai import NO_KEY
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
+from agentgym.install import install_command
 from agentgym.integrations.base import AgentRole, Conversation
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Closing,
+    Run,
+)
 from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
@@ -64,6 +75,10 @@ class _RunConversation(Conversation):
         return json.dumps(to_jsonable_python(output, fallback=str))
 
 
+def _is_sdk(file: str | None) -> bool:
+    return file is not None and Path(file).with_name("run_config.py").is_file()
+
+
 class OpenAIAgentsAdapter(ClientAdapter):
     """openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
 
@@ -81,10 +96,35 @@ class OpenAIAgentsAdapter(ClientAdapter):
         "agentgym.integrations.openai_agents.describe",
     )
 
-    def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of chat completions."""
-        from agents import OpenAIChatCompletionsModel
+    def owns(self, root: str) -> bool:
+        """Return whether it is the SDK's, not a module of the user's own."""
+        found = sys.modules.get(root) if super().owns(root) else None
+        return found is not None and _is_sdk(getattr(found, "__file__", None))
 
+    def check(self) -> None:
+        """Check that the SDK is installed, and that no module of the user's hides it.
+
+        Raises:
+            UnsupportedError: One does.
+        """
+        super().check()
+        spec = find_spec("agents")
+        if spec is not None and not _is_sdk(spec.origin):
+            raise UnsupportedError(
+                f"{spec.origin} hides the package `agents` of the OpenAI Agents SDK: "
+                "give it another name, and install the SDK if it is missing: "
+                f"{install_command(self.extra)}"
+            )
+
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a model of chat completions.
+
+        Without a key of the user's, the SDK sends no traces from this process.
+        """
+        from agents import OpenAIChatCompletionsModel, set_tracing_disabled
+
+        if os.environ.get("OPENAI_API_KEY") in (None, "", NO_KEY):
+            set_tracing_disabled(True)
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
@@ -116,17 +156,20 @@ class OpenAIAgentsAdapter(ClientAdapter):
             tools=list(tools),
         )
 
-    def in_training(self, agent: Any, model: Any) -> Any:
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
         """Return the agent, and the function that copies those that are run."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
         from agentgym.integrations.redirect import watch
 
         watch()
-        return agent, AgentCopies(model).of
+        copies = AgentCopies(model, starts_servers=True)
+        closing.append(copies.close)
+        return agent, copies.of
 
     def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
         """Return a conversation that no message was said in."""
-        return _RunConversation(*agent, loop)
+        found, other = agent
+        return _RunConversation(found, other, loop)
 
     def require_agent(self, agent: Any, origin: str) -> None:
         """Check that it is an ``Agent``."""

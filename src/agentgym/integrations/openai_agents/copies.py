@@ -1,11 +1,14 @@
 """Copies of the Agents SDK's agents: with another model, and tools of the episode's."""
 
+import asyncio
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from agents import Agent, FunctionTool, Handoff, Model, ModelSettings
+from agents.mcp import MCPServerManager
 from agents.models import get_default_model_settings
 from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
@@ -52,10 +55,14 @@ class AgentCopies:
 
     Args:
         model: Of all copies.
+        starts_servers: Whether MCP servers are started at their first use; else who
+            runs the agents has started them.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, starts_servers: bool = False) -> None:
         self._model = model
+        self._starts_servers = starts_servers
+        self._servers: dict[int, tuple[MCPServerManager, asyncio.Task[Any]]] = {}
         self._made: dict[int, Agent[Any]] = {}
         self._kept: list[Any] = []
 
@@ -71,8 +78,23 @@ class AgentCopies:
             made.model_settings = ModelSettings()  # of another model
         made.model = ModelOfRole(self._model, agent.name)
         made.handoffs = [self._handoff(each) for each in agent.handoffs]
+        made.input_guardrails = [self._guardrail(x) for x in agent.input_guardrails]
+        made.output_guardrails = [self._guardrail(x) for x in agent.output_guardrails]
         vars(made)["get_all_tools"] = self._tools(agent)
         return made
+
+    async def close(self) -> None:
+        """Stop the MCP servers that were started."""
+        for manager, _ in self._servers.values():
+            await manager.cleanup_all()
+
+    async def _connected(self, agent: Any) -> None:
+        for server in agent.mcp_servers if self._starts_servers else ():
+            if id(server) not in self._servers:
+                manager = MCPServerManager([server], strict=True)
+                started = asyncio.ensure_future(manager.connect_all())
+                self._servers[id(server)] = manager, started
+            await asyncio.shield(self._servers[id(server)][1])
 
     def _handoff(self, found: Any) -> Any:
         if not isinstance(found, Handoff):
@@ -85,8 +107,21 @@ class AgentCopies:
 
         return dataclasses.replace(found, on_invoke_handoff=invoked)
 
+    def _guardrail(self, found: Any) -> Any:
+        check = found.guardrail_function
+
+        async def checked(*args: Any) -> Any:
+            with running(self.of):
+                said = check(*args)
+                return await said if inspect.isawaitable(said) else said
+
+        return dataclasses.replace(
+            found, guardrail_function=checked, name=found.get_name()
+        )
+
     def _tools(self, agent: Any) -> Callable[[Any], Any]:
         async def get_all_tools(context: Any) -> list[Any]:
+            await self._connected(agent)
             with running(self.of):
                 found = await agent.get_all_tools(context)
             return [self._tool(x) for x in found if isinstance(x, FunctionTool)]

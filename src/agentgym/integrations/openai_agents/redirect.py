@@ -29,7 +29,9 @@ def running(copied: Callable[[Any], Any]) -> Iterator[None]:
 
 def patch_runs(module: ModuleType) -> None:
     """Let all runs look for the copy of their agent."""
-    runner: Any = module.AgentRunner
+    runner: Any = getattr(module, "AgentRunner", None)
+    if runner is None:  # of a package of the user's own that is named agents
+        return
     for name in ("run", "run_sync", "run_streamed"):
         setattr(runner, name, _routed(getattr(runner, name)))
 

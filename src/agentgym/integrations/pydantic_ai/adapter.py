@@ -11,14 +11,19 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import AgentRole, Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Closing,
+    Run,
+)
 from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _RETRIES = 100
-"""Of a scenario's own agent: the episode ends it, and says why."""
+"""Retries of a scenario's own agent: the episode ends it first, and says why."""
 
 
 class _RunConversation(Conversation):
@@ -131,7 +136,7 @@ class PydanticAIAdapter(ClientAdapter):
             retries=_RETRIES,
         )
 
-    def in_training(self, agent: Any, model: Any) -> Any:
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
         """Return the agent itself: each run of it is given the model."""
         from agentgym.integrations.redirect import watch
 
@@ -140,7 +145,8 @@ class PydanticAIAdapter(ClientAdapter):
 
     def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
         """Return a conversation that no message was said in."""
-        return _RunConversation(*agent, loop)
+        found, other = agent
+        return _RunConversation(found, other, loop)
 
     def require_agent(self, agent: Any, origin: str) -> None:
         """Check that it is an ``Agent``."""
