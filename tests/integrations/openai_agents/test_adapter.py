@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Runner
 
 from agentgym.engines.scripted import Reply
 from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
@@ -24,6 +23,13 @@ ADAPTER = OpenAIAgentsAdapter()
 def authored() -> Any:
     load_agent(f"{AUTHORED}:clerk")
     return sys.modules[AUTHORED]
+
+
+@pytest.fixture
+def runner() -> Any:
+    from agents import Runner
+
+    return Runner
 
 
 @pytest.mark.parametrize("name", ["clerk", "make_own", "make_later", "guarded"])
@@ -72,11 +78,11 @@ def test_what_is_no_agent_is_refused(authored: Any) -> None:
 
 
 async def test_the_scenarios_agent_uses_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = scripted(monkeypatch, list_then_say)
     agent = trained_in(tmp_path, "openai_agents").to_openai_agents()
-    result = await Runner.run(agent, "List them.")
+    result = await runner.run(agent, "List them.")
     assert ".py" in result.final_output
     assert asked[0].messages[0] == {"role": "system", "content": "You code."}
     assert (asked[0].temperature, asked[0].max_tokens) == (0.0, 40)
@@ -85,18 +91,18 @@ async def test_the_scenarios_agent_uses_its_tools(
 
 
 async def test_a_trained_agent_streams(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, list_then_say)
     agent = trained_in(tmp_path, "openai_agents").to_openai_agents()
-    streamed = Runner.run_streamed(agent, "List them.")
+    streamed = runner.run_streamed(agent, "List them.")
     async for _ in streamed.stream_events():
         pass
     assert ".py" in streamed.final_output
 
 
 async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
-    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Any, authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def respond(request: Any) -> Reply:
         if request.messages[0]["content"] == "You send on.":
@@ -115,24 +121,24 @@ async def test_its_own_agent_comes_back_with_the_trained_model_throughout(
     agent = trained.to_openai_agents()
     assert type(agent) is type(authored.desk)
     assert agent is not authored.desk
-    result = await Runner.run(agent, "Go.")
+    result = await runner.run(agent, "Go.")
     assert result.final_output == authored.REAL
     assert result.last_agent.name == "clerk"
     assert result.last_agent is not authored.clerk
     assert len(asked) == 3
     assert {key: id(value) for key, value in vars(authored.desk).items()} == inside
     guarded = trained.to_openai_agents(agent=authored.guarded)
-    assert (await Runner.run(guarded, "?")).final_output == authored.REAL
+    assert (await runner.run(guarded, "?")).final_output == authored.REAL
     with pytest.raises(UsageError, match=r"desk has its own tools: leave tools=\[\]"):
         trained.to_openai_agents(tools=[])
 
 
 async def test_a_factory_is_given_the_model_and_the_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, list_then_say)
     trained = trained_in(tmp_path, "openai_agents", f"{AUTHORED}:make_later")
-    assert ".py" in (await Runner.run(trained.to_openai_agents(), "?")).final_output
+    assert ".py" in (await runner.run(trained.to_openai_agents(), "?")).final_output
 
 
 def test_a_module_of_the_users_that_is_named_agents_is_theirs(

@@ -1,4 +1,4 @@
-"""ClientAdapter: what adapters of frameworks on OpenAI's client have in common."""
+"""ClientAdapter: the common part of adapters of frameworks on OpenAI's client."""
 
 import json
 import re
@@ -166,12 +166,12 @@ class ClientAdapter(Adapter):
         Args:
             agent: As its author wrote it.
             model: Of training.
-            closing: Takes what must be called when the agent is no longer needed.
+            closing: Takes functions to call when the agent is no longer needed.
         """
 
     @abstractmethod
     def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation with what :meth:`in_training` returned."""
+        """Return a conversation with an object of :meth:`in_training`."""
 
     def check(self) -> None:
         """Check that the framework is installed."""
