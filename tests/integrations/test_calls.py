@@ -13,8 +13,13 @@ from agentgym.scenarios.registry import get_scenario
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 
+NEWER = ["openai_agents", "pydantic_ai"]
 SCENARIO = str(Path(__file__).parent / "calculator.py")
-FRAMEWORKS = ["autogen", "crewai", "langchain", "native"]
+FRAMEWORKS = [
+    *("autogen", "crewai", "langchain", "native"),
+    # Each starts workers that import a framework more.
+    *(pytest.param(name, marks=pytest.mark.slow) for name in NEWER),
+]
 MISTAKES: list[tuple[str, str, str]] = [
     ("subtract", "{}", "unknown_tool"),
     ("peek", "{}", "unknown_tool"),  # a method of the environment, but no tool here

@@ -110,7 +110,15 @@ def look(room: str = "hall") -> Reply:
     return Reply(calls=[("read_temperature", {"room": room})])
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain", "autogen", "crewai"])
+@pytest.mark.parametrize(
+    "framework",
+    [
+        *("native", "langchain", "autogen", "crewai"),
+        # Each starts workers that import a framework more.
+        pytest.param("openai_agents", marks=pytest.mark.slow),
+        pytest.param("pydantic_ai", marks=pytest.mark.slow),
+    ],
+)
 def test_a_tool_and_a_check_reward_the_call_before(
     pack: str, tmp_path: Path, framework: str
 ) -> None:

@@ -54,6 +54,9 @@ def heat(request: ChatRequest) -> Reply:
         ("langchain", AGENT),
         ("autogen", None),
         ("crewai", None),
+        # Each starts workers that import a framework more.
+        pytest.param("openai_agents", None, marks=pytest.mark.slow),
+        pytest.param("pydantic_ai", None, marks=pytest.mark.slow),
     ],
 )
 def test_each_task_is_offered_its_own_tools(

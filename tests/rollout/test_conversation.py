@@ -32,6 +32,9 @@ AGENTS = [
     {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": OWN},
     {"framework": "langchain", "agent": SYNC},
+    # Each starts workers that import a framework more.
+    pytest.param({"framework": "openai_agents"}, marks=pytest.mark.slow),
+    pytest.param({"framework": "pydantic_ai"}, marks=pytest.mark.slow),
 ]
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 END = "<|end|>"

@@ -21,7 +21,12 @@ from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import MISBEHAVING, requests, session, write_down
 from tests.rollout.stub_server import StubServer, completion
 
-FRAMEWORKS = ["autogen", "crewai", "langchain", "native"]
+NEWER = ["openai_agents", "pydantic_ai"]
+FRAMEWORKS = [
+    *("autogen", "crewai", "langchain", "native"),
+    # Each starts workers that import a framework more.
+    *(pytest.param(name, marks=pytest.mark.slow) for name in NEWER),
+]
 CREWAI_SAYS = "\nCurrent Task: "
 
 

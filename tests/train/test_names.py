@@ -15,6 +15,11 @@ from tests.ui.made_up import metrics
 
 __all__ = ["agentgym"]
 
+EXPORTS = (
+    *("to_langchain", "to_autogen", "to_crewai"),
+    *("to_openai_agents", "to_pydantic_ai"),
+)
+
 
 def saved(folder: Path, *, agent: str, tasks: str, tool: str = "f") -> TrainedAgent:
     """Write the folder of an agent, as a run leaves it."""
@@ -100,7 +105,7 @@ def test_an_agent_of_another_folder_says_where_it_is_at_home(
     app.mkdir()
     monkeypatch.chdir(app)
     trained = TrainedAgent.load("desk")
-    for method in ("to_langchain", "to_autogen", "to_crewai"):
+    for method in EXPORTS:
         with pytest.raises(UsageError) as told:
             getattr(trained, method)()
         assert "desk@1 is your agent elsewhere_desk:graph" in str(told.value)

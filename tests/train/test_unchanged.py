@@ -5,6 +5,7 @@ module of the app to the agent that comes back.
 """
 
 import asyncio
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,13 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.store.store import Store
 
-APPS = Path(__file__).parents[2] / "examples" / "bring_your_agent"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def folder_of(framework: str) -> Path:
+    """Return the folder of a framework's app."""
+    own = EXAMPLES / framework
+    return own if own.is_dir() else EXAMPLES / "bring_your_agent" / framework
 
 
 def in_graph(graph: Any) -> dict[str, Any]:
@@ -50,6 +57,25 @@ def in_crew(crew: Any) -> dict[str, Any]:
     }
 
 
+def in_sdk_agent(agent: Any) -> dict[str, Any]:
+    """Return an agent of the Agents SDK in parts: whom it hands over to, its tools."""
+    return {
+        "flow": [each.name for each in agent.handoffs],
+        "guardrails": [each.get_name() for each in agent.input_guardrails],
+        "tools": [tool.name for each in agent.handoffs for tool in each.tools],
+        "memory": agent.hooks,
+    }
+
+
+def in_pydantic_agent(agent: Any) -> dict[str, Any]:
+    """Return an agent of pydantic-ai in parts: its toolsets and its output."""
+    return {
+        "tools": [id(toolset) for toolset in agent.toolsets],
+        "flow": (agent.output_type, agent.deps_type, agent.end_strategy),
+        "name": agent.name,
+    }
+
+
 def ask_graph(graph: Any) -> None:
     """Say something in a thread, and see that it is remembered there."""
     thread = {"configurable": {"thread_id": "after"}}
@@ -67,10 +93,34 @@ def ask_crew(crew: Any) -> None:
     assert crew.kickoff({"request": "Lend Emma to Tom."}).tasks_output
 
 
+def ask_sdk_agent(agent: Any) -> None:
+    """Run an agent, whose policy may hand over or not."""
+    from agents import Runner
+
+    assert asyncio.run(Runner.run(agent, "How many bells are there?")).raw_responses
+
+
+def ask_pydantic_agent(agent: Any) -> None:
+    """Run an agent, whose policy may call a tool wrongly more often than it allows."""
+    from pydantic_ai import UnexpectedModelBehavior
+
+    bank = import_module("bank").Bank()
+    with suppress(UnexpectedModelBehavior):
+        assert agent.run_sync("Block my card 4711!", deps=bank).output
+
+
 CASES = {
     "langgraph": ("clinic:graph", in_graph, ask_graph, "work at the desk of a clinic"),
     "autogen": ("warehouse:agent", in_assistant, ask_assistant, "run a warehouse"),
     "crewai": ("library:crew", in_crew, ask_crew, "run the desk of a library"),
+    "openai_agents": (
+        *("bike_shop:desk", in_sdk_agent, ask_sdk_agent),
+        "the desk of a bike shop",
+    ),
+    "pydantic_ai": (
+        *("bank:support", in_pydantic_agent, ask_pydantic_agent),
+        "the support of a bank",
+    ),
 }
 
 
@@ -93,7 +143,7 @@ def test_what_comes_back_is_what_went_in_but_trained(
     framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference, described, ask, prompt = CASES[framework]
-    monkeypatch.syspath_prepend(str(APPS / framework))
+    monkeypatch.syspath_prepend(str(folder_of(framework)))
     module, _, name = reference.partition(":")
     agent = getattr(import_module(module), name)
     inside = {key: id(value) for key, value in vars(agent).items()}
@@ -131,7 +181,9 @@ def trained(agent: Any, framework: str) -> TrainingResult:
     more: dict[str, Any] = {"learning_rate": 5e-3}
     if framework == "crewai":
         more["inputs"] = "inputs:of_task"
-    tasks = APPS / framework / "tasks.jsonl"
+    if framework == "pydantic_ai":
+        more["context"] = "bank:bank_of"
+    tasks = folder_of(framework) / "tasks.jsonl"
     return Trainer().train(agent=agent, tasks=tasks, episodes=128, yes=True, **more)
 
 

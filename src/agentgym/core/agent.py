@@ -3,11 +3,21 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    runtime_checkable,
+)
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from agentgym.core.policy import Policy
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class AgentSpec(BaseModel):
@@ -84,6 +94,9 @@ class Trained(Protocol):
 
     def load_policy(self) -> Policy:
         """Load the weights into this process; they are let go with the policy."""
+
+    def transport(self) -> "httpx.AsyncBaseTransport":
+        """Load the weights behind a client of OpenAI's; they go with the client."""
 
 
 def _read_keys(value: Any) -> Any:

@@ -100,7 +100,7 @@ class TrainingConfig(Settings, BaseSettings):
         scenario: Name of the scenario, the path of a pack, or a tasks file with its
             tools: :class:`~agentgym.core.task.TaskSource`.
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
-            ``native``, …
+            ``openai_agents``, ``pydantic_ai``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
             or of its factory, its input, and which of its own tools may run; see
             :class:`~agentgym.core.agent.AgentSource`. Its parts may be given by

@@ -21,6 +21,8 @@ _EXTRAS = {
     "langchain": ("langchain", "langgraph", "langchain_openai"),
     "autogen": ("autogen_agentchat", "autogen_ext"),
     "crewai": ("crewai",),
+    "openai-agents": ("agents", "openai"),
+    "pydantic-ai": ("pydantic_ai", "openai"),
     "lightning": ("agentlightning",),
     "wandb": ("wandb",),
 }

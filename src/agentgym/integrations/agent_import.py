@@ -145,7 +145,7 @@ def framework_of(reference: str, found: Any) -> str | None:
     named = [
         name
         for name in FRAMEWORKS.names()
-        if roots & set(FRAMEWORKS.get(name).packages)
+        if any(map(FRAMEWORKS.get(name).owns, roots))
     ]
     return named[0] if len(named) == 1 else None
 
@@ -153,7 +153,7 @@ def framework_of(reference: str, found: Any) -> str | None:
 def is_of(adapter: Adapter, found: Any) -> bool:
     """Say whether a live object is one of a framework's."""
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
-    return bool(roots & set(adapter.packages))
+    return any(map(adapter.owns, roots))
 
 
 def _root_of(value: Any) -> str:
@@ -198,7 +198,7 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
         f"{reference} is a {type(found).__name__}, which is not an agent of "
         f"{kinds}. Name "
         "a compiled graph, an AssistantAgent or team, an Agent, Task or Crew, or a "
-        "function that returns one."
+        "function that returns an agent."
     )
 
 

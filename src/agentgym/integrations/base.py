@@ -160,6 +160,10 @@ class Adapter(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     addressee: ClassVar[str] = ""
 
+    def owns(self, root: str) -> bool:
+        """Return whether a module at the top of a path is one of :attr:`packages`."""
+        return root in self.packages
+
     @abstractmethod
     def check(self) -> None:
         """Check that the framework is installed, without importing it.

@@ -248,5 +248,5 @@ class NativeAdapter(Adapter):
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
         """Refuse: a native agent has no framework to be given back to."""
         raise UnsupportedError(
-            "Use to_langchain() or to_autogen(), or serve the folder."
+            "Use to_langchain() or another to_...() method, or serve the folder."
         )

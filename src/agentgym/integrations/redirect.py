@@ -18,7 +18,12 @@ _PATCHES = {
         "agentgym.integrations.langchain.redirect:patch_models"
     ),
     "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
+    "agents.run": "agentgym.integrations.openai_agents.redirect:patch_runs",
     "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
+    "pydantic_ai.agent": "agentgym.integrations.pydantic_ai.redirect:patch_agents",
+    "pydantic_ai.tool_manager": (
+        "agentgym.integrations.pydantic_ai.redirect:patch_tools"
+    ),
 }
 
 

@@ -16,6 +16,10 @@ FRAMEWORKS = Plugins(
         "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",
+        "openai_agents": (
+            "agentgym.integrations.openai_agents.adapter:OpenAIAgentsAdapter"
+        ),
+        "pydantic_ai": "agentgym.integrations.pydantic_ai.adapter:PydanticAIAdapter",
     },
     group="agentgym.frameworks",
 )

@@ -223,6 +223,7 @@ def _found(role: AgentRole) -> RoleFound:
         "",
     )
     words = "" if model is None else f"{type(model).__name__} {named}".strip()
+    words = model if isinstance(model, str) else words
     tools = [tool.to_openai() for tool in role.tools]
     return RoleFound(role.name, role.system_prompt, tools, words)
 

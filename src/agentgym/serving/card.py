@@ -91,7 +91,7 @@ _SERVED = """    vllm serve {} \\
         --enable-auto-tool-choice --tool-call-parser PARSERVARIABLES
 
 `TrainedAgent.load(...).to_langchain(base_url="http://HOST:8000/v1")` then asks that
-server, and so do `to_autogen` and `to_crewai`.
+server, and so do the other `to_...` methods.
 """
 _BASE = "BASE --enable-lora --max-lora-rank RANK --lora-modules NAME=FOLDER"
 _LOADED = {

@@ -175,22 +175,12 @@ class AgentServer:
     def _chat(self, body: dict[str, Any]) -> Chat:
         """Return the request for the policy; refuse unsupported fields."""
         assert self._policy is not None
-        body, form = form_as_tool(body)
-        asked = chat_request(
-            body,
-            temperature=asked_temperature(body, self._temperature),
-            max_tokens=asked_tokens(body, self._max_tokens),
-            seed=_seed(body),
-        )
-        return Chat(
+        body = {"model": self.models[0], **body}
+        return asked_chat(
             self._policy,
-            asked,
             body,
-            call_id=f"chatcmpl-{secrets.token_hex(12)}",
-            model=body.get("model", self.models[0]),
-            stop=_stop(body),
-            shows_ids=bool(body.get("return_token_ids")),
-            form=form,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
         )
 
     def _require(self, model: Any) -> None:
@@ -212,6 +202,39 @@ class AgentServer:
         message = f"{request.method} {request.path} does not exist on this server. "
         message += f"It answers {_ENDPOINTS}."
         raise ApiError(404, message, "not_found")
+
+
+def asked_chat(
+    policy: Policy, body: dict[str, Any], *, temperature: float, max_tokens: int
+) -> Chat:
+    """Return the chat completion that a request asks a policy for.
+
+    Args:
+        policy: Answers.
+        body: The request; it names a model.
+        temperature: Of a request that names none.
+        max_tokens: Of an answer to a request that names no limit.
+
+    Raises:
+        ApiError: 400; it has malformed or unsupported fields.
+    """
+    body, form = form_as_tool(body)
+    asked = chat_request(
+        body,
+        temperature=asked_temperature(body, temperature),
+        max_tokens=asked_tokens(body, max_tokens),
+        seed=_seed(body),
+    )
+    return Chat(
+        policy,
+        asked,
+        body,
+        call_id=f"chatcmpl-{secrets.token_hex(12)}",
+        model=body["model"],
+        stop=_stop(body),
+        shows_ids=bool(body.get("return_token_ids")),
+        form=form,
+    )
 
 
 def _seed(body: Mapping[str, Any]) -> int:

@@ -20,10 +20,13 @@ from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
+    import httpx
+    from agents import Agent as OpenAIAgent
     from autogen_agentchat.base import ChatAgent, Team
     from crewai import Agent, Crew
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
+    from pydantic_ai import Agent as PydanticAgent
 
 MODEL_FOLDER = "model"
 
@@ -230,6 +233,26 @@ class TrainedAgent(BaseModel):
 
         return load_policy(str(self.verified_model()))
 
+    def transport(self) -> "httpx.AsyncBaseTransport":
+        """Load the weights behind a client of OpenAI's; they go with the client.
+
+        Give it to ``httpx.AsyncClient(transport=...)``: chat completions of any address
+        are then answered in this process, sampled as the agent was measured where a
+        request does not say.
+
+        Raises:
+            CorruptModelError: The weights are not as they were saved.
+        """
+        from agentgym.serving.in_process import PolicyTransport
+
+        spec = self.spec
+        return PolicyTransport(
+            self.load_policy(),
+            spec.served_name,
+            temperature=spec.temperature,
+            max_tokens=spec.max_tokens,
+        )
+
     def export(self, folder: str | Path, form: str = "merged") -> Path:
         """Write the weights as a folder for transformers, peft and vLLM.
 
@@ -356,6 +379,62 @@ class TrainedAgent(BaseModel):
         """
         adapter = FRAMEWORKS.get("crewai")
         made: Agent | Crew = adapter.wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        )
+        return made
+
+    def to_openai_agents(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        agent: Any = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "OpenAIAgent[Any]":
+        """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
+
+        Args:
+            tools: Function tools of the SDK's to use; None takes the scenario's, on a
+                fresh example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: The SDK is not installed.
+        """
+        adapter = FRAMEWORKS.get("openai_agents")
+        made: OpenAIAgent[Any] = adapter.wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        )
+        return made
+
+    def to_pydantic_ai(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        agent: Any = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "PydanticAgent[Any, Any]":
+        """Return the agent as an ``Agent`` of pydantic-ai.
+
+        Args:
+            tools: Tools of pydantic-ai's to use; None takes the scenario's, on a fresh
+                example environment.
+            agent: Your own agent to put the weights into, if it is not to be
+                imported as it was in training; itself it stays as it is.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: pydantic-ai is not installed.
+        """
+        adapter = FRAMEWORKS.get("pydantic_ai")
+        made: PydanticAgent[Any, Any] = adapter.wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
         return made

@@ -21,7 +21,7 @@ from agentgym.scenarios.tool_tasks.task_file import answers_path
 Named = Callable[[str], str]
 MOST_BYTES = 200 * 2**20
 """Most bytes to send, without a model's folder."""
-_FRAMEWORKS = ("langchain", "autogen", "crewai")
+_FRAMEWORKS = ("langchain", "autogen", "crewai", "openai_agents", "pydantic_ai")
 _HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
 
 
@@ -131,7 +131,7 @@ def make_upload(config: TrainingConfig) -> Upload:
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
     extras = ["local"]
-    extras += [config.framework] * (config.framework in _FRAMEWORKS)
+    extras += [config.framework.replace("_", "-")] * (config.framework in _FRAMEWORKS)
     extras += ["wandb"] * (config.tracker == "wandb")
     extras += extras_of(config.scenario)
     return Upload(

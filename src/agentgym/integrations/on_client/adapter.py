@@ -1,0 +1,246 @@
+"""ClientAdapter: the common part of adapters of frameworks on OpenAI's client."""
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agentgym.core.agent import Trained
+from agentgym.core.task import Task
+from agentgym.core.tools import Tool, ToolSpec, run_tool
+from agentgym.errors import UsageError
+from agentgym.integrations.agent_import import (
+    load_agent,
+    load_trained,
+    make,
+    takes_model,
+    takes_tools,
+    values_for,
+)
+from agentgym.integrations.base import (
+    Adapter,
+    AgentLoop,
+    Blueprint,
+    Conversation,
+    refuse_configurable,
+)
+from agentgym.integrations.episode import current_episode
+from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.registry import require
+from agentgym.integrations.tool_sets import ToolSets
+from agentgym.integrations.transport import episode_client
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
+"""Runs a tool: its arguments, as JSON or parsed, and the id of the call."""
+
+Closing = list[Callable[[], Awaitable[None]]]
+
+_NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
+
+
+class ClientLoop(AgentLoop):
+    """One agent for all episodes of a worker that have the same tools.
+
+    Args:
+        adapter: Of the framework.
+        blueprint: The agent, and where its model is.
+
+    Attributes:
+        blueprint: As given.
+    """
+
+    def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
+        from agentgym.integrations.on_client.clients import gateway_client
+
+        source = blueprint.agent
+        if source.context is not None and not adapter.context_argument:
+            raise UsageError(
+                f"--context {source.context}: {adapter.title} has no runtime context. "
+                "Give --inputs to change the agent's input."
+            )
+        refuse_configurable(blueprint, adapter.title)
+        self.blueprint = blueprint
+        self._adapter = adapter
+        self._inputs = values_for(source.inputs, "--inputs")
+        self._context = values_for(source.context, "--context")
+        self._closing: Closing = []
+        self._http = episode_client(blueprint)
+        client = gateway_client(blueprint, self._http)
+        self._model = adapter.model(client, blueprint.model)
+        origin = source.reference
+        self._found = None if origin is None else load_agent(origin)
+        differs = origin is None or takes_tools(self._found)
+        self._agents = ToolSets(blueprint.tools, self._build, differs=differs)
+
+    def _build(self, specs: list[ToolSpec]) -> Any:
+        blueprint, adapter = self.blueprint, self._adapter
+        tools = [adapter.tool(spec, _in_episode(spec)) for spec in specs]
+        origin = blueprint.agent.reference
+        if origin is None:
+            agent = adapter.default_agent(
+                "agent", self._model, tools, blueprint.system_prompt
+            )
+        else:
+            agent = make(self._found, origin, llm=self._model, tools=tools)
+            adapter.require_agent(agent, origin)
+            self.way = (
+                "the factory is given the model of training"
+                if takes_model(self._found)
+                else "each run of its agents has training's model"
+            )
+        if self.agent is None:
+            self.agent = agent
+        return adapter.in_training(agent, self._model, self._closing)
+
+    def converse(self) -> Conversation:
+        """Return a conversation that no message was said in."""
+        return self._adapter.conversation(self._agents.of_episode(), self)
+
+    def first_input(self) -> Any:
+        """Return the input by ``--inputs`` of the current episode; None: its message.
+
+        Raises:
+            UsageError: It is neither text nor a list.
+        """
+        given = self._inputs(current_episode().task)
+        if not isinstance(given, str | list | None):
+            raise UsageError(
+                f"--inputs {self.blueprint.agent.inputs} gave a "
+                f"{type(given).__name__}. Return the text of the agent's first "
+                f"message, or a list of {self._adapter.title}'s messages."
+            )
+        return given
+
+    def context(self) -> Any:
+        """Return the runtime context by ``--context`` of the current episode's task."""
+        task: Task = current_episode().task
+        return self._context(task)
+
+    async def close(self) -> None:
+        """Close the pooled connections, and the agent's servers."""
+        for close in self._closing:
+            await close()
+        await self._http.aclose()
+
+
+class ClientAdapter(Adapter):
+    """An adapter of a framework whose models take OpenAI's client.
+
+    Attributes:
+        title: The framework's name in sentences.
+        extra: Of this package, which installs it.
+        modules: Those that must be installed.
+        context_argument: The argument of the framework's run that ``--context`` gives;
+            empty if it has none.
+    """
+
+    title: ClassVar[str]
+    extra: ClassVar[str]
+    modules: ClassVar[tuple[str, ...]]
+    context_argument: ClassVar[str] = ""
+
+    @abstractmethod
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a model of the framework's that asks by a client."""
+
+    @abstractmethod
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool of the framework's whose schema is ``spec``'s."""
+
+    @abstractmethod
+    def default_agent(
+        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+    ) -> Any:
+        """Return the agent of a scenario."""
+
+    @abstractmethod
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+        """Return the object that episodes run, on another model.
+
+        Its tools that have the name of one of the current episode act on that.
+
+        Args:
+            agent: As its author wrote it.
+            model: Of training.
+            closing: Takes functions to call when the agent is no longer needed.
+        """
+
+    @abstractmethod
+    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation with an object of :meth:`in_training`."""
+
+    def check(self) -> None:
+        """Check that the framework is installed."""
+        require(list(self.modules), self.extra, f"The {self.title} adapter")
+
+    def create_environment(self, blueprint: Blueprint) -> AgentLoop:
+        """Build the agent whose model is the gateway."""
+        self.check()
+        return ClientLoop(self, blueprint)
+
+    def stand_in(self) -> Any:
+        """Return a model that is never asked."""
+        self.check()
+        from agentgym.integrations.on_client.clients import PlainOpenAI
+
+        return self.model(PlainOpenAI("http://nowhere.invalid/v1", "none"), "none")
+
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+        """Return a trained agent as one of the framework's; see ``TrainedAgent``.
+
+        Raises:
+            UsageError: There are ``tools``, and the agent has its own.
+        """
+        self.check()
+        from agentgym.integrations.on_client.clients import trained_client
+
+        tools, agent = options.get("tools"), options.get("agent")
+        address = options.get("base_url"), options.get("api_key")
+        export, spec = f"to_{self.name}", trained.spec
+        named = spec.agent if agent is None else agent
+        found = None if named is None else load_trained(trained, agent, export)
+        origin = named if isinstance(named, str) else type(named).__name__
+        has_own = found is not None and not takes_tools(found)
+        if tools is not None and has_own:
+            raise UsageError(
+                f"{origin} has its own tools: leave tools={tools!r} out, or give a "
+                "function make_agent(llm, tools) as agent=."
+            )
+        offered = list(tools or ())
+        if tools is None and not has_own:
+            bound = example_tools(trained, export)
+            offered = [self.tool(tool.spec, _bound(tool)) for tool in bound]
+        model = self.model(*trained_client(trained, *address))
+        if found is None:
+            name = re.sub(r"\W|^(?=\d)", "_", spec.served_name)
+            return self.default_agent(name, model, offered, spec.system_prompt)
+        made = make(found, origin, llm=model, tools=offered)
+        self.require_agent(made, origin)
+        return made if takes_model(found) else self.with_model(made, model)
+
+
+def _in_episode(spec: ToolSpec) -> Run:
+    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
+        episode = current_episode()
+        return await episode.use_tool(spec.name, arguments, call_id=call_id)
+
+    return run
+
+
+def _bound(tool: Tool) -> Run:
+    async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments or "{}")
+            except ValueError:
+                return _NOT_AN_OBJECT
+        if not isinstance(arguments, dict):
+            return _NOT_AN_OBJECT
+        _, text = await run_tool({tool.spec.name: tool}, tool.spec.name, arguments)
+        return text
+
+    return run

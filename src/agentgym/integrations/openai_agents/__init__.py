@@ -1,0 +1,1 @@
+"""OpenAI Agents SDK: its agents, trained in their own loop."""

@@ -1,0 +1,215 @@
+"""The adapter of the OpenAI Agents SDK: real agents, trained in their own loop."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from agentgym.core.openai import NO_KEY
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError
+from agentgym.install import install_command
+from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Closing,
+    Run,
+)
+from agentgym.integrations.openai_client import clients_redirected_to
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+class _RunConversation(Conversation):
+    """Runs an agent once for each message; whom it handed over to goes on."""
+
+    def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
+        self._agent = agent
+        self._copied = copied
+        self._loop = loop
+        self._said: list[Any] | None = None
+
+    async def turn(self, message: str) -> str:
+        from agents import RunConfig, Runner, trace
+        from agents.exceptions import (
+            InputGuardrailTripwireTriggered,
+            OutputGuardrailTripwireTriggered,
+        )
+
+        from agentgym.integrations.openai_agents.redirect import running
+
+        asked: Any = message if self._said is not None else self._loop.first_input()
+        asked = asked or message
+        if self._said:
+            asked = [*self._said, {"role": "user", "content": message}]
+        options: dict[str, Any] = {
+            "context": self._loop.context(),
+            "max_turns": None,  # the episode ends it, and says why
+            "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
+        }
+        redirected = clients_redirected_to(self._loop.blueprint)
+        with trace("agentgym", disabled=True), running(self._copied), redirected:
+            try:
+                result = await Runner.run(self._agent, asked, **options)
+                while result.interruptions:
+                    state = result.to_state()
+                    for call in result.interruptions:
+                        state.approve(call)
+                    result = await Runner.run(self._agent, state, **options)
+            except (
+                InputGuardrailTripwireTriggered,
+                OutputGuardrailTripwireTriggered,
+            ) as tripped:
+                return str(tripped)
+        self._said, self._agent = result.to_input_list(), result.last_agent
+        output = result.final_output
+        if isinstance(output, str):
+            return output
+        return json.dumps(to_jsonable_python(output, fallback=str))
+
+
+def _is_sdk(file: str | None) -> bool:
+    return file is not None and Path(file).with_name("run_config.py").is_file()
+
+
+class OpenAIAgentsAdapter(ClientAdapter):
+    """openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
+
+    name = "openai_agents"
+    title = "The OpenAI Agents SDK"
+    extra = "openai-agents"
+    modules = ("agents", "openai")
+    packages = ("agents",)
+    context_argument = "context"
+    preload = (
+        "agents",
+        "openai.resources",
+        "agentgym.integrations.on_client.clients",
+        "agentgym.integrations.openai_agents.copies",
+        "agentgym.integrations.openai_agents.describe",
+    )
+
+    def owns(self, root: str) -> bool:
+        """Return whether it is the SDK's, not a module of the user's own."""
+        found = sys.modules.get(root) if super().owns(root) else None
+        return found is not None and _is_sdk(getattr(found, "__file__", None))
+
+    def check(self) -> None:
+        """Check that the SDK is installed, and that no module of the user's hides it.
+
+        Raises:
+            UnsupportedError: One does.
+        """
+        super().check()
+        spec = find_spec("agents")
+        if spec is not None and not _is_sdk(spec.origin):
+            raise UnsupportedError(
+                f"{spec.origin} hides the package `agents` of the OpenAI Agents SDK: "
+                "give it another name, and install the SDK if it is missing: "
+                f"{install_command(self.extra)}"
+            )
+
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a model of chat completions.
+
+        Without a key of the user's, the SDK sends no traces from this process.
+        """
+        from agents import OpenAIChatCompletionsModel, set_tracing_disabled
+
+        if os.environ.get("OPENAI_API_KEY") in (None, "", NO_KEY):
+            set_tracing_disabled(True)
+        return OpenAIChatCompletionsModel(name, client)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool with the original schema, which checks its arguments itself."""
+        from agents import FunctionTool
+        from agents.tool_context import ToolContext
+
+        async def call(context: ToolContext[Any], arguments: str) -> str:
+            return await run(arguments or "{}", context.tool_call_id)
+
+        return FunctionTool(
+            name=spec.name,
+            description=spec.description,
+            params_json_schema=spec.parameters,
+            on_invoke_tool=call,
+            strict_json_schema=False,
+        )
+
+    def default_agent(
+        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+    ) -> Any:
+        """Return the agent of a scenario."""
+        from agents import Agent
+
+        return Agent(
+            name=name,
+            instructions=system_prompt or None,
+            model=model,
+            tools=list(tools),
+        )
+
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+        """Return the agent, and the function that copies those that are run."""
+        from agentgym.integrations.openai_agents.copies import AgentCopies
+        from agentgym.integrations.redirect import watch
+
+        watch()
+        copies = AgentCopies(model, starts_servers=True)
+        closing.append(copies.close)
+        return agent, copies.of
+
+    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation that no message was said in."""
+        found, other = agent
+        return _RunConversation(found, other, loop)
+
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is an ``Agent``."""
+        self.check()
+        from agentgym.integrations.openai_agents.describe import require_agent
+
+        require_agent(agent, origin)
+
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return an agent, those it hands over to, and those that are its tools."""
+        self.check()
+        from agentgym.integrations.openai_agents.describe import roles
+
+        return roles(agent)
+
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an agent and its team, or one function tool."""
+        self.check()
+        from agentgym.integrations.openai_agents.describe import own_tools
+
+        return own_tools(found)
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return the differences in training: tools that are left out."""
+        self.check()
+        from agentgym.integrations.openai_agents.describe import concerns
+
+        return concerns(agent)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy that asks ``model``, as do those that it runs."""
+        self.require_agent(agent, repr(agent))
+        from agents import Model
+
+        from agentgym.integrations.openai_agents.copies import AgentCopies
+        from agentgym.integrations.redirect import watch
+
+        if not isinstance(model, Model):
+            raise UnsupportedError(
+                f"A {type(model).__name__} is not a model of the OpenAI Agents SDK."
+            )
+        watch()
+        return AgentCopies(model).of(agent)

@@ -1,0 +1,162 @@
+"""Copies of the Agents SDK's agents: with another model, and tools of the episode's."""
+
+import asyncio
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from agents import Agent, FunctionTool, Handoff, Model, ModelSettings
+from agents.mcp import MCPServerManager
+from agents.models import get_default_model_settings
+from agents.tool import invoke_function_tool
+from agents.tool_context import ToolContext
+
+from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.openai_agents.redirect import running
+from agentgym.integrations.transport import speaking_as
+
+
+class ModelOfRole(Model):
+    """A model that is asked as one agent of several.
+
+    Args:
+        wrapped: Answers.
+        role: The agent's name.
+    """
+
+    def __init__(self, wrapped: Model, role: str) -> None:
+        self.wrapped = wrapped
+        self.role = role
+
+    async def get_response(self, *args: Any, **named: Any) -> Any:
+        """Ask as the agent."""
+        with speaking_as(self.role):
+            return await self.wrapped.get_response(*args, **named)
+
+    async def stream_response(self, *args: Any, **named: Any) -> Any:
+        """Ask as the agent, and yield the events of the answer."""
+        events = self.wrapped.stream_response(*args, **named)
+        while True:
+            with speaking_as(self.role):  # not around the yield
+                event = await anext(events, None)
+            if event is None:
+                return
+            yield event
+
+
+class AgentCopies:
+    """Makes one copy of each agent that is met, and of those it hands over to.
+
+    The agents that are copied stay as they are. Tools of OpenAI's servers are left out:
+    the model does not run on these.
+
+    Args:
+        model: Of all copies.
+        starts_servers: Whether MCP servers are started at their first use; else who
+            runs the agents has started them.
+    """
+
+    def __init__(self, model: Model, *, starts_servers: bool = False) -> None:
+        self._model = model
+        self._starts_servers = starts_servers
+        self._servers: dict[int, tuple[MCPServerManager, asyncio.Task[Any]]] = {}
+        self._made: dict[int, Agent[Any]] = {}
+        self._kept: list[Any] = []
+
+    def of(self, agent: Any) -> Any:
+        """Return the copy of an agent; the agent itself if it is one."""
+        if (known := self._made.get(id(agent))) is not None:
+            return known
+        made = copy.copy(agent)
+        self._kept += [agent, made]  # or their ids might be another's
+        self._made |= {id(agent): made, id(made): made}
+        named = agent.model if isinstance(agent.model, str) else None
+        if agent.model_settings == get_default_model_settings(named):
+            made.model_settings = ModelSettings()  # of another model
+        made.model = ModelOfRole(self._model, agent.name)
+        made.handoffs = [self._handoff(each) for each in agent.handoffs]
+        made.input_guardrails = [self._guardrail(x) for x in agent.input_guardrails]
+        made.output_guardrails = [self._guardrail(x) for x in agent.output_guardrails]
+        vars(made)["get_all_tools"] = self._tools(agent)
+        return made
+
+    async def close(self) -> None:
+        """Stop the MCP servers that were started."""
+        for manager, _ in self._servers.values():
+            await manager.cleanup_all()
+
+    async def _connected(self, agent: Any) -> None:
+        for server in agent.mcp_servers if self._starts_servers else ():
+            if id(server) not in self._servers:
+                manager = MCPServerManager([server], strict=True)
+                started = asyncio.ensure_future(manager.connect_all())
+                self._servers[id(server)] = manager, started
+            await asyncio.shield(self._servers[id(server)][1])
+
+    def _handoff(self, found: Any) -> Any:
+        if not isinstance(found, Handoff):
+            return self.of(found)
+        invoke = found.on_invoke_handoff
+
+        async def invoked(*args: Any) -> Any:
+            with running(self.of):
+                return self.of(await invoke(*args))
+
+        return dataclasses.replace(found, on_invoke_handoff=invoked)
+
+    def _guardrail(self, found: Any) -> Any:
+        check = found.guardrail_function
+
+        async def checked(*args: Any) -> Any:
+            with running(self.of):
+                said = check(*args)
+                return await said if inspect.isawaitable(said) else said
+
+        return dataclasses.replace(
+            found, guardrail_function=checked, name=found.get_name()
+        )
+
+    def _tools(self, agent: Any) -> Callable[[Any], Any]:
+        async def get_all_tools(context: Any) -> list[Any]:
+            await self._connected(agent)
+            with running(self.of):
+                found = await agent.get_all_tools(context)
+            return [self._tool(x) for x in found if isinstance(x, FunctionTool)]
+
+        return get_all_tools
+
+    def _tool(self, tool: FunctionTool) -> FunctionTool:
+        made = copy.copy(tool)
+        made.timeout_seconds = None  # that of the call within holds
+
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            async def run(given: str) -> Any:
+                with running(self.of):
+                    return await invoke_function_tool(
+                        function_tool=tool, context=context, arguments=given
+                    )
+
+            return await _in_episode(tool.name, context, arguments, run)
+
+        made.on_invoke_tool = invoke
+        return made
+
+
+async def _in_episode(
+    name: str, context: ToolContext[Any], arguments: str, run: Callable[[str], Any]
+) -> Any:
+    """Let a call act on the current episode, if that has the tool; else run it."""
+    episode = episode_or_none()
+    if episode is None or name not in episode.tools:
+        return await run(arguments)
+
+    async def run_in_place(given: dict[str, Any]) -> Any:
+        return await run(arguments)
+
+    with running_in_place(name, run_in_place):
+        return await episode.use_tool(
+            name, arguments or "{}", call_id=context.tool_call_id
+        )

@@ -1,0 +1,150 @@
+"""Read agents of the Agents SDK: prompts, tools, hand-offs and models."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from agents import Agent, FunctionTool, Handoff, RunContextWrapper, handoff
+from agents.tool import invoke_function_tool
+from agents.tool_context import ToolContext
+
+from agentgym.core.background import in_background
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError, message_of
+from agentgym.integrations.agent_import import kind_of
+from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.scenarios.schemas import model_of_schema
+
+
+def require_agent(agent: Any, origin: str) -> None:
+    """Check that a live object is an agent.
+
+    Raises:
+        UnsupportedError: It is something else; says what.
+    """
+    if not isinstance(agent, Agent):
+        raise UnsupportedError(
+            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of the "
+            "OpenAI Agents SDK."
+        )
+
+
+def members(agent: Any) -> list[Any]:
+    """Return an agent, those it hands over to, and those that are its tools."""
+    require_agent(agent, repr(agent))
+    found: dict[int, Any] = {}
+    waiting = [agent]
+    while waiting:
+        each = waiting.pop(0)
+        if not isinstance(each, Agent) or id(each) in found:
+            continue
+        found[id(each)] = each
+        waiting += [_target(one) for one in each.handoffs]
+        waiting += [getattr(tool, "_agent_instance", None) for tool in each.tools]
+    return list(found.values())
+
+
+def roles(agent: Any) -> list[AgentRole]:
+    """Return the agents of a team, each with its tools and its hand-offs."""
+    return [
+        AgentRole(
+            name=each.name,
+            system_prompt=_prompt(each),
+            tools=[*map(_spec, _functions(each)), *_handoff_specs(each)],
+            model=each.model,
+        )
+        for each in members(agent)
+    ]
+
+
+def own_tools(found: Any) -> list[Tool]:
+    """Return the tools of an agent and its team, or one function tool.
+
+    Raises:
+        UnsupportedError: There are none, or they cannot be listed.
+    """
+    if isinstance(found, FunctionTool):
+        return [_own_tool(found)]
+    team = members(found)
+    tools = {tool.name: tool for each in team for tool in _functions(each)}
+    own = [tool for tool in tools.values() if not tool._is_agent_tool]
+    if not own:
+        raise no_tools(found, [f"{each.name} (Agent)" for each in team])
+    return [_own_tool(tool) for tool in own]
+
+
+def concerns(agent: Any) -> list[str]:
+    """Return the differences in training: tools that are left out."""
+    notes = []
+    for each in members(agent):
+        for tool in each.tools:
+            if not isinstance(tool, FunctionTool):
+                notes.append(
+                    f"{type(tool).__name__} of {each.name!r} is left out, in training "
+                    "and in the trained agent: it runs by OpenAI's own models."
+                )
+    return notes
+
+
+def _prompt(agent: Any) -> str | None:
+    return agent.instructions if isinstance(agent.instructions, str) else None
+
+
+def _target(found: Any) -> Any:
+    if not isinstance(found, Handoff):
+        return found
+    reference = found._agent_ref
+    return None if reference is None else reference()
+
+
+def _handoff_specs(agent: Any) -> Iterable[ToolSpec]:
+    for found in agent.handoffs:
+        each = found if isinstance(found, Handoff) else handoff(found)
+        schema = dict(each.input_json_schema)
+        arguments = model_of_schema(each.tool_name, schema)
+        yield ToolSpec(each.tool_name, each.tool_description, arguments)
+
+
+def _functions(agent: Any) -> list[FunctionTool]:
+    """Return an agent's function tools, those of its MCP servers included."""
+    own = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
+    return own + in_background(_of_servers(agent)) if agent.mcp_servers else own
+
+
+async def _of_servers(agent: Any) -> list[FunctionTool]:
+    try:
+        for server in agent.mcp_servers:
+            await server.connect()
+        try:
+            found = await agent.get_mcp_tools(RunContextWrapper(context=None))
+        finally:
+            for server in agent.mcp_servers:
+                await server.cleanup()
+    except Exception as error:  # a server's own
+        raise UnsupportedError(
+            f"The MCP servers of {agent.name} cannot be asked for their tools: "
+            f"{type(error).__name__}: {message_of(error)}."
+        ) from error
+    return [tool for tool in found if isinstance(tool, FunctionTool)]
+
+
+def _spec(tool: FunctionTool) -> ToolSpec:
+    arguments = model_of_schema(tool.name, dict(tool.params_json_schema))
+    return ToolSpec(tool.name, tool.description, arguments)
+
+
+def _own_tool(tool: FunctionTool) -> Tool:
+    async def run(arguments: dict[str, Any]) -> Any:
+        given = json.dumps(arguments)
+        context = ToolContext(
+            context=None,
+            tool_name=tool.name,
+            tool_call_id="call",
+            tool_arguments=given,
+        )
+        return await invoke_function_tool(
+            function_tool=tool, context=context, arguments=given
+        )
+
+    return live_tool(_spec(tool), run)

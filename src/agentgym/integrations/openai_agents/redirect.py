@@ -1,0 +1,46 @@
+"""Redirect the runs of the Agents SDK: within a block, each runs a copy of its agent.
+
+That reaches agents that a tool or a guardrail runs. The patched methods are not public:
+a test fails when a version changes them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+from agentgym.integrations.agent_import import refuse_while_importing
+
+_COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
+    "agentgym_openai_agents", default=None
+)
+
+
+@contextmanager
+def running(copied: Callable[[Any], Any]) -> Iterator[None]:
+    """Let every run within run ``copied(agent)`` instead of its agent."""
+    token = _COPIED.set(copied)
+    try:
+        yield
+    finally:
+        _COPIED.reset(token)
+
+
+def patch_runs(module: ModuleType) -> None:
+    """Let all runs look for the copy of their agent."""
+    runner: Any = getattr(module, "AgentRunner", None)
+    if runner is None:  # of a package of the user's own that is named agents
+        return
+    for name in ("run", "run_sync", "run_streamed"):
+        setattr(runner, name, _routed(getattr(runner, name)))
+
+
+def _routed(run: Callable[..., Any]) -> Callable[..., Any]:
+    def routed(self: Any, starting_agent: Any, *args: Any, **named: Any) -> Any:
+        refuse_while_importing()
+        copied = _COPIED.get()
+        agent = starting_agent if copied is None else copied(starting_agent)
+        return run(self, agent, *args, **named)
+
+    return routed

@@ -1,0 +1,1 @@
+"""pydantic-ai: its agents, trained in their own loop."""

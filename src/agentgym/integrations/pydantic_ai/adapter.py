@@ -1,0 +1,188 @@
+"""The pydantic-ai adapter: real agents, trained in their own loop and given back."""
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.integrations.episode import current_episode
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Closing,
+    Run,
+)
+from agentgym.integrations.openai_client import clients_redirected_to
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_RETRIES = 100
+"""Retries of a scenario's own agent: the episode ends it first, and says why."""
+
+
+class _RunConversation(Conversation):
+    """Runs an agent once for each message, with all messages so far."""
+
+    def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
+        self._agent = agent
+        self._model = model
+        self._loop = loop
+        self._said: list[Any] | None = None
+
+    async def turn(self, message: str) -> str:
+        from pydantic_ai import DeferredToolRequests
+        from pydantic_ai.usage import UsageLimits
+
+        from agentgym.integrations.pydantic_ai.redirect import answering
+
+        given = None if self._said is not None else self._loop.first_input()
+        options: dict[str, Any] = {
+            "model": self._model,
+            "deps": self._loop.context(),
+            "usage_limits": UsageLimits(request_limit=None),
+            "infer_name": False,
+        }
+        with answering(self._model), clients_redirected_to(self._loop.blueprint):
+            result = await self._agent.run(
+                given or message, message_history=self._said, **options
+            )
+            while isinstance(result.output, DeferredToolRequests):
+                results = await _resolved(result.output)
+                result = await self._agent.run(
+                    message_history=result.all_messages(),
+                    deferred_tool_results=results,
+                    **options,
+                )
+        self._said = result.all_messages()
+        output = result.output
+        if isinstance(output, str):
+            return output
+        return json.dumps(to_jsonable_python(output, fallback=str))
+
+
+async def _resolved(requests: Any) -> Any:
+    """Approve calls that wait for it; answer external ones from the episode."""
+    episode = current_episode()
+    calls = {
+        call.tool_call_id: await episode.use_tool(
+            call.tool_name, call.args or {}, call_id=call.tool_call_id
+        )
+        for call in requests.calls
+    }
+    return requests.build_results(calls=calls, approve_all=True)
+
+
+class PydanticAIAdapter(ClientAdapter):
+    """pydantic-ai 2: ``Agent`` with its tools, toolsets and output types."""
+
+    name = "pydantic_ai"
+    title = "pydantic-ai"
+    extra = "pydantic-ai"
+    modules = ("pydantic_ai", "openai")
+    packages = ("pydantic_ai",)
+    context_argument = "deps"
+    preload = (
+        "pydantic_ai.models.openai",
+        "pydantic_ai.models.test",
+        "openai.resources",
+        "agentgym.integrations.on_client.clients",
+        "agentgym.integrations.pydantic_ai.describe",
+        "agentgym.integrations.pydantic_ai.redirect",
+    )
+
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a chat model, to which tools are described by their own schemas."""
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        profile = OpenAIModelProfile(
+            json_schema_transformer=None,
+            openai_supports_strict_tool_definition=False,
+            supports_json_schema_output=True,
+        )
+        provider = OpenAIProvider(openai_client=client)
+        return OpenAIChatModel(name, provider=provider, profile=profile)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool with the original schema, which checks its arguments itself."""
+        from pydantic_ai import RunContext
+        from pydantic_ai.tools import Tool as OwnTool
+
+        async def call(ctx: RunContext[Any], **arguments: Any) -> str:
+            return await run(arguments, ctx.tool_call_id)
+
+        return OwnTool.from_schema(
+            call, spec.name, spec.description, spec.parameters, takes_ctx=True
+        )
+
+    def default_agent(
+        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+    ) -> Any:
+        """Return the agent of a scenario, which goes on until it answers."""
+        from pydantic_ai import Agent
+
+        return Agent(
+            model,
+            name=name,
+            instructions=system_prompt or None,
+            tools=list(tools),
+            retries=_RETRIES,
+        )
+
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+        """Return the agent itself: each run of it is given the model."""
+        from agentgym.integrations.redirect import watch
+
+        watch()
+        return agent, model
+
+    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation that no message was said in."""
+        found, other = agent
+        return _RunConversation(found, other, loop)
+
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is an ``Agent``."""
+        self.check()
+        from agentgym.integrations.pydantic_ai.describe import require_agent
+
+        require_agent(agent, origin)
+
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return the agent as the only role."""
+        self.check()
+        from agentgym.integrations.pydantic_ai.describe import roles
+
+        return roles(agent)
+
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an agent or a toolset, or one tool."""
+        self.check()
+        from agentgym.integrations.pydantic_ai.describe import own_tools
+
+        return own_tools(found)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy that asks ``model``, as do the agents that its tools run."""
+        self.require_agent(agent, repr(agent))
+        from pydantic_ai.models import Model
+
+        from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
+        from agentgym.integrations.redirect import watch
+
+        if not isinstance(model, Model):
+            raise UnsupportedError(
+                f"A {type(model).__name__} is not a model of pydantic-ai's."
+            )
+        watch()
+        made = copy.copy(agent)
+        vars(made).pop("_enter_lock", None)  # made at its first use, for each agent
+        made.model = ModelThroughout(model, agent.name)
+        return made

@@ -1,0 +1,96 @@
+"""Read an agent of pydantic-ai: its prompt, tools, output tools and model."""
+
+from typing import Any
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import Tool as OwnTool
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.usage import RunUsage
+
+from agentgym.core.background import in_background
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError, message_of
+from agentgym.integrations.agent_import import kind_of
+from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.scenarios.schemas import model_of_schema
+
+
+def require_agent(agent: Any, origin: str) -> None:
+    """Check that a live object is an agent.
+
+    Raises:
+        UnsupportedError: It is something else; says what.
+    """
+    if not isinstance(agent, Agent):
+        raise UnsupportedError(
+            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of "
+            "pydantic-ai."
+        )
+
+
+def roles(agent: Any) -> list[AgentRole]:
+    """Return an agent as the only role; agents that its tools run are not seen."""
+    require_agent(agent, repr(agent))
+    written = [*agent._system_prompts, *agent._instructions]
+    outputs = agent._output_toolset
+    tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
+    answers = [] if outputs is None else _tools_of(outputs)
+    return [
+        AgentRole(
+            name=agent.name or DEFAULT_AGENT,
+            system_prompt="\n".join(x for x in written if isinstance(x, str)) or None,
+            tools=tools,
+            model=agent.model,
+            answers=tuple(tool.spec.name for tool in answers),
+        )
+    ]
+
+
+def own_tools(found: Any) -> list[Tool]:
+    """Return the tools of an agent or a toolset, or one tool.
+
+    Raises:
+        UnsupportedError: There are none, or they cannot be listed.
+    """
+    if isinstance(found, OwnTool):
+        return _tools_of(FunctionToolset([found]))
+    if isinstance(found, AbstractToolset):
+        return _tools_of(found)
+    require_agent(found, repr(found))
+    tools = [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
+    if not tools:
+        raise no_tools(found, [f"{found.name or DEFAULT_AGENT} (Agent)"])
+    return tools
+
+
+def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+
+    async def listed() -> list[Tool]:
+        async with toolset:
+            found = await toolset.get_tools(context)
+        return [_own_tool(name, toolset, each, context) for name, each in found.items()]
+
+    try:
+        return in_background(listed())
+    except Exception as error:  # a toolset's own code, a server that does not start
+        raise UnsupportedError(
+            f"The tools of {toolset.label} cannot be listed before it runs: "
+            f"{type(error).__name__}: {message_of(error)}."
+        ) from error
+
+
+def _own_tool(name: str, toolset: Any, tool: Any, context: RunContext[Any]) -> Tool:
+    definition = tool.tool_def
+
+    async def run(arguments: dict[str, Any]) -> Any:
+        checked = tool.args_validator.validate_python(arguments)
+        async with toolset:
+            return await toolset.call_tool(name, checked, context, tool)
+
+    schema = dict(definition.parameters_json_schema)
+    arguments = model_of_schema(name, schema)
+    return live_tool(ToolSpec(name, definition.description or "", arguments), run)

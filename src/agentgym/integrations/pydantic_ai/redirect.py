@@ -1,0 +1,123 @@
+"""Redirect the models and tools of pydantic-ai's agents for a while.
+
+Within :func:`answering` each agent asks another model, also one that a tool runs; a
+tool that has the name of one of the current episode acts on the episode. The patched
+methods are not public: a test fails when a version changes them.
+"""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.integrations.agent_import import refuse_while_importing
+from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.transport import speaking_as
+
+_OF_FRAMEWORK = ("output", "external")
+_ANSWERING: ContextVar[Model | None] = ContextVar(
+    "agentgym_pydantic_ai_model", default=None
+)
+
+
+@contextmanager
+def answering(model: Model) -> Iterator[None]:
+    """Let every agent within ask ``model``."""
+    token = _ANSWERING.set(model)
+    try:
+        yield
+    finally:
+        _ANSWERING.reset(token)
+
+
+class ModelThroughout(WrapperModel):
+    """A model of one agent, and of all agents that run in its tools.
+
+    Args:
+        wrapped: Answers.
+        role: The agent's name; None if it has none.
+    """
+
+    def __init__(self, wrapped: Model, role: str | None) -> None:
+        super().__init__(wrapped)
+        self.role = role or DEFAULT_AGENT
+
+    async def request(self, *args: Any, **named: Any) -> ModelResponse:
+        """Ask as the agent."""
+        with speaking_as(self.role):
+            return await super().request(*args, **named)
+
+    @asynccontextmanager
+    async def request_stream(
+        self, *args: Any, **named: Any
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Ask as the agent, and stream the answer."""
+        async with AsyncExitStack() as stack:
+            with speaking_as(self.role):  # not around the yield
+                streamed = self.wrapped.request_stream(*args, **named)
+                response = await stack.enter_async_context(streamed)
+            yield response
+
+
+def patch_agents(module: ModuleType) -> None:
+    """Let all agents look for the model that answers."""
+    kind = module.Agent
+    pick = kind._pick_raw_model
+
+    def _pick_raw_model(self: Any, model: Any) -> Any:
+        refuse_while_importing()
+        if (other := _ANSWERING.get()) is None:
+            return pick(self, model)
+        return ModelThroughout(other, self.name)
+
+    kind._pick_raw_model = _pick_raw_model
+
+
+def patch_tools(module: ModuleType) -> None:
+    """Let all tools look for an episode that has one of their name."""
+    kind = module.ToolManager
+    validate, execute = kind.validate_tool_call, kind._raw_execute
+
+    async def validate_tool_call(self: Any, call: Any, **named: Any) -> Any:
+        tool = (self.tools or {}).get(call.tool_name)
+        if not _acts_on_episode(tool, call.tool_name):
+            return await validate(self, call, **named)
+        given = {k: named[k] for k in ("approved", "metadata") if k in named}
+        ctx = self._build_tool_context(call, tool, allow_partial=False, **given)
+        return self._make_validation_success(call, tool, ctx, {})
+
+    async def _raw_execute(self: Any, validated: Any, **named: Any) -> Any:
+        call, tool, ctx = validated.call, validated.tool, validated.ctx
+        model = ctx.model
+        if not isinstance(model, ModelThroughout):
+            return await execute(self, validated, **named)
+        with answering(model.wrapped):
+            if not _acts_on_episode(tool, call.tool_name):
+                return await execute(self, validated, **named)
+
+            async def run(arguments: dict[str, Any]) -> Any:
+                checked = tool.args_validator.validate_python(arguments)
+                return await self.toolset.call_tool(call.tool_name, checked, ctx, tool)
+
+            episode = episode_or_none()
+            assert episode is not None
+            with running_in_place(call.tool_name, run):
+                return await episode.use_tool(
+                    call.tool_name, call.args or {}, call_id=call.tool_call_id
+                )
+
+    kind.validate_tool_call, kind._raw_execute = validate_tool_call, _raw_execute
+
+
+def _acts_on_episode(tool: Any, name: str) -> bool:
+    episode = episode_or_none()
+    if episode is None or tool is None or name not in episode.tools:
+        return False
+    return tool.tool_def.kind not in _OF_FRAMEWORK

@@ -1,0 +1,80 @@
+"""PolicyTransport: a policy in this process, behind OpenAI's own client."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+import httpx
+
+from agentgym.core.openai import ApiError
+from agentgym.core.policy import Policy
+from agentgym.rollout.gateway.chat import Ended
+from agentgym.rollout.gateway.protocol import json_object
+from agentgym.serving.server import asked_chat
+
+
+class PolicyTransport(httpx.AsyncBaseTransport):
+    """Answers the chat completions of an HTTP client from a policy; nothing is sent.
+
+    A request without a seed has the number of those before it.
+
+    Args:
+        policy: Answers; it is closed with the client.
+        model: The model's name in answers.
+        temperature: Of requests that name none; 0 is greedy.
+        max_tokens: Of an answer to requests that name no limit.
+    """
+
+    def __init__(
+        self, policy: Policy, model: str, *, temperature: float, max_tokens: int
+    ) -> None:
+        self._policy = policy
+        self._model = model
+        self._seeds = itertools.count()
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer one request; a wrong one gets an error in OpenAI's shape."""
+        try:
+            if not request.url.path.endswith("/chat/completions"):
+                message = f"{request.url.path} is not answered, /chat/completions is."
+                raise ApiError(404, message, "not_found")
+            body = json_object(await request.aread())
+            chat = asked_chat(
+                self._policy,
+                {"model": self._model, "seed": next(self._seeds), **body},
+                temperature=self._temperature,
+                max_tokens=self._max_tokens,
+            )
+        except ApiError as error:
+            return httpx.Response(error.status, json=error.body)
+        answer = chat.answer()
+        first = await anext(answer)
+        if not isinstance(first, Ended):
+            kind = {"content-type": "text/event-stream"}
+            return httpx.Response(200, headers=kind, stream=_Stream(first, answer))
+        await answer.aclose()
+        kind = {"content-type": "application/json"}
+        return httpx.Response(first.status, headers=kind, content=first.payload)
+
+    async def aclose(self) -> None:
+        """Stop the policy."""
+        await asyncio.to_thread(self._policy.close)
+
+
+class _Stream(httpx.AsyncByteStream):
+    """The rest of a streamed answer, after its first bytes."""
+
+    def __init__(
+        self, first: bytes, answer: AsyncGenerator[bytes | Ended, None]
+    ) -> None:
+        self._first = first
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._first
+        async with aclosing(self._answer) as items:
+            async for item in items:
+                yield item.payload if isinstance(item, Ended) else item

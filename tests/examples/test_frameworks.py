@@ -1,0 +1,42 @@
+"""The apps of examples/FRAMEWORK: trained as they are, then used."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples"
+APPS = {"openai_agents": "bike_shop.py", "pydantic_ai": "bank.py"}
+
+
+@pytest.mark.parametrize("framework", APPS)
+def test_an_app_knows_nothing_of_training(framework: str) -> None:
+    assert "agentgym" not in (FOLDER / framework / APPS[framework]).read_text().lower()
+    assert f"[{APPS[framework]}]" in (FOLDER / framework / "README.md").read_text()
+    assert f"({framework}/README.md)" in (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.slow  # trains for real, in a process of its own
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("framework", APPS)
+def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> None:
+    folder = tmp_path / framework
+    shutil.copytree(FOLDER / framework, folder)
+    app = (folder / APPS[framework]).read_bytes()
+    ended = subprocess.run(
+        [sys.executable, "train.py", "64"],
+        cwd=folder,
+        env={**os.environ, "AGENTGYM_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    first, *said = ended.stdout.strip().splitlines()
+    assert re.fullmatch(r"[\d.]+ -> [\d.]+", first)
+    assert said
+    assert (folder / APPS[framework]).read_bytes() == app
+    assert (tmp_path / "home" / "agents").is_dir()

@@ -1,0 +1,147 @@
+"""Agents of pydantic-ai as their authors wrote them, for no training."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    ModelRetry,
+    NativeOutput,
+    RunContext,
+)
+from pydantic_ai.agent import AgentRunResult
+from pydantic_ai.toolsets import FunctionToolset
+
+MODEL = "openai:gpt-4o"
+REAL = "the real tool ran"
+
+
+def list_files() -> str:
+    """List the files."""
+    return REAL
+
+
+async def shout(word: str) -> str:
+    """Say it aloud."""
+    return word.upper()
+
+
+class Answer(BaseModel):
+    """An answer."""
+
+    text: str
+    files: int
+
+
+@dataclass
+class Deps:
+    user: str = "Ann"
+
+
+clerk = Agent(MODEL, name="clerk", system_prompt="You look.", tools=[list_files, shout])
+without_model = Agent(instructions="You look.", tools=[list_files])
+typed = Agent(MODEL, output_type=Answer, tools=[list_files])
+native = Agent(MODEL, output_type=NativeOutput(Answer), tools=[list_files])
+boss = Agent(MODEL, name="boss", instructions="You lead.")
+toolset = FunctionToolset([list_files])
+held = Agent(MODEL, toolsets=[toolset.filtered(lambda ctx, tool: True)])
+named = Agent(MODEL, toolsets=[FunctionToolset([shout]).prefixed("my")])
+knowing = Agent(MODEL, deps_type=Deps, tools=[list_files])
+approved = Agent(MODEL, output_type=[str, DeferredToolRequests])
+checked = Agent(MODEL, tools=[list_files])
+strict = Agent(MODEL, tools=[shout])
+author = Agent(MODEL)
+
+
+@knowing.instructions
+def who(ctx: RunContext[Deps]) -> str:
+    return f"The user is {ctx.deps.user}."
+
+
+@knowing.tool
+def greet(ctx: RunContext[Deps], word: str) -> str:
+    """Greet the user."""
+    return f"{word}, {ctx.deps.user}!"
+
+
+@boss.tool_plain
+async def ask_clerk(question: str) -> str:
+    """Ask the clerk."""
+    return (await clerk.run(question)).output
+
+
+@approved.tool_plain(requires_approval=True, name="list_files")
+def list_if_allowed() -> str:
+    """List the files, if a person allows it."""
+    return REAL
+
+
+@checked.output_validator
+def is_long(output: str) -> str:
+    if len(output) < 4:
+        raise ModelRetry("Say more.")
+    return output
+
+
+@author.tool_plain
+async def ask_openai(question: str) -> str:
+    """Ask OpenAI's own client."""
+    told = await AsyncOpenAI().chat.completions.create(
+        model="gpt-4o", messages=[{"role": "user", "content": question}]
+    )
+    return told.choices[0].message.content or ""
+
+
+def instructed(misdeed: type[BaseException], *args: Any) -> Agent[Any, Any]:
+    def instructions() -> str:
+        raise misdeed(*args)
+
+    return Agent(MODEL, instructions=instructions, tools=[list_files])
+
+
+class Deaf(Agent[Any, Any]):
+    async def run(self, *args: Any, **named: Any) -> Any:
+        return AgentRunResult("I know better.")
+
+
+breaking = instructed(ValueError, "the agent is broken")
+exiting = instructed(SystemExit, 3)
+deaf = Deaf(MODEL, tools=[list_files])
+nothing = {"agent": clerk}
+
+
+def quit_all() -> str:
+    """Quit."""
+    raise SystemExit(3)
+
+
+quitting = Agent(MODEL, tools=[quit_all])
+
+
+def make_own() -> Agent[Any, Any]:
+    return Agent(MODEL, tools=[list_files])
+
+
+def make_on(model: Any) -> Agent[Any, Any]:
+    return Agent(model, tools=[list_files])
+
+
+async def make_later(llm: Any, tools: list[Any]) -> Agent[Any, Any]:
+    await asyncio.sleep(0)
+    return Agent(llm, tools=tools)
+
+
+def first(task: Any) -> str:
+    return f"Please: {task.id}"
+
+
+def wrongly(task: Any) -> int:
+    return 3
+
+
+def deps(task: Any) -> Deps:
+    return Deps(task.id)
