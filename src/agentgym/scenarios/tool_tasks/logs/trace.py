@@ -92,8 +92,8 @@ def read_task(
         raise LeftOutError("each call for the first request was left out")
     line: dict[str, Any] = {"instruction": request, "expect": expect}
     forbidden = trace.rejected.difference(need["tool"] for need in expect)
-    if forbidden := sorted(forbidden.intersection(specs or forbidden)):
-        line["forbid"] = forbidden
+    if forbidden := forbidden.intersection(specs or forbidden):
+        line["forbid"] = sorted(forbidden)
     return {**line, "tools": [s.to_openai() for s in own.values()]} if own else line
 
 
