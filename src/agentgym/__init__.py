@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from agentgym.integrations.inner_reward import reward as reward
     from agentgym.scenarios.base import Environment as Environment
     from agentgym.scenarios.base import Scenario as Scenario
+    from agentgym.scenarios.tool_tasks.logs.reviews import (
+        record_review as record_review,
+    )
     from agentgym.solving.solution import Solution as Solution
     from agentgym.solving.solve import solve as solve
     from agentgym.train.result import TrainingResult as TrainingResult

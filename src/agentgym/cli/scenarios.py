@@ -233,7 +233,8 @@ def from_logs(
     file: Annotated[
         Path,
         typer.Argument(
-            help='JSON Lines of {"messages": […]}, LangSmith\'s runs, or OTLP JSON.'
+            help='JSON Lines of {"messages": […]} or of reviews, runs of LangSmith or '
+            "Langfuse, or OTLP JSON."
         ),
     ],
     tools_from: Tools = None,

@@ -18,6 +18,7 @@ from agentgym.scenarios.tool_tasks.logs.message import (
     shown,
 )
 from agentgym.scenarios.tool_tasks.logs.opentelemetry import Spans, is_export
+from agentgym.scenarios.tool_tasks.logs.reviews import Reviews, is_review
 from agentgym.scenarios.tool_tasks.logs.secrets import Secrets
 from agentgym.scenarios.tool_tasks.logs.trace import LeftOutError, Trace, read_task
 
@@ -29,11 +30,11 @@ _HEAD = """\
 _KNOWN = (
     'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
     "LangSmith, which have a run_type; observations of Langfuse, which have a traceId "
-    "and a type; and OTLP JSON of OpenTelemetry, which has "
-    "resourceSpans."
+    "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; and reviews, "
+    "which have action_requests and decisions."
 )
 _MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
-_OBSERVATIONS = "Langfuse"
+_OBSERVATIONS, _REVIEWS = "Langfuse", "reviews"
 _CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
 _MOST_NESTED = 4
 _MOST_KEYS = 6
@@ -71,7 +72,9 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
 
     Args:
         path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's
-            observations, OpenTelemetry's spans.
+            observations, OpenTelemetry's spans, reviews of :func:`record_review`. An
+            edited call is expected as a person edited it, and a tool of which all
+            calls were rejected is forbidden.
         tools: Calls of others, or with arguments that do not fit, are left out. None
             takes the tools that are listed with messages, and keeps them in the lines.
 
@@ -130,7 +133,7 @@ class _Log:
         """
         conversations: list[Trace] = []
         runs, spans = Runs(self.problems), Spans(self.problems)
-        observations = Observations(self.problems)
+        observations, reviews = Observations(self.problems), Reviews()
         for place, value in _values(self._path, self.problems):
             for where, entry in _entries(place, value, 0):
                 kind = _kind(entry)
@@ -144,6 +147,8 @@ class _Log:
                         runs.add(entry, where)
                     elif kind == _OBSERVATIONS:
                         observations.add(entry, where)
+                    elif kind == _REVIEWS:
+                        reviews.add(entry)
                     elif kind == _SPANS:
                         spans.add(entry, where)
                     else:
@@ -154,7 +159,7 @@ class _Log:
         if not self.kinds and self.problems:
             raise UsageError(f"{self._path}, {self.problems[0]}. {_KNOWN}")
         found = [*conversations, *runs.traces(), *observations.traces()]
-        found += spans.traces()
+        found += [*spans.traces(), *reviews.traces()]
         if self.problems:
             why = f"it cannot be read, as the first is {self.problems[0]}"
             self._skipped[why] = len(self.problems)
@@ -220,6 +225,8 @@ def _kind(value: Any) -> str:
         return _OBSERVATIONS
     if is_export(value):
         return _SPANS
+    if is_review(value):
+        return _REVIEWS
     return _MESSAGES if _has(value, "messages") else ""
 
 

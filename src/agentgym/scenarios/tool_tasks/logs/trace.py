@@ -29,12 +29,14 @@ class Trace:
         runs: Tools that were run, in their order.
         asked: The user's request where no conversation has it.
         tools: Tools offered to the model according to the log, OpenAI-shaped.
+        rejected: Tools of which a person rejected a call.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
     runs: list[ToolRun] = field(default_factory=list)
     asked: str = ""
     tools: Sequence[Any] = ()
+    rejected: frozenset[str] = frozenset()
 
 
 class LeftOutError(Exception):
@@ -62,6 +64,11 @@ def read_task(
     request, calls = _first_turn(trace)
     if not request:
         raise LeftOutError("no request of a user is in it")
+    if not calls and trace.rejected:
+        raise LeftOutError(
+            "all its calls were rejected, so the right one is not known: write it "
+            "yourself"
+        )
     if not calls:
         raise LeftOutError("no tool was called for the first request")
     answers = _answers(trace)
@@ -83,7 +90,10 @@ def read_task(
         expect.append(made if answer is None else {**made, "answer": answer.text})
     if not expect:
         raise LeftOutError("each call for the first request was left out")
-    line = {"instruction": request, "expect": expect}
+    line: dict[str, Any] = {"instruction": request, "expect": expect}
+    forbidden = trace.rejected.difference(need["tool"] for need in expect)
+    if forbidden := forbidden.intersection(specs or forbidden):
+        line["forbid"] = sorted(forbidden)
     return {**line, "tools": [s.to_openai() for s in own.values()]} if own else line
 
 
