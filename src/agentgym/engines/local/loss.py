@@ -3,9 +3,9 @@
 Per trained token, with r the ratio of the token's probability now to when it was
 sampled and A the advantage of its model call, the loss is PPO's clipped objective
 (arXiv:1707.06347), ``-min(r A, clip(r, 1 - low, 1 + high) A)``, where A is negative at
-most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over the
-trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a
-mean within sequences favours short ones when they succeed). Of examples to imitate it
+most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over
+the trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783:
+a mean within sequences favours short ones when they succeed). Of examples to imitate it
 is ``-A log p``.
 
 A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
