@@ -20,11 +20,16 @@ def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
         *("Machine:", "Run:", "Output:", "Options:"),
     ]
     assert "<str>" not in text
-    for told in ("<rloo|grpo>", "langchain|autogen|crewai|...", "--debug"):
+    for told in (
+        "<rloo|grpo|dr_grpo|dapo|reinforce++>",
+        "langchain|autogen|crewai|...",
+        "--debug",
+    ):
         assert told in text
     ended = agentgym("train", "coding", "--algorithm", "ppo")
     assert ended.code == 2
-    assert "'ppo' is not one of 'rloo', 'grpo'" in ended.err
+    known = "'rloo', 'grpo', 'dr_grpo', 'dapo', 'reinforce++'"
+    assert f"'ppo' is not one of {known}" in ended.err
 
 
 def test_a_shell_completes_options_and_scenarios(

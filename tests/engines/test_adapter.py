@@ -195,7 +195,7 @@ def test_an_adapter_in_bfloat16_learns_as_one_in_float32(
             torch.nn.init.normal_(parameter, std=0.1)
         ids = list(range(3, 90, 2))
         trained = [TrainedToken(at, -5.0, 1.0) for at in range(10, len(ids))]
-        loss = PolicyLoss(loaded, 0.2, 0.0, 1.0)
+        loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, 1.0)
         [forest] = loss.plant([Sequence("agent", 0, ids, trained)])
         loss.backward(forest, len(trained))
         grads = [p.grad for _, p in loaded.trained_parameters() if p.grad is not None]

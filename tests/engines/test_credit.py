@@ -1,4 +1,5 @@
 import statistics
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,9 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 from agentgym.engines.credit import (
     REPEATED,
+    batch_advantages,
     call_failures,
+    clip_range,
     group_advantages,
     normalise,
 )
@@ -20,9 +23,10 @@ def test_rloo_subtracts_the_mean_of_the_others() -> None:
     assert advantages == [[0.75, 0.75], [-0.75], [0.0]]
 
 
-def test_grpo_divides_by_the_groups_deviation() -> None:
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo"])
+def test_grpo_and_dapo_divide_by_the_groups_deviation(algorithm: Any) -> None:
     rewards = [1.0, 0.0, 0.5, 0.1]
-    advantages = group_advantages([[r] for r in rewards], "grpo")
+    advantages = group_advantages([[r] for r in rewards], algorithm)
 
     deviation = statistics.pstdev(rewards)
     expected = [(r - statistics.mean(rewards)) / deviation for r in rewards]
@@ -30,7 +34,70 @@ def test_grpo_divides_by_the_groups_deviation() -> None:
     assert [a[0] for a in advantages if a] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+def test_dr_grpo_divides_by_nothing() -> None:
+    """Not by the group's deviation, nor, in a batch, by that of the batch."""
+    groups: list[Any] = [[[1.0], [0.0], [0.5]], [[0.2], [0.1], [0.3]]]
+    found = batch_advantages(groups, "dr_grpo", none_of(groups))
+
+    plain = [
+        (r - statistics.mean(g)) for g in ([1, 0, 0.5], [0.2, 0.1, 0.3]) for r in g
+    ]
+    assert flat(found) == pytest.approx(plain)
+
+
+def test_rloo_has_one_scale_for_a_batch() -> None:
+    groups: list[Any] = [[[1.0], [0.0]], [[0.5], [0.4]], [[0.3], [0.3]]]
+    found = batch_advantages(groups, "rloo", none_of(groups))
+
+    values = flat(found)
+    assert found[2] is None
+    assert sum(a * a for a in values) / len(values) == pytest.approx(1)
+    assert values[0] / values[2] == pytest.approx(10)
+
+
+def test_reinforce_pp_compares_with_the_whole_batch() -> None:
+    """So attempts that all fail at a task that others solve are taught by that."""
+    groups: list[Any] = [[[0.0, 0.0], [0.0]], [[1.0], None], [[1.0], [0.2]]]
+    found = batch_advantages(groups, "reinforce++", none_of(groups))
+
+    rewards = [0.0, 0.0, 1.0, 1.0, 0.2]
+    mean, spread = statistics.mean(rewards), statistics.pstdev(rewards)
+    scaled = [(r - mean) / spread for r in (0, 0, 0, 1, 1, 0.2)]
+    assert flat(found) == pytest.approx(scaled)
+    assert found[1] is not None
+    assert found[1][1] is None
+
+    charged = [[[0.0, 0.5], [0.0]], [[0.0], [0.0]], [[0.0], [0.0]]]
+    less = batch_advantages(groups, "reinforce++", charged)
+    assert less[0] is not None
+    assert found[0] is not None
+    assert less[0][0] == [found[0][0][0], found[0][0][1] - 0.5]  # type: ignore[index]
+    assert less[1:] == found[1:]
+
+
+def test_reinforce_pp_of_equal_rewards_has_only_charges() -> None:
+    groups: list[Any] = [[[1.0], [1.0]], [[1.0], [1.0]]]
+    assert batch_advantages(groups, "reinforce++", none_of(groups)) == [None, None]
+    charges = [[[0.5], [0.0]], [[0.0], [0.0]]]
+    found = batch_advantages(groups, "reinforce++", charges)
+    assert found == [[[-0.5], [0.0]], None]
+
+
+def test_dapo_alone_clips_further_above() -> None:
+    ranges = {clip_range(name) for name in ("rloo", "grpo", "dr_grpo", "reinforce++")}
+    assert ranges == {(0.2, 0.2)}
+    assert clip_range("dapo") == (0.2, 0.28)
+
+
+def none_of(groups: list[Any]) -> list[list[list[float]]]:
+    return [[[0.0] * len(calls or ()) for calls in group] for group in groups]
+
+
+def flat(found: list[Any]) -> list[float]:
+    return [a for group in found for calls in group or () for a in calls or ()]
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo", "dr_grpo", "dapo"])
 def test_a_rollout_without_reward_is_no_part_of_the_baseline(algorithm: str) -> None:
     with_gap = group_advantages([[1.0], None, [0.0]], algorithm)  # type: ignore[arg-type]
     without = group_advantages([[1.0], [0.0]], algorithm)  # type: ignore[arg-type]
@@ -48,7 +115,7 @@ def test_a_group_that_teaches_nothing_is_skipped(rewards: list[list[float]]) -> 
     assert group_advantages(rewards, "rloo") is None
 
 
-@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo", "dr_grpo", "dapo"])
 def test_a_charge_is_taken_off_its_own_call_and_nothing_gains_by_it(
     algorithm: str,
 ) -> None:
@@ -66,7 +133,7 @@ def test_a_charge_is_taken_off_its_own_call_and_nothing_gains_by_it(
     assert charged == [[plain[0][0], plain[0][1] - 0.5], plain[1]]
 
 
-@pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo", "dr_grpo", "dapo"])
 def test_attempts_that_all_make_the_same_mistake_teach_not_to(algorithm: str) -> None:
     charges = [[0.0, 0.5]] * 4
     advantages = group_advantages([[0.3, 0.3]] * 4, algorithm, charges)  # type: ignore[arg-type]

@@ -208,7 +208,7 @@ def test_an_update_stays_within_the_estimate_and_not_far_below(
     )
     use = Use(rank, precision == "bf16", recompute, longest)
     estimate = MemoryEstimate.of(told(folder), use)
-    loss = PolicyLoss(replace(loaded, cores=1), 0.2, 0.0, 1.0)
+    loss = PolicyLoss(replace(loaded, cores=1), (0.2, 0.2), 0.0, 1.0)
     (forest,) = plant(branching(longest), loss.tree_nodes)
     assert len(list(forest.chunks(loss.chunk_tokens))) > 1
 

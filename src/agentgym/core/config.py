@@ -68,6 +68,8 @@ def _read_time(value: Any) -> Any:
     return 3600 * hours + 60 * minutes + seconds
 
 
+Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++"]
+"""How rewards become advantages; see :mod:`agentgym.engines.credit`."""
 Precision = Literal["auto", "bf16", "float32"]
 """Of weights that are not trained."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
@@ -147,7 +149,9 @@ class TrainingConfig(Settings, BaseSettings):
         task_choice: ``adaptive`` takes tasks of families whose attempts differ more
             often than those without a training signal at present; ``uniform`` takes
             all.
-        algorithm: ``rloo`` (arXiv:2402.14740) or ``grpo`` (arXiv:2402.03300).
+        algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
+            ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476) or
+            ``reinforce++`` (arXiv:2501.03262).
         train_roles: Who of a team of agents is trained, by name; None: all. The others
             are answered by the same weights, but nothing is learned from their calls.
         train_tokens: Which of its own tokens the model learns from: those of its tool
@@ -155,8 +159,9 @@ class TrainingConfig(Settings, BaseSettings):
             the text of the answer. None takes the scenario's: ``calls``, unless its
             author chose otherwise.
         failure_cost: Penalty of a failed tool call on the advantage of its model call,
-            in units of reward (``grpo``: of the group's deviation); three times as much
-            if it failed before in just the same way.
+            in units of reward (``grpo`` and ``dapo``: of the group's deviation,
+            ``reinforce++``: of the batch's); three times as much if it failed before in
+            just the same way.
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
@@ -244,7 +249,7 @@ class TrainingConfig(Settings, BaseSettings):
     group_size: int = Field(default=8, ge=2, le=_MANY)
     tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
-    algorithm: Literal["rloo", "grpo"] = "rloo"
+    algorithm: Algorithm = "rloo"
     train_roles: Annotated[Roles | None, NoDecode] = None
     train_tokens: TrainTokens | None = None
     failure_cost: float = Field(default=0.2, ge=0)

@@ -15,8 +15,6 @@ from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
 
-CLIP = 0.2
-"""PPO's clip of the probability ratio (arXiv:1707.06347)."""
 CLIP_BOUND = 3.0
 """The most that the ratio counts where the advantage is negative (dual clip,
 arXiv:1912.09729), since PPO's clip has no bound there."""

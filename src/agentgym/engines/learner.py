@@ -13,7 +13,6 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE
 from agentgym.engines.base import (
     BETAS,
-    CLIP,
     EPSILON,
     LARGE_EPSILON,
     LARGE_LEARNING_RATE,
@@ -26,6 +25,7 @@ from agentgym.engines.base import (
     scheduled_rate,
 )
 from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
+from agentgym.engines.credit import clip_range
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
@@ -76,7 +76,7 @@ class Learner:
         )
         self._loss = PolicyLoss(
             loaded,
-            CLIP,
+            clip_range(config.algorithm),
             config.entropy_coefficient,
             config.temperature,
             config.ratio_limit,
@@ -150,7 +150,7 @@ class Learner:
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
         """Return the mean k3 per trained token, in nats; see ``Engine.compare``."""
-        loss = PolicyLoss(self._loaded, CLIP, 0.0, temperature=1.0)
+        loss = PolicyLoss(self._loaded, clip_range("rloo"), 0.0, temperature=1.0)
         threads = torch.get_num_threads()
         torch.set_num_threads(self._loaded.threads[1])
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from agentgym.core.components import Components, components_of, is_trained
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import Algorithm, TrainingConfig
 from agentgym.core.ledger import (
     NO_COMPARISON,
     NO_VARIANCE,
@@ -18,12 +18,7 @@ from agentgym.core.ledger import (
 )
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
-from agentgym.engines.credit import (
-    Algorithm,
-    call_failures,
-    group_advantages,
-    normalise,
-)
+from agentgym.engines.credit import batch_advantages, call_failures
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.folder import model_source
 from agentgym.scenarios.base import Scenario
@@ -163,25 +158,17 @@ class BatchBuilder:
         Each role of a team has its own baseline and its own scale (Dr. MAS,
         arXiv:2602.08847): the rewards of one do not predict those of another.
         """
-        credited = [
-            group_advantages(
-                [attempt.of_role(role, attempt.rewards or ()) for attempt in group],
-                self.algorithm,
+        return batch_advantages(
+            [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
+            self.algorithm,
+            [
                 [
                     [self.failure_cost * n for n in a.of_role(role, a.failures)]
                     for a in group
-                ],
-            )
-            for group in groups
-        ]
-        if self.algorithm == "rloo":
-            every = [a for g in credited if g for calls in g if calls for a in calls]
-            scale = normalise(every)
-            for found in credited:
-                for calls in found or ():
-                    if calls:
-                        calls[:] = [advantage * scale for advantage in calls]
-        return credited
+                ]
+                for group in groups
+            ],
+        )
 
     def _add(
         self,

@@ -16,7 +16,7 @@ from agentgym.engines.local.prefix_tree import plant
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups
 
-CLIP, ENTROPY, TEMPERATURE = 0.2, 0.05, 0.8
+CLIP, ENTROPY, TEMPERATURE = (0.2, 0.28), 0.05, 0.8
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def plain_gradients(
         for token in sequence.trained:
             before = logprobs[token.position - 1]
             ratio = (before[sequence.ids[token.position]] - token.logprob).exp()
-            clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+            clipped = ratio.clamp(1 - CLIP[0], 1 + CLIP[1])
             gain = torch.minimum(ratio * token.advantage, clipped * token.advantage)
             if token.advantage < 0:
                 gain = torch.maximum(gain, torch.tensor(3 * token.advantage))

@@ -103,7 +103,7 @@ def test_both_paths_have_the_same_losses_and_gradients(
             str(model_folder), device="cpu", rank=rank, seed=0, recompute=recompute
         )
         model = replace(plainly(model) if is_plain else model, cores=cores)
-        loss = PolicyLoss(model, 0.2, 0.05, 0.8)
+        loss = PolicyLoss(model, (0.2, 0.2), 0.05, 0.8)
         (forest,) = loss.plant(sequences)
         assert (len(forest.trees) == len(sequences)) == is_plain
         sums = loss.backward(forest, 100)
@@ -227,7 +227,7 @@ def test_a_plain_update_stays_within_its_estimate(
     estimate = MemoryEstimate.of(
         measure(kind, folder), Use(2, recomputes=recompute, longest=longest)
     )
-    loss = PolicyLoss(replace(loaded, cores=1), 0.2, 0.0, 1.0)
+    loss = PolicyLoss(replace(loaded, cores=1), (0.2, 0.2), 0.0, 1.0)
     trained = [TrainedToken(p, -5.0, 1.0) for p in range(1, longest)]
     ids = [7 + n % 250 for n in range(longest)]
     (forest,) = loss.plant([TrainingSequence("agent", 0, ids, trained)] * 2)

@@ -2,10 +2,10 @@
 
 Per trained token, with r the ratio of the token's probability now to when it was
 sampled and A the advantage of its model call, the loss is PPO's clipped objective
-(arXiv:1707.06347), ``-min(r A, clip(r, 1 - c, 1 + c) A)``, where A is negative at most
-``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over the
-trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a
-mean within sequences favours short ones when they succeed). Of examples to imitate it
+(arXiv:1707.06347), ``-min(r A, clip(r, 1 - low, 1 + high) A)``, where A is negative at
+most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over
+the trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783:
+a mean within sequences favours short ones when they succeed). Of examples to imitate it
 is ``-A log p``.
 
 A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
@@ -162,7 +162,7 @@ class _Covered(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
-    The ratio is clipped beyond ``1 - clip`` and ``1 + clip``; with None the tokens were
+    ``clip`` is how far below and above 1 the ratio counts; with None the tokens were
     not sampled, but are to be imitated. ``temperature`` is that of sampling. Sequences
     whose mean ratio is beyond ``limit`` are left out; None leaves out none.
 
@@ -176,7 +176,7 @@ class PolicyLoss:
     def __init__(
         self,
         loaded: LoadedModel,
-        clip: float | None,
+        clip: tuple[float, float] | None,
         entropy_coefficient: float,
         temperature: float,
         limit: float | None = None,
@@ -323,7 +323,8 @@ class PolicyLoss:
         counts = covered.counts
         log_ratio = now - covered.sampled
         ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - self._clip, 1 + self._clip)
+        low, high = self._clip
+        clipped = ratio.clamp(1 - low, 1 + high)
         policy = -(
             torch.minimum(ratio * gain, clipped * gain)
             + torch.maximum(
@@ -332,7 +333,7 @@ class PolicyLoss:
         )
         objective = policy.sum() - self._entropy_coefficient * (entropy * kept).sum()
         with torch.no_grad():
-            is_clipped = (ratio - 1).abs() > self._clip
+            is_clipped = ratio != clipped
             if objective.requires_grad:
                 self._ratios.append(ratio.repeat_interleave(counts))
                 self._far_off += [

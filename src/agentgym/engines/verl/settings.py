@@ -8,7 +8,6 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.formats import FORMATS
 from agentgym.engines.base import (
     BETAS,
-    CLIP,
     CLIP_BOUND,
     EPSILON,
     LARGE_EPSILON,
@@ -17,6 +16,7 @@ from agentgym.engines.base import (
     LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
 )
+from agentgym.engines.credit import clip_range
 from agentgym.engines.settings import base_source, context_length, flat
 from agentgym.engines.verl.compose import key_problem
 from agentgym.errors import ConfigError, UnsupportedError
@@ -139,12 +139,13 @@ def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
+    low, high = clip_range(config.algorithm)
     values: dict[str, Any] = {
         "use_dynamic_bsz": True,
         "ppo_epochs": 1,
-        "clip_ratio": CLIP,
-        "clip_ratio_low": CLIP,
-        "clip_ratio_high": CLIP,
+        "clip_ratio": low,
+        "clip_ratio_low": low,
+        "clip_ratio_high": high,
         "clip_ratio_c": CLIP_BOUND,
         "policy_loss.loss_mode": "vanilla",
         "loss_agg_mode": "token-mean",
