@@ -22,7 +22,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
-from agentgym.ui.report import render_report
+from agentgym.ui.reports.markdown import render_report
 from tests.cli.conftest import Command, agentgym
 
 __all__ = ["agentgym"]

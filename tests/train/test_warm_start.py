@@ -25,7 +25,7 @@ from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import lesson
-from agentgym.ui.report import render_report
+from agentgym.ui.reports.markdown import render_report
 from tests.toys import ToyEngines
 
 SCENARIO = '''

@@ -12,7 +12,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.train.result import TrainingResult
 from agentgym.ui.evaluation import evaluation_view
 from agentgym.ui.health import findings_view
-from agentgym.ui.report import render_evaluation, render_report
+from agentgym.ui.reports.markdown import render_evaluation, render_report
 from agentgym.ui.tables import plan_view, result_view
 from tests.ui import made_up
 from tests.ui.test_tables import shown

@@ -18,7 +18,7 @@ from agentgym.ui import words
 from agentgym.ui.cards import run_view
 from agentgym.ui.comparison import rows
 from agentgym.ui.effect import verdict_words
-from agentgym.ui.report import render_report
+from agentgym.ui.reports.markdown import render_report
 from agentgym.ui.tables import ledger_view, metrics_view, plan_view, result_view
 from tests.evaluate.test_compare import measured
 from tests.ui import made_up

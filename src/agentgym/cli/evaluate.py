@@ -130,6 +130,9 @@ def evaluate(
         Path | None, opt("Write the evaluation to a file for --compare.")
     ] = None,
     markdown: Annotated[Path | None, opt("Write a Markdown report.")] = None,
+    html: Annotated[
+        Path | None, opt("Write the report as one HTML file, which needs no other.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure an agent on held-out tasks, or compare two; no training."""
@@ -142,6 +145,7 @@ def evaluate(
     from agentgym.integrations.agent_import import is_reference
     from agentgym.scenarios.packs import is_tasks_file
     from agentgym.train.trainer import Trainer
+    from agentgym.ui.reports.html import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
 
     if split is not None and split not in (*Split, EVERY_SPLIT):
@@ -166,7 +170,7 @@ def evaluate(
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
-    for path in filter(None, (save, markdown, cache_requests)):
+    for path in filter(None, (save, markdown, html, cache_requests)):
         require_place(path)
     gates = [Gate.parse(text) for text in fail_under or []]
     gates += [Gate.parse(text, by_low=True) for text in fail_under_low or []]
@@ -197,6 +201,8 @@ def evaluate(
         sides[-1].save(save)
     if markdown is not None:
         write_text(markdown, report)
+    if html is not None:
+        write_text(html, html_page(report))
     missing = [line for gate in gates if (line := gate.miss(sides[-1].metrics))]
     for line in missing:
         typer.echo(line, err=True)
@@ -210,7 +216,7 @@ def _views(
     """Return the evaluation or comparison for the terminal, as Markdown and as JSON."""
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
-    from agentgym.ui.report import render_comparison, render_evaluation
+    from agentgym.ui.reports.markdown import render_comparison, render_evaluation
 
     if after is None:
         return evaluation_view(found), render_evaluation(found), found

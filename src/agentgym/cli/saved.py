@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, Runs, opt
+from agentgym.cli.options import AsJson, Runs, opt, require_place
 from agentgym.cli.output import (
     failures_shown,
     print_json,
@@ -120,6 +120,9 @@ def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
 @runs.command("show")
 def show_run(
     run: Annotated[str, typer.Argument(help="Its folder or its name.")],
+    html: Annotated[
+        Path | None, opt("Write the run's report as one HTML file, with its curves.")
+    ] = None,
     output: Runs = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
@@ -132,6 +135,13 @@ def show_run(
     folder = RunFolder.open(run, output)
     record, result = folder.record(), TrainingResult.load(folder.path)
     record["status"] = run_status(folder.path, record)
+    if html is not None:
+        from agentgym.evaluate.result import write_text
+        from agentgym.ui.reports.run import run_html
+
+        require_place(html)
+        write_text(html, run_html(folder, record["status"]))
+        progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
         machine = listing.machine_of(folder.path)
         more = {"steps": folder.metrics(), "machine": machine, "result": result}

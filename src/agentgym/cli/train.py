@@ -444,11 +444,9 @@ def _train(
     may_change: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Train, show the result, and write it as ``report.md`` into the run folder."""
-    from agentgym.compute.record import bill
-    from agentgym.core.files import write_atomically
+    """Train, show the result, and write its reports into the run folder."""
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.report import render_report
+    from agentgym.ui.reports.run import write_reports
     from agentgym.ui.tables import result_view
     from agentgym.ui.terminal_progress import TerminalProgress
 
@@ -456,8 +454,7 @@ def _train(
     with TerminalProgress(console) as progress:
         trainer = Trainer(settings, progress=progress, began=began())
         result = trainer.train(resume=resume, **may_change)
-    folder = result.artifacts.run
-    write_atomically(folder / "report.md", render_report(result, bill(folder)))
+    write_reports(result)
     console.print(result_view(result))
     if as_json:
         print_json(result)

@@ -182,7 +182,7 @@ def measure_effect(
     for name, (first, second) in (further or {}).items():
         found = paired(first, second)
         sets += [_share(f"{name}: ", found, metric) for metric in _FURTHER if found]
-    changes = [*_significant(_families(before, after)), *_significant(sets)]
+    changes = [*_significant(family_changes(before, after)), *_significant(sets)]
     return Effect(
         verdict=verdict,
         before=old,
@@ -212,9 +212,41 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 
     The tasks need not be the same: then families are compared as a whole.
     """
-    found = _significant(_families(before, after))
+    found = _significant(family_changes(before, after))
     lost = [change for change in found if change.after < change.before]
     return sorted(lost, key=lambda change: change.after - change.before)
+
+
+def family_changes(before: Metrics, after: Metrics) -> list[Change]:
+    """Return the success of each family that both sides have, with its test.
+
+    The p-values are not corrected for the number of families; see :func:`holm`. Of a
+    single family there is nothing to compare.
+    """
+    tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+    if pairs := paired(before, after):
+        for old, new in pairs:
+            row = (old.successes, old.attempts, new.successes, new.attempts)
+            tables[old.family].append(row)
+    else:
+        sides = [_by_family(side) for side in (before, after)]
+        for family in sides[0].keys() & sides[1].keys():
+            tables[family].append((*sides[0][family], *sides[1][family]))
+    if len(tables) < 2:
+        return []
+    changes = []
+    for family, rows in sorted(tables.items()):
+        solved, tried, solved_now, tried_now = map(sum, zip(*rows, strict=True))
+        changes.append(
+            Change(
+                name=family,
+                is_family=True,
+                before=solved / tried,
+                after=solved_now / tried_now,
+                p_value=stratified_p(rows),
+            )
+        )
+    return changes
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
@@ -264,34 +296,6 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
     distance = np.abs(np.arange(len(chances)) - expected)
     far = distance >= abs(seen - expected) - _TOLERANCE
     return min(1.0, float(chances[far].sum()))
-
-
-def _families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the success of each family that both sides have, with its test."""
-    tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
-    if pairs := paired(before, after):
-        for old, new in pairs:
-            row = (old.successes, old.attempts, new.successes, new.attempts)
-            tables[old.family].append(row)
-    else:
-        sides = [_by_family(side) for side in (before, after)]
-        for family in sides[0].keys() & sides[1].keys():
-            tables[family].append((*sides[0][family], *sides[1][family]))
-    if len(tables) < 2:
-        return []
-    changes = []
-    for family, rows in sorted(tables.items()):
-        solved, tried, solved_now, tried_now = map(sum, zip(*rows, strict=True))
-        changes.append(
-            Change(
-                name=family,
-                is_family=True,
-                before=solved / tried,
-                after=solved_now / tried_now,
-                p_value=stratified_p(rows),
-            )
-        )
-    return changes
 
 
 def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:

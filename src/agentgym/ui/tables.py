@@ -180,7 +180,7 @@ def result_view(result: TrainingResult) -> RenderableType:
         f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
     )
     roles = roles_view(result.ledger, result.baseline, result.metrics)
-    rest = f"Everything else is in {result.artifacts.run}, report.md first."
+    rest = f"Everything else is in {result.artifacts.run}, report.html first."
     return Group(
         *parts,
         Text(""),

@@ -19,6 +19,7 @@ from agentgym.view.tokens import token_texts
 
 _FILES = ("run.json", "metrics.jsonl", "rollouts.db", "rollouts.db-wal", "result.json")
 _PATIENCE_S = 0.15
+_WHOLE_S = 600.0
 _MOST_JUDGED = 1000
 _SIBLINGS = 64
 _RELATED = 200
@@ -140,7 +141,7 @@ class OpenedRun:
         return found
 
     def _confuse(self, phase: str) -> dict[str, Any]:
-        self._refresh()
+        self._refresh(_WHOLE_S)
         page = self._index.find({"phase": phase}, limit=500)
         more = self._index.find({"phase": phase}, limit=500, offset=500)
         ids = [row["rollout_id"] for row in (*page["rows"], *more["rows"])]

@@ -22,7 +22,7 @@ from agentgym.train.measure.forgetting import (
     compare,
     read_questions,
 )
-from agentgym.ui.report import render_report
+from agentgym.ui.reports.markdown import render_report
 from tests.real_models import SMOLLM2
 
 MANY = 10_000

@@ -23,11 +23,14 @@ from agentgym.rollout.session import DATABASE_FILE
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.private import private
 from agentgym.security.redaction import quoted
-from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 
 PART = 4 << 20
 _INCOMING = ".incoming"
-_MOVED = ("checkpoints", "metrics.jsonl", "tensorboard", "wandb", "workers.log")
+_MOVED = (
+    *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
+    "workers.log",
+)
 
 
 class Transfers:

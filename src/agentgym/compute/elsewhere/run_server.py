@@ -34,7 +34,10 @@ STALE_S = 45.0
 _WAIT_S = 1.0
 _LOOK_S = 0.1
 _MOST = 1 << 20
-_LEFT_OUT = ("checkpoints", "run.json", "report.md", "result.json", "agent")
+_LEFT_OUT = (
+    *("checkpoints", "run.json", "report.md", "report.html", "result.json"),
+    "agent",
+)
 
 
 class RunServer:

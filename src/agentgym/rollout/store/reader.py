@@ -51,6 +51,14 @@ class StoreReader:
             row = connection.execute(sql, (rollout_id,)).fetchone()
         return None if row is None else Rollout.model_validate_json(row[0])
 
+    def instructions(self, split: str) -> dict[str, str]:
+        """Return the requests of a split's tasks by the task's id."""
+        sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
+            json_extract(rollout, '$.input.instruction') FROM rollouts
+            WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""
+        with self.reading() as connection:
+            return dict(connection.execute(sql, (split,)).fetchall())
+
     def attempts(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
         """Return the events of a rollout by attempt, both in order."""
         sql = """SELECT event_type, attempt_id, timestamp, data FROM events

@@ -1,7 +1,8 @@
 """Write Markdown reports of a run, an evaluation or a comparison."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from agentgym.evaluate.calls import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
@@ -9,6 +10,7 @@ from agentgym.train.result import TrainingResult
 from agentgym.ui.comparison import BRIEF, MetricRow, family_rows, rows, values
 from agentgym.ui.effect import better_words, goal_words, verdict_words, worse_words
 from agentgym.ui.evaluation import confusion_cells, family_lines, verdict
+from agentgym.ui.reports.worse import worse_parts
 from agentgym.ui.roles import (
     CHANGES_NOTE,
     LEDGER_HEAD,
@@ -34,12 +36,19 @@ agent = TrainedAgent.load("{name}").{exported}
 """
 
 
-def render_report(result: TrainingResult, machine: str = "") -> str:
+def render_report(
+    result: TrainingResult,
+    machine: str = "",
+    instructions: Mapping[str, str] | None = None,
+    confusion: ConfusionMatrix | None = None,
+) -> str:
     """Return the Markdown report of a run.
 
     Args:
-        result: Of the run.
+        result: The run's result.
         machine: State and cost of the machine that was rented for it.
+        instructions: The requests of held-out tasks by their id, as far as known.
+        confusion: Which tool was called where which was needed, after training.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
@@ -55,6 +64,7 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
         spent,
         *([f"{machine}\n"] if machine else []),
         *_effect(result),
+        *worse_parts(result, instructions),
         "## Before and after, on held-out tasks\n",
         f"{size} after training; 95 % intervals over tasks in brackets.\n",
         _gains(rows(result.baseline, metrics, warm=result.warm_start)),
@@ -67,6 +77,9 @@ def render_report(result: TrainingResult, machine: str = "") -> str:
         heading = f"### {name[:1].upper()}{name[1:]}: {plural(after.tasks, 'task')}\n"
         warm = result.warm_breakdown.get(name)
         parts += [heading, _gains(rows(before, after, BRIEF, warm))]
+    if confusion is not None:
+        heading = "## Tool needed (rows), tool called (columns), after training\n"
+        parts += confusion_parts(confusion, heading)
     buckets = [("trained", f"{ledger.trained:,}")]
     for verb, found in (("masked", ledger.masked), ("dropped", ledger.dropped)):
         buckets += [(f"{verb}: {why}", f"{n:,}") for why, n in found.most_common()]
@@ -139,13 +152,18 @@ def render_evaluation(found: Evaluation) -> str:
         parts += ["## Tool calls, each in one class\n"]
         parts += [_table(["class", "calls", "share"], lines)]
     if found.confusion is not None:
-        counts = found.confusion.counts
-        needed, called, left_out = confusion_cells(found.confusion)
-        cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
-        parts += ["## Tool needed (rows), tool called (columns)\n"]
-        parts += [_table(["needed", *called], cells)]
-        parts += [f"{left_out}\n"] if left_out else []
+        heading = "## Tool needed (rows), tool called (columns)\n"
+        parts += confusion_parts(found.confusion, heading)
     return "\n".join([*parts, _made(found)])
+
+
+def confusion_parts(matrix: ConfusionMatrix, heading: str) -> list[str]:
+    """Return a confusion matrix under its heading."""
+    counts = matrix.counts
+    needed, called, left_out = confusion_cells(matrix)
+    cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
+    parts = [heading, _table(["needed", *called], cells)]
+    return [*parts, f"{left_out}\n"] if left_out else parts
 
 
 def render_comparison(before: Evaluation, after: Evaluation, found: Comparison) -> str:

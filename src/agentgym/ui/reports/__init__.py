@@ -1,0 +1,1 @@
+"""Reports of runs, evaluations and comparisons, as Markdown and as HTML files."""

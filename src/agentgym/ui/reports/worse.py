@@ -1,0 +1,121 @@
+"""Report results that fell: families of tasks, and wording that lost right calls."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agentgym.evaluate.compare import Change, family_changes, holm, paired
+from agentgym.evaluate.metrics import Metrics
+from agentgym.train.result import TrainingResult
+from agentgym.ui.effect import p_words
+from agentgym.ui.words import percent, plural
+
+UNUSUAL = "out-of-vocabulary"
+"""The held-out set whose wording occurs nowhere in training."""
+_MOST = 10
+_MOST_TEXT = 160
+
+
+class LostCalls(NamedTuple):
+    """A task that lost right calls.
+
+    Attributes:
+        task_id: Its id.
+        before: Share of the needed calls that were made with right arguments, 0..1.
+        after: The same after training.
+    """
+
+    task_id: str
+    before: float
+    after: float
+
+
+def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
+    """Return the families whose success fell, the largest fall first.
+
+    With each comes whether it fell beyond chance, with Holm's correction.
+    """
+    changes = family_changes(before, after)
+    real = holm([change.p_value for change in changes])
+    fallen = [
+        (each, is_real)
+        for each, is_real in zip(changes, real, strict=True)
+        if each.after < each.before
+    ]
+    return sorted(fallen, key=lambda row: (row[0].after - row[0].before, row[0].name))
+
+
+def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
+    """Return the tasks that lost right calls, the largest loss first."""
+    lost = []
+    for old, new in paired(before, after):
+        (made, of), (made_now, of_now) = (
+            task.pair("right_arguments", 1) for task in (old, new)
+        )
+        if of and of_now and made_now / of_now < made / of:
+            lost.append(LostCalls(old.task_id, made / of, made_now / of_now))
+    return sorted(lost, key=lambda each: (each.after - each.before, each.task_id))
+
+
+def worse_parts(
+    result: TrainingResult, instructions: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the section on worse results as Markdown; empty if none is worse.
+
+    Args:
+        result: The result of the run.
+        instructions: The request of each held-out task by its id, as far as known.
+    """
+    parts = []
+    if fallen := fallen_families(result.baseline, result.metrics):
+        parts += [_families(fallen)]
+    if pair := result.breakdown.get(UNUSUAL):
+        lost = lost_calls(*pair)
+        if lost:
+            parts += [_wording(lost, pair, instructions or {})]
+    return ["## Results that got worse\n", *parts] if parts else []
+
+
+def _families(fallen: list[tuple[Change, bool]]) -> str:
+    real = sum(is_real for _, is_real in fallen)
+    said = f"Success fell in {plural(len(fallen), 'family', 'families')} of tasks"
+    said += f", beyond chance in {real}." if real else ", nowhere beyond chance."
+    rows = [
+        f"| {each.name} | {percent(each.before)} | {percent(each.after)} | "
+        f"{p_words(each.p_value)} | {'yes' if is_real else 'no'} |\n"
+        for each, is_real in fallen
+    ]
+    head = "| family | before | after | exact test | beyond chance |\n"
+    head += "| --- | ---: | ---: | --- | --- |\n"
+    note = "Beyond chance: with Holm's correction for the number of families.\n"
+    return "\n".join([f"{said}\n", "".join([head, *rows]), note])
+
+
+def _wording(
+    lost: list[LostCalls],
+    pair: tuple[Metrics, Metrics],
+    instructions: Mapping[str, str],
+) -> str:
+    old, new = (percent(side.right_arguments.value) for side in pair)
+    said = (
+        f"Of {plural(pair[1].tasks, 'task')} in out-of-vocabulary wording, {len(lost)} "
+        f"lost right calls; over all of them right arguments went from {old} to {new}. "
+        "Training has not seen these words: give it more forms of wording, or end "
+        "earlier.\n"
+    )
+    head = "| task | right calls before | after | wording |\n"
+    head += "| --- | ---: | ---: | --- |\n"
+    rows = [
+        f"| {each.task_id} | {percent(each.before)} | {percent(each.after)} | "
+        f"{_cell(instructions.get(each.task_id, ''))} |\n"
+        for each in lost[:_MOST]
+    ]
+    more = len(lost) - _MOST
+    rest = [f"And {plural(more, 'other task')}.\n"] if more > 0 else []
+    return "\n".join([said, "".join([head, *rows]), *rest])
+
+
+def _cell(text: str) -> str:
+    """Return text for a cell of a Markdown table, cut, on one line."""
+    line = " ".join(text.split())
+    short = line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+    return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
