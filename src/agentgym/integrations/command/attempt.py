@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 from agentgym.core.background import call_in_thread
 from agentgym.errors import ProgramError
@@ -63,9 +64,10 @@ async def _to_its_end(
     """Wait for a program; end it once its episode is cut, and return None."""
     work = call_in_thread(run.wait, given, timeout_s)
     waiting: asyncio.Future[ProgramEnd] = asyncio.ensure_future(work)
-    cut = asyncio.ensure_future(session.over.wait())
+    cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())
+    either: set[asyncio.Future[Any]] = {waiting, cut}
     try:
-        await asyncio.wait({waiting, cut}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not cut.done():
             return waiting.result()
         run.kill(ProgramError("cut", "the episode is over"))
