@@ -29,6 +29,7 @@ LAYERS = (
     "engines",
     "scenarios",
     "sandbox",
+    "programs",
     "models",
     "core",
     "errors",

@@ -197,6 +197,18 @@ class ReplyError(RolloutError):
     """A model's answer is not a valid message."""
 
 
+class ProgramError(RolloutError):
+    """A user's program, or a check command, did not do its part of an episode.
+
+    Attributes:
+        kind: The category, e.g. ``program: exit``, by which rollouts are counted.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
 class RewardError(RolloutError):
     """A reward could not be computed, so that none is given."""
 

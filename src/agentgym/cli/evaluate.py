@@ -10,7 +10,9 @@ from agentgym.cli.options import (
     AsJson,
     Categories,
     ChatTemplate,
+    CheckCommand,
     CheckFunction,
+    Command,
     Configurable,
     Context,
     Data,
@@ -26,6 +28,7 @@ from agentgym.cli.options import (
     opt,
     own_tools,
     require_place,
+    with_command,
     with_data,
     with_tools,
 )
@@ -51,6 +54,7 @@ def evaluate(
             "--agent",
         ),
     ] = None,
+    program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
@@ -115,6 +119,7 @@ def evaluate(
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
+    check_command: CheckCommand = None,
     unsafe_local_exec: UnsafeLocalExec = False,
     fail_under: Annotated[
         list[str] | None,
@@ -151,6 +156,7 @@ def evaluate(
     if split is not None and split not in (*Split, EVERY_SPLIT):
         known = ", ".join((*Split, EVERY_SPLIT))
         raise UsageError(f"No split is named {split!r}; known: {known}.")
+    trained = with_command(trained, program)
     own = trained if trained is not None and is_reference(trained) else None
     trained = None if own else trained
     if trained is not None and model is not None:
@@ -181,7 +187,7 @@ def evaluate(
         if not is_tasks_file(scenario):
             chosen |= own_tools(tools, allow_tool)
             tools = allow_tool = None
-    options = (tools_from, tools, allow_tool, check)
+    options = (tools_from, tools, allow_tool, check, check_command)
     chosen["scenario"] = with_tools(scenario, *options)
     settings = TrainingConfig.create(**chosen)
     given: dict[str, Any] = {"split": split or "test", "prices": prices}

@@ -8,6 +8,8 @@ import typer
 from agentgym.cli.options import (
     AllowTool,
     AsJson,
+    CheckCommand,
+    Command,
     Configurable,
     Context,
     Inputs,
@@ -16,6 +18,7 @@ from agentgym.cli.options import (
     opt,
     own_tools,
     project_agent,
+    with_command,
     with_tools,
 )
 from agentgym.cli.output import print_json, print_result, progress_console
@@ -40,6 +43,8 @@ def inspect(
     tasks: Annotated[
         Path | None, opt("Try it on this tasks file, as `train --tasks` does.")
     ] = None,
+    program: Command = None,
+    check_command: CheckCommand = None,
     framework: Annotated[
         str | None, opt("Framework of the agent, if it cannot be detected.")
     ] = None,
@@ -64,6 +69,7 @@ def inspect(
     from agentgym.rollout.probe import probed
     from agentgym.ui.agents import agent_view
 
+    agent = with_command(agent, program)
     if agent is None:
         _list_agents(as_json)
         return
@@ -71,9 +77,10 @@ def inspect(
     given |= {"context": context, "inputs": inputs, "yes": None}
     given["configurable"] = configurable or None
     if tasks is not None or scenario is None:
-        report = _on_tasks(given, tasks, tools_from, tools, allow_tool)
+        options = (tools_from, tools, allow_tool, None, check_command)
+        report = _on_tasks(given, tasks, options)
     else:
-        scenario = with_tools(scenario, tools_from)
+        scenario = with_tools(scenario, tools_from, check_command=check_command)
         given |= {"scenario": scenario, **own_tools(tools, allow_tool)}
         report = probed(located(_settings(given)))
     if as_json:
@@ -130,9 +137,7 @@ def _settings(given: dict[str, Any]) -> "TrainingConfig":
 def _on_tasks(
     given: dict[str, Any],
     tasks: Path | None,
-    tools_from: str | None,
-    tools: str | None,
-    allow_tool: list[str] | None,
+    options: tuple[Any, ...],
 ) -> Any:
     """Try an agent on a tasks file; on one made of its own tools if there is none."""
     from tempfile import TemporaryDirectory
@@ -145,7 +150,7 @@ def _on_tasks(
     with TemporaryDirectory(prefix="agentgym-inspect-") as folder:
         if tasks is None:
             tasks = Path(folder) / "its_own_tools.jsonl"
-            known = load_tools(tools_from or f"@{given['agent']}")
+            known = load_tools(options[0] or f"@{given['agent']}")
             tasks.write_text(starter(known), encoding="utf-8")
-        scenario = with_tools(str(tasks), tools_from, tools, allow_tool)
+        scenario = with_tools(str(tasks), *options)
         return probed(located(_settings({**given, "scenario": scenario})))

@@ -233,12 +233,50 @@ AllowTool = Annotated[
 CheckFunction = Annotated[
     str | None,
     opt(
-        "Your check(task, calls, state), for a tasks file.",
+        "Your check(task, calls, state), for a tasks file; or `posted`: the reward "
+        "that a program posts.",
         "--check",
         metavar=REFERENCE,
         rich_help_panel=TASKS,
     ),
 ]
+CheckCommand = Annotated[
+    str | None,
+    opt(
+        "A command that judges a program's folder: exit code 0 or 1, or JSON, "
+        '{"reward": 0.5}, on its last line.',
+        metavar="COMMAND",
+        rich_help_panel=TASKS,
+    ),
+]
+Command = Annotated[
+    str | None,
+    opt(
+        'Your agent, a program in any language: "node agent.js". The task is its '
+        "standard input, or {task} or {task_file} in it.",
+        "--command",
+        metavar="COMMAND",
+        rich_help_panel=AGENT,
+    ),
+]
+
+
+def with_command(agent: str | None, command: str | None) -> str | None:
+    """Return the agent's reference: the one given, or that of a program.
+
+    Raises:
+        UsageError: Both are given, or the command cannot be read.
+    """
+    if command is None:
+        return agent
+    from agentgym.errors import UsageError
+    from agentgym.programs.program import ProgramCommand
+
+    if agent is not None:
+        raise UsageError(
+            f"Whose agent? Give --agent {agent} or --command {command!r}, not both."
+        )
+    return ProgramCommand.parse(command).located().reference
 
 
 AgentTools = Annotated[
@@ -273,6 +311,7 @@ def with_tools(
     tools: str | None = None,
     allow_tool: list[str] | None = None,
     check: str | None = None,
+    check_command: str | None = None,
 ) -> str:
     """Return the reference of a scenario: that of a tasks file says whose tools it has.
 
@@ -290,6 +329,7 @@ def with_tools(
         "--tools": tools,
         "--allow-tool": allow_tool,
         "--check": check,
+        "--check-command": check_command,
     }
     if not is_tasks_file(scenario):
         for option, value in given.items():
@@ -310,6 +350,7 @@ def with_tools(
         check=check or source.check,
         folder=source.folder,
         given_name=source.given_name,
+        check_command=check_command or source.check_command,
     )
     if chosen.answers == "live" and chosen.allow:
         typer.echo(

@@ -7,11 +7,15 @@ import typer
 
 from agentgym.cli.options import (
     AsJson,
+    CheckCommand,
+    Command,
     UnsafeLocalExec,
     given_settings,
     named_model,
     opt,
     require_place,
+    with_command,
+    with_tools,
 )
 from agentgym.cli.output import print_json, progress_console
 
@@ -38,6 +42,12 @@ def rollout(
         ),
     ] = None,
     agent: Annotated[str | None, opt("tool, react, coding, or module:Class.")] = None,
+    program: Command = None,
+    tasks_file: Annotated[
+        Path | None,
+        opt("Instead of TASKS: a tasks file with expected calls.", "--tasks"),
+    ] = None,
+    check_command: CheckCommand = None,
     tool_names: Annotated[
         str | None,
         opt(
@@ -79,18 +89,25 @@ def rollout(
     """Let an agent attempt tasks with any model; nothing is trained."""
     from agentgym.errors import Interrupted, UsageError
     from agentgym.rollout.solo.config import RolloutConfig
+    from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
     if show is not None:
         if tasks is not None:
             raise UsageError("--show FILE takes no tasks: it runs nothing.")
         _show(show, as_json)
         return
+    if tasks_file is not None:
+        if tasks is not None:
+            raise UsageError(f"Which tasks? Give {tasks} or --tasks {tasks_file}.")
+        tasks = str(tasks_file)
     if tasks is None or model is None:
         missing = "a file of tasks or a scenario" if tasks is None else "--model"
         raise UsageError(
             f"Give {missing}: agentgym rollout TASKS.jsonl --model openai:NAME"
         )
     given = given_settings(context, RolloutConfig)
+    if program is not None:
+        given["agent"] = agent = with_command(agent, program)
     chosen = RolloutConfig.create(**given)
     if config is not None:
         chosen = RolloutConfig.from_yaml(config, **given)
@@ -100,9 +117,14 @@ def rollout(
         chosen = chosen.replaced(tools={name: known.get(name, {}) for name in names})
     for place in filter(None, (chosen.save, chosen.cache_requests)):
         require_place(place)
+    is_scored = tasks_file is not None or check_command is not None
+    if is_scored:
+        tasks = with_tools(tasks, None, check_command=check_command)
+        if agent is not None and ":" in agent:
+            tasks = with_own_tools(tasks, agent)
     if task is not None:
         count = max(count, _MOST_SEARCHED)
-    found, scored_by = _tasks(tasks, reward, split, seed, count)
+    found, scored_by = _tasks(tasks, reward, split, seed, count, is_scored=is_scored)
     if task is not None:
         found = [_with_id(found, task)]
     try:
@@ -118,19 +140,25 @@ def rollout(
 
 
 def _tasks(
-    source: str, reward: str | None, split: str, seed: int, count: int
+    source: str,
+    reward: str | None,
+    split: str,
+    seed: int,
+    count: int,
+    *,
+    is_scored: bool,
 ) -> "tuple[list[Task], Any]":
     """Return the tasks, and their scorer: a function, a scenario's name, or None."""
-    from agentgym.core.task import Split
+    from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.errors import UsageError
     from agentgym.integrations.registry import load_factory
     from agentgym.rollout.solo.tasks import read_tasks
     from agentgym.scenarios.registry import get_scenario
-    from agentgym.scenarios.task_lists import make_tasks
+    from agentgym.scenarios.task_lists import tasks_to_measure
 
     function = None if reward is None else load_factory(reward, option="--reward")
     path = Path(source)
-    is_pack = path.suffix == ".py" or path.is_dir()
+    is_pack = path.suffix == ".py" or path.is_dir() or is_scored
     if not is_pack and (path.suffix or path.is_file()):
         return read_tasks(path), function
     if function is not None:
@@ -139,7 +167,8 @@ def _tasks(
         raise UsageError(f"No split is named {split!r}; known: {', '.join(Split)}.")
     scenario = get_scenario(source)
     try:
-        return make_tasks(scenario, Split(split), seed, count), source
+        measured = EVERY_SPLIT if is_scored else split
+        return tasks_to_measure(scenario, measured, seed, count), source
     finally:
         scenario.close()
 

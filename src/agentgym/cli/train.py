@@ -18,7 +18,9 @@ from agentgym.cli.options import (
     AsJson,
     Categories,
     ChatTemplate,
+    CheckCommand,
     CheckFunction,
+    Command,
     Configurable,
     Context,
     Data,
@@ -33,6 +35,7 @@ from agentgym.cli.options import (
     given_settings,
     opt,
     own_tools,
+    with_command,
     with_data,
     with_tools,
 )
@@ -81,6 +84,7 @@ def train(
         ),
     ] = None,
     agent: Agent = None,
+    program: Command = None,
     framework: Framework = None,
     context: Context = None,
     inputs: Inputs = None,
@@ -107,6 +111,7 @@ def train(
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
+    check_command: CheckCommand = None,
     model: Annotated[
         str | None,
         opt(
@@ -261,6 +266,8 @@ def train(
     from agentgym.core.config import TrainingConfig
 
     given = given_settings(command, TrainingConfig)
+    if (agent := with_command(agent, program)) is not None:
+        given["agent"] = agent
     words = list(overrides or ())
     if scenario is not None and scenario.startswith(("verl.", "vllm.")):
         words, scenario = [scenario, *words], None
@@ -280,8 +287,9 @@ def train(
     if agent is not None and not named.endswith(".jsonl"):
         given |= own_tools(tools, allow_tool)
         tools = allow_tool = None
-    if (tools_from, tools, allow_tool, check) != (None,) * 4 or tasks is not None:
-        given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
+    options = (tools_from, tools, allow_tool, check, check_command)
+    if options != (None,) * 5 or tasks is not None:
+        given["scenario"] = with_tools(named, *options)
     if resume is not None:
         settings = _resumed(given, clean=config is None and not dry_run)
     else:

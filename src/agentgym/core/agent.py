@@ -20,13 +20,23 @@ if TYPE_CHECKING:
     import httpx
 
 
+COMMAND = "command:"
+"""Begins the reference of an agent that is a program: ``command:node agent.js``."""
+
+
+def is_command(reference: str) -> bool:
+    """Say whether an agent's reference is the command of a program."""
+    return reference.startswith(COMMAND)
+
+
 class AgentSpec(BaseModel):
     """The definition of an agent, apart from its weights.
 
     Attributes:
         scenario: The scenario that it was trained on, which has its tools by default.
         framework: The framework that it was trained in.
-        agent: ``module:name`` of the user's own factory, None for the scenario's.
+        agent: ``module:name`` of the user's own factory, or ``command:`` and the
+            command of a program; None for the scenario's.
         system_prompt: Its role and rules.
         tools: OpenAI-shaped tools, with their original schemas; empty where each task
             of the scenario has tools of its own.
@@ -135,8 +145,9 @@ class AgentSource(BaseModel):
     A setting ``agent`` that is a text is its ``reference``.
 
     Attributes:
-        reference: ``module:name`` of the agent, or of its factory; None takes the
-            scenario's own agent, or the framework's default one.
+        reference: ``module:name`` of the agent, or of its factory; ``command:`` and the
+            command of a program, ``command:node agent.js``; None takes the scenario's
+            own agent, or the framework's default one.
         context: ``module:name`` of a function of the task that gives the runtime
             context that a graph wants.
         inputs: ``module:name`` of a function of the task that gives further keys of a
@@ -147,6 +158,8 @@ class AgentSource(BaseModel):
             not have: ``stub`` answers them with values of the right types. None refuses
             an agent that has some, apart from those in ``allow_tools``.
         allow_tools: The agent's own tools that really run.
+        program_memory_mb: Most megabytes that an episode's program and its children
+            hold.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -159,6 +172,7 @@ class AgentSource(BaseModel):
     )
     own_tools: Literal["stub"] | None = None
     allow_tools: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
+    program_memory_mb: int = Field(default=4096, ge=16, le=2**24)
 
 
 _AGENT, _REFERENCE = "agent", "reference"

@@ -15,7 +15,14 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from agentgym.core.agent import FLAT_KEYS, AgentSource, flattened, nested
+from agentgym.core.agent import (
+    COMMAND,
+    FLAT_KEYS,
+    AgentSource,
+    flattened,
+    is_command,
+    nested,
+)
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import TemplateSettings, Thinking
@@ -70,6 +77,16 @@ def _read_time(value: Any) -> Any:
 
 Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++"]
 """How rewards become advantages; see :mod:`agentgym.engines.credit`."""
+
+
+def _program_name(reference: str) -> str:
+    """Return a name for the agent that a command starts: that of its first file."""
+    words = reference.removeprefix(COMMAND).split()
+    named = [word for word in words if PurePath(word).suffix] or words[:1]
+    stem = PurePath(named[0]).stem if named else ""
+    return re.sub(r"[^a-zA-Z0-9]+", "_", stem).strip("_").lower()
+
+
 Precision = Literal["auto", "bf16", "float32"]
 """Of weights that are not trained."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
@@ -104,10 +121,11 @@ class TrainingConfig(Settings, BaseSettings):
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
             ``openai_agents``, ``pydantic_ai``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
-            or of its factory, its input, and which of its own tools may run; see
+            or of its factory, or ``command:`` and a program's command; its input, and
+            which of its own tools may run; see
             :class:`~agentgym.core.agent.AgentSource`. Its parts may be given by
             their own names too: ``context``, ``inputs``, ``configurable``,
-            ``own_tools``, ``allow_tools``.
+            ``own_tools``, ``allow_tools``, ``program_memory_mb``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
             ``verl`` (many GPUs), or one of an installed package.
@@ -323,6 +341,10 @@ class TrainingConfig(Settings, BaseSettings):
             return re.sub(_STAMP, "", self.name)
         if self.agent.reference is None:
             return self.scenario_name
+        if is_command(self.agent.reference):
+            name = _program_name(self.agent.reference)
+            is_telling = name and not _SAYS_NOTHING.fullmatch(name)
+            return name if is_telling else self.scenario_name
         module, _, attribute = self.agent.reference.partition(":")
         parts = [attribute, *reversed(module.split("."))]
         telling = (part for part in parts if not _SAYS_NOTHING.fullmatch(part))

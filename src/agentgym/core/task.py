@@ -77,7 +77,9 @@ class TaskSource:
         answers: The source of answers to tool calls: ``recorded`` answers, a ``stub``,
             or ``live``: the tools that ``allow`` names.
         allow: Tools that may be called live.
-        check: ``module:name`` of a function that scores, None for the expected calls.
+        check: ``module:name`` of a function that scores, or ``posted`` for the reward
+            that a program posts; None for the expected calls.
+        check_command: A command that scores, run in the episode's folder.
         folder: Where the modules lie.
         given_name: Of the scenario; empty for the file's.
     """
@@ -89,6 +91,7 @@ class TaskSource:
     check: str | None = None
     folder: str = ""
     given_name: str = ""
+    check_command: str | None = None
 
     @classmethod
     def parse(cls, reference: str) -> Self:
@@ -101,7 +104,8 @@ class TaskSource:
         found: dict[str, list[str]] = {}
         for key, value in parse_qsl(query, keep_blank_values=True):
             found.setdefault(key, []).append(value)
-        known = ("tools", "answers", "allow", "check", "folder", "name")
+        scoring = ("check", "check_command")
+        known = ("tools", "answers", "allow", *scoring, "folder", "name")
         for key in found:
             if key not in known:
                 raise UsageError(
@@ -115,6 +119,7 @@ class TaskSource:
             check=found.get("check", [None])[-1],
             folder=found.get("folder", [""])[-1],
             given_name=found.get("name", [""])[-1],
+            check_command=found.get("check_command", [None])[-1],
         )
 
     @staticmethod
@@ -147,5 +152,6 @@ class TaskSource:
             *([("check", self.check)] if self.check else []),
             *([("folder", self.folder)] if self.folder else []),
             *([("name", self.given_name)] if self.given_name else []),
+            *([("check_command", self.check_command)] if self.check_command else []),
         ]
         return f"{self.path}?{urlencode(options)}" if options else self.path

@@ -7,9 +7,10 @@ import re
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
-from agentgym.core.agent import Trained
+from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
 from agentgym.core.openai import NO_KEY
 from agentgym.core.plugins import load_object
@@ -19,6 +20,7 @@ from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message
 from agentgym.integrations.base import Adapter
 from agentgym.integrations.projects import named_in_project, prepare_project
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.programs.program import ProgramCommand
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
@@ -49,12 +51,13 @@ def importing() -> str | None:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text has the form ``module:name``, and is not a file."""
-    return bool(_REFERENCE.fullmatch(text)) and not os.path.exists(text)
+    """Return whether a text is ``module:name`` and not a file, or a command."""
+    is_module = bool(_REFERENCE.fullmatch(text)) and not os.path.exists(text)
+    return is_module or is_command(text)
 
 
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
-    """Import the object of ``module:name``: an agent, or its factory.
+    """Import the object of ``module:name``: an agent, or its factory; or a program.
 
     Where a model wants a key as it is made, and none is set, it gets one that opens
     nothing: no provider is asked in training.
@@ -64,6 +67,12 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
     """
     from agentgym.integrations.redirect import watch
 
+    if is_command(reference):
+        program = ProgramCommand.parse(reference).located(
+            Path(folder) if folder else None
+        )
+        program.require()
+        return program
     watch()
     prepare_project(reference, folder)
     for name in _KEYS:
@@ -276,6 +285,10 @@ def reference_of(agent: Any) -> str:
     Raises:
         UsageError: They cannot: it stands at the top of no module.
     """
+    if isinstance(agent, ProgramCommand) or (
+        isinstance(agent, str) and is_command(agent)
+    ):
+        return ProgramCommand.parse(str(agent)).located().reference
     if isinstance(agent, str):
         return named_in_project(agent)
     script = sys.modules.get("__main__")  # multiprocessing gives it another name too
@@ -338,6 +351,8 @@ def kind_of(value: Any) -> str:
 
 
 def _adapter_of(found: Any) -> Adapter | None:
+    if isinstance(found, ProgramCommand):
+        return FRAMEWORKS.get("command")
     adapters = map(FRAMEWORKS.get, FRAMEWORKS.names())
     return next((each for each in adapters if is_of(each, found)), None)
 

@@ -153,12 +153,15 @@ class Adapter(ABC):
         packages: Whose classes its agents and tools are of.
         addressee: Argument in which a call names the agent that it goes to; empty where
             each agent has a tool of its own.
+        runs_tools: Whether the agent's own code answers every call, so that none acts
+            on the episode's environment.
     """
 
     name: ClassVar[str]
     preload: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     addressee: ClassVar[str] = ""
+    runs_tools: ClassVar[bool] = False
 
     def owns(self, root: str) -> bool:
         """Return whether a module at the top of a path is one of :attr:`packages`."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.openai import DEFAULT_AGENT
@@ -46,6 +47,7 @@ from agentgym.errors import (
 from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment
+from agentgym.scenarios.reported import ReportedReward
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
@@ -269,11 +271,19 @@ class Episode:
             duration_ms=1000 * (time.perf_counter() - started),
         )
         _note_tool(name, call_id, arguments, outcome, made.duration_ms)
+        self.record_tool(made)
+        return made.result
+
+    def record_tool(self, made: ToolCall) -> None:
+        """Record a tool call that has ended, also one that ran elsewhere.
+
+        Raises:
+            EpisodeCut: ``stuck``; see :meth:`use_tool`.
+        """
         self.steps.append(made)
         if self._is_stuck(made):
             self.cut_short("stuck")
             raise EpisodeCut("stuck")
-        return made.result
 
     def use_tool_sync(
         self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
@@ -306,6 +316,21 @@ class Episode:
         """Whether the environment's class says anything for a user."""
         silent = Environment.user_reply
         return getattr(type(self._environment), "user_reply", silent) is not silent
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder with the task's files; None if the task has none."""
+        return None if self._environment is None else self._environment.folder()
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether the agent has to say something at its end."""
+        return self._environment is None or self._environment.needs_answer
+
+    def post_reward(self, reward: ReportedReward) -> None:
+        """Keep a reward that the agent, a program, gives its episode."""
+        if self._environment is not None:
+            self._environment.posted = reward
 
     def trajectory(
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None

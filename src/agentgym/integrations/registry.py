@@ -13,6 +13,7 @@ FRAMEWORKS = Plugins(
     "framework",
     {
         "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
+        "command": "agentgym.integrations.command.adapter:CommandAdapter",
         "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",
         "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",

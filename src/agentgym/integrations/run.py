@@ -16,6 +16,7 @@ from agentgym.core.task import Task
 from agentgym.core.trajectory import Reason, RolloutStatus, Step, Trajectory
 from agentgym.errors import (
     ModelCallError,
+    ProgramError,
     ProviderError,
     ReplyError,
     RewardError,
@@ -180,6 +181,8 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
 
 def reason_of(error: Exception) -> Reason:
     """Return why a rollout is dropped that an error ended, and where it was raised."""
+    if isinstance(error, ProgramError):
+        return Reason(kind=error.kind, detail=str(error))
     for expected, kind in _KINDS:
         if isinstance(error, expected):
             return Reason(kind=kind, detail=str(error))

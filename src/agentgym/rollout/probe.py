@@ -31,6 +31,7 @@ _MOST_TRIALS = 12
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
 _ANSWER = "is its answer"
+_RUNS = "really runs"
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _undescribed(tools: Iterable[ToolSpec]) -> Iterable[str]:
 
 def _fate(name: str, config: TrainingConfig) -> str:
     if name in config.agent.allow_tools:
-        return "really runs"
+        return _RUNS
     return "is answered with made-up values" if config.agent.own_tools == "stub" else ""
 
 
@@ -372,12 +373,12 @@ def _judged(
         problems.append(
             f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
         )
-    elif not offered:
+    elif not offered and not scenario.judges_work:
         problems.append(
             "In a trial its model was offered no tool, so that there is nothing to "
             f"learn: bind the tools to the model.{reached}"
         )
-    elif not specs & offered.keys():
+    elif specs and not specs & offered.keys():
         problems.append(
             f"In a trial its model was offered {', '.join(offered)}, and none of the "
             f"tools of {scenario.name}: {', '.join(sorted(specs))}."
@@ -416,9 +417,12 @@ def _judged(
         concerns.append(
             f"In the trial it was to reach {', '.join(hosts)}, and was kept."
         )
+    bound = [name for name in offered if name in specs]
+    if FRAMEWORKS.get(report.framework).runs_tools:
+        own, bound = own | dict.fromkeys(offered, _RUNS), []
     return replace(
         report,
-        bound=[name for name in offered if name in specs],
+        bound=bound,
         own=own,
         missing=sorted(specs - offered.keys()),
         concerns=concerns,

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,6 +13,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError
+from agentgym.scenarios.reported import ReportedReward
 
 if TYPE_CHECKING:
     from agentgym.sandbox import LazySandbox, SandboxConfig
@@ -22,7 +24,29 @@ class Environment(ABC):
 
     A tool returns the text that the agent sees, raises ``ToolError`` to refuse, and
     raises ``RuleViolation`` when a rule of the scenario forbids the call.
+
+    Attributes:
+        needs_answer: Whether a program that prints no answer has failed; not where
+            the reward looks elsewhere.
+        posted: The reward that the agent, a program, has given its episode.
     """
+
+    needs_answer: bool = True
+    posted: ReportedReward | None = None
+
+    def folder(self) -> Path | None:
+        """Return the folder with the task's files, where a program is to work.
+
+        Returns:
+            None, the default, if the task has no files: the program gets an empty one.
+        """
+        return None
+
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Have :meth:`close` call a function first, which ends a running process.
+
+        It is for environments with a :meth:`folder`; others have nothing to end.
+        """
 
     def tools(self) -> list[Tool]:
         """Return the tools bound to this episode."""
@@ -88,6 +112,8 @@ class Scenario(ABC):
         train_tokens: Which of its own tokens the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
+        judges_work: Whether a reward looks at the files that a program leaves, so that
+            the program's tools need not be known.
         unsafe_local_exec: Set by the runner if the user allowed model-written code to
             run without a sandbox.
     """
@@ -103,6 +129,7 @@ class Scenario(ABC):
     agents: ClassVar[dict[str, str]] = {}
     extras: ClassVar[tuple[str, ...]] = ()
     train_tokens: ClassVar[TrainTokens] = "calls"
+    judges_work: bool = False
     unsafe_local_exec: bool = False
 
     @staticmethod

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from agentgym.core.agent import agent_reference
+from agentgym.core.agent import agent_reference, is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.errors import RunFolderError
@@ -120,11 +120,15 @@ class TrainingResult(BaseModel, extra="forbid"):
     def agent(self) -> Any:
         """Your own agent with the trained model in it; ``trained`` if you gave none.
 
+        A program is none that Python could give back: ``trained`` serves its model.
+
         It is of the same kind as the agent that you gave, which stays as it is.
         """
         trained = self.trained
-        has_own = agent_reference(self.config) is not None
-        return getattr(trained, self.export)() if has_own else trained
+        reference = agent_reference(self.config)
+        if reference is None or is_command(reference):
+            return trained
+        return getattr(trained, self.export)()
 
     @property
     def export(self) -> str:

@@ -23,6 +23,7 @@ from agentgym.evaluate.metrics import Prices
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.evaluate.result import Evaluation
 from agentgym.integrations.agent_import import is_reference, reference_of
+from agentgym.programs.program import ProgramCommand
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import DATABASE_FILE
@@ -101,8 +102,10 @@ class Trainer:
         scenario: str | ToolScenario | None = None,
         *,
         agent: Any = None,
+        command: str | None = None,
         tasks: str | Path | None = None,
         check: Callable[..., Any] | str | None = None,
+        check_command: str | None = None,
         framework: str | None = None,
         episodes: int | None = None,
         gpu: str | None = None,
@@ -123,9 +126,13 @@ class Trainer:
                 ``module:name`` of it. The processes of training import it, so it
                 stands at the top of a module. Itself it stays as it is; the result's
                 ``agent`` is one like it with the trained model.
+            command: Instead of ``agent``: a program in any language that attempts one
+                task, ``"node agent.js"``; see docs/any_program.md.
             tasks: Instead of a scenario: a tasks file for the agent's own tools.
             check: Scores such tasks instead of their expected calls; see
-                ``Scenario.from_tools``.
+                ``Scenario.from_tools``; ``"posted"`` takes the reward that a program
+                posts.
+            check_command: A command that scores instead, in the program's folder.
             framework: Whose agent is trained; that of ``agent``, if there is one.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
@@ -150,14 +157,17 @@ class Trainer:
             other = Trainer(self.config, progress=progress, began=self._began)
             settings |= {"yes": yes, "warm_start": warm_start, "resume": resume}
             settings |= {"framework": framework, "episodes": episodes, "gpu": gpu}
+            settings |= {"check": check, "check_command": check_command}
             return other.train(
-                scenario, agent=agent, tasks=tasks, check=check, **settings
+                scenario, agent=agent, command=command, tasks=tasks, **settings
             )
         began = time.monotonic() if self._began is None else self._began
         if isinstance(scenario, ToolScenario):
             scenario = scenario.reference
         if tasks is not None:
-            scenario = tasks_reference(tasks, check)
+            scenario = tasks_reference(tasks, check, check_command)
+        if command is not None:
+            agent = ProgramCommand.parse(command)
         if resume is None:
             named: dict[str, Any] = {
                 "scenario": scenario,
@@ -235,6 +245,7 @@ class Trainer:
         scenario: str | ToolScenario | None = None,
         *,
         agent: Any = None,
+        command: str | None = None,
         split: str = "test",
         tasks: int | None = None,
         samples: int | None = None,
@@ -249,6 +260,7 @@ class Trainer:
                 ``config.model``, which may be one of a provider, ``openai:MODEL``, or
                 a server's address. Your own agent, as :meth:`train` takes it (or
                 ``config.agent.reference``), is measured on that model too.
+            command: Instead of ``agent``: a program's, as :meth:`train` takes it.
             split: ``validation``, ``test`` or ``out_of_vocabulary``; ``all`` takes
                 tasks of each, those to train on too.
             tasks: How many tasks.
@@ -268,6 +280,8 @@ class Trainer:
             known = ", ".join((*Split, EVERY_SPLIT))
             raise UsageError(f"No split is named {split!r}; known: {known}.")
         own = self.config.agent.reference
+        if command is not None:
+            agent = ProgramCommand.parse(command)
         trained: TrainedAgent | None = None
         if isinstance(agent, TrainedAgent):
             trained = agent

@@ -23,9 +23,9 @@ from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.roles import roles_view
 from agentgym.ui.words import (
     duration,
-    exported,
     plural,
     trained_words,
+    use_of,
     weights_words,
 )
 
@@ -175,10 +175,8 @@ def result_view(result: TrainingResult) -> RenderableType:
         f"{result.peak_memory_mb / 1024:.1f} GB of memory at most. "
         f"Ended: {result.stopped}. {weights_words(result)}"
     )
-    code = (
-        "  from agentgym import TrainedAgent\n"
-        f'  agent = TrainedAgent.load("{result.saved.name}").{exported(result)}\n'
-    )
+    lines = use_of(result)[1].splitlines()
+    code = "".join(f"  {line}\n" for line in lines)
     roles = roles_view(result.ledger, result.baseline, result.metrics)
     rest = f"Everything else is in {result.artifacts.run}, report.html first."
     return Group(

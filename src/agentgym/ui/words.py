@@ -3,6 +3,7 @@
 from contextlib import suppress
 from itertools import pairwise
 
+from agentgym.core.agent import COMMAND, agent_reference, is_command
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.numbers import (
@@ -18,7 +19,6 @@ from agentgym.train.result import TrainingResult
 
 __all__ = [
     "duration",
-    "exported",
     "number",
     "number_span",
     "percent",
@@ -26,6 +26,7 @@ __all__ = [
     "rough_range",
     "share_span",
     "sparkline",
+    "use_of",
     "weights_words",
 ]
 
@@ -76,7 +77,22 @@ def sparkline(values: list[float], width: int) -> str:
     return "".join(_SPARKS[round((mean - low) * scale)] for mean in means)
 
 
-def exported(result: TrainingResult) -> str:
+def use_of(result: TrainingResult) -> tuple[str, str]:
+    """Return how a trained agent is used: the language, and the code in it."""
+    reference = agent_reference(result.config)
+    if reference is not None and is_command(reference):
+        return "sh", (
+            f"agentgym serve {result.saved.name} --port 8000\n"
+            "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=none "
+            f"{reference.removeprefix(COMMAND)}\n"
+        )
+    return "python", (
+        "from agentgym import TrainedAgent\n"
+        f'agent = TrainedAgent.load("{result.saved.name}").{_exported(result)}\n'
+    )
+
+
+def _exported(result: TrainingResult) -> str:
     """Return the call that gives a trained agent back, with tools if it has none.
 
     A tasks file has none that run, nor has a scenario whose tasks each have their own.

@@ -11,12 +11,12 @@ from aiohttp import web
 
 from agentgym.core.openai import ApiError
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
+from agentgym.models.dialects.base import frame
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.http.listener import Listener
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
-from agentgym.rollout.gateway.sse import frame
 from agentgym.train.run_folder import RunFolder
 from agentgym.view.gate import HEADERS, PageKeys
 from agentgym.view.opened_run import OpenedRun

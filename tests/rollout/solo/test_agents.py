@@ -15,7 +15,7 @@ from agentgym.rollout import (
     check_continuity,
     run_rollouts,
 )
-from agentgym.rollout.solo.agents import get_agent
+from agentgym.rollout.solo.named import get_agent
 from agentgym.scenarios.base import Environment, Scenario
 from tests.rollout.scripted_llm import calling, saying
 

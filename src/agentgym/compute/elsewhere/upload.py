@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from agentgym.compute.elsewhere.sources import Sources
+from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
@@ -111,6 +112,13 @@ def make_upload(config: TrainingConfig) -> Upload:
         )
     sources, here = Sources(), Path.cwd()
     agent = config.agent
+    if agent.reference is not None and is_command(agent.reference):
+        raise UsageError(
+            f"--command {agent.reference.removeprefix(COMMAND)!r} with gpu = "
+            f"{config.gpu!r}: a program, and the packages of its language, are not "
+            "sent to another machine. Log in there and run the same command with "
+            "--gpu auto."
+        )
     for reference in (agent.reference, agent.context, agent.inputs):
         if reference is not None:
             sources.add_module(reference.partition(":")[0], here)

@@ -17,10 +17,11 @@ from agentgym.core.openai import (
 )
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.models.dialects.base import frame
+from agentgym.models.dialects.chat import ChunkWriter
 from agentgym.models.forms import form_given
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
-from agentgym.rollout.gateway.sse import ChunkWriter, frame
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)

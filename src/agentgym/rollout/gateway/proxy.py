@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.errors import RolloutError
+from agentgym.models.dialects.base import frame
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.http.direct import DirectRequest, NotDirectError
 from agentgym.rollout.gateway.http.listener import as_api_error
@@ -25,7 +26,6 @@ from agentgym.rollout.gateway.protocol import (
     models_reply,
     reply,
 )
-from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.gateway.upstream import CallOutcome, Upstream
 from agentgym.rollout.gateway.wire import is_writable, read_json
 from agentgym.rollout.store.store import Store

@@ -1,70 +1,11 @@
-"""Server-sent events: frames, the chunks of a streamed answer, and their assembly."""
+"""Put a streamed answer of a remote server back together."""
 
-import time
-from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from agentgym.rollout.gateway.wire import load_json
 
 _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
 """Fields that later parts of a streamed answer replace instead of extending."""
-
-
-def frame(chunk: dict[str, Any]) -> bytes:
-    """Return a chunk as one event."""
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-
-class ChunkWriter:
-    """Writes a policy's samples as the frames of a streamed chat completion.
-
-    Text is sent on as it comes; tool calls follow parsed, with the end; then the usage
-    if ``body``, the request, asks for it.
-    """
-
-    def __init__(self, call_id: str, model: str, body: Mapping[str, Any]) -> None:
-        self._head = {
-            "id": call_id,
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": model,
-        }
-        options = body.get("stream_options")
-        self._usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        self._sent = ""
-
-    def start(self) -> bytes:
-        """Return the first frame: who speaks."""
-        return self._frame({"role": "assistant", "content": ""})
-
-    def text(self, piece: str) -> bytes:
-        """Return the frame of a piece of the answer's text."""
-        self._sent += piece
-        return self._frame({"content": piece}) if piece else b""
-
-    def end(self, whole: dict[str, Any]) -> bytes:
-        """Return the frames that end the answer ``whole``: the rest, ids, usage."""
-        choice = whole["choices"][0]
-        content = choice["message"]["content"] or ""
-        frames = []
-        if content.startswith(self._sent) and content != self._sent:
-            frames.append(self._frame({"content": content[len(self._sent) :]}))
-        if calls := choice["message"].get("tool_calls"):
-            calls = [{"index": place, **call} for place, call in enumerate(calls)]
-            frames.append(self._frame({"tool_calls": calls}))
-        last = {k: v for k, v in choice.items() if k != "message"} | {"delta": {}}
-        ids = {k: v for k, v in whole.items() if k == "prompt_token_ids"}
-        frames.append(frame({**self._head, "choices": [last], **ids}))
-        if self._usage:
-            usage = {"choices": [], "usage": whole["usage"]}
-            frames.append(frame(self._head | usage))
-        return b"".join((*frames, b"data: [DONE]\n\n"))
-
-    def _frame(self, delta: dict[str, Any]) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": None}
-        return frame({**self._head, "choices": [choice]})
 
 
 class StreamAssembler:

@@ -10,10 +10,10 @@ import orjson
 
 from agentgym.core.openai import ApiError, Completion
 from agentgym.core.policy import Policy
+from agentgym.models.dialects.base import frame
 from agentgym.models.forms import form_as_tool
 from agentgym.rollout.gateway.chat import Chat, chat_request, refused_option
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
-from agentgym.rollout.gateway.sse import frame
 from agentgym.rollout.store.events import RecordedCall
 
 

@@ -1,14 +1,11 @@
 """Agents for rollouts on their own: built-in ones by name, or one's own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from agentgym.errors import NotFoundError, UsageError
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.native import ReAct, ToolLoop, ToolPrompt
-from agentgym.integrations.registry import load_factory
 from agentgym.integrations.run import talk
 
 
@@ -48,6 +45,9 @@ class RolloutAgent(ABC):
             Exception: Any; the rollout is dropped with it as the reason.
         """
 
+    async def close(self) -> None:
+        """Release resources that all rollouts shared; called after the last."""
+
 
 class ToolAgent(RolloutAgent):
     """Native tool calling, until an answer that ends the talk."""
@@ -84,42 +84,3 @@ class CodingAgent(ToolAgent):
         "sentences what you did. Paths are relative to the project's folder."
     )
     tools = ("bash", "file_editor", "search")
-
-
-_BUILT_IN: Mapping[str, type[RolloutAgent]] = {
-    kind.name: kind for kind in (ReactAgent, ToolAgent, CodingAgent)
-}
-
-
-def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
-    """Return an agent.
-
-    Args:
-        agent: A name, ``module:Class``, a class that is built without arguments, or
-            an instance.
-
-    Raises:
-        NotFoundError: No agent has this name.
-        UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
-    """
-    found: Any = agent
-    if isinstance(agent, str):
-        if ":" not in agent and agent not in _BUILT_IN:
-            hint = "One of your own is given as module:Class."
-            raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
-        found = _BUILT_IN[agent] if agent in _BUILT_IN else load_factory(agent)
-    if isinstance(found, type) and issubclass(found, RolloutAgent):
-        try:
-            found = found()
-        except TypeError as error:
-            raise UsageError(
-                f"The agent {found.__name__} cannot be built without arguments: "
-                f"{error}. Give an instance."
-            ) from None
-    if not isinstance(found, RolloutAgent):
-        raise UsageError(
-            f"{agent!r} is a {type(found).__name__}, not a RolloutAgent. Subclass it; "
-            "a framework's agent is measured with `agentgym eval TASKS --agent "
-            "module:name --model MODEL`."
-        )
-    return found

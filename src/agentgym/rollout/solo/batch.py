@@ -23,8 +23,9 @@ from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint, is_local, resolve_model, weights_of
 from agentgym.models.reply import Llm
-from agentgym.rollout.solo.agents import RolloutAgent, get_agent
+from agentgym.rollout.solo.agents import RolloutAgent
 from agentgym.rollout.solo.config import RolloutConfig
+from agentgym.rollout.solo.named import get_agent
 from agentgym.rollout.solo.rewards import FunctionEnding, RewardFunction
 from agentgym.rollout.solo.tasks import TaskLike, as_tasks, files_of
 from agentgym.rollout.solo.toolbox import Toolbox
@@ -117,6 +118,7 @@ async def run_rollouts(
     chosen = get_agent(config.agent if agent is None else agent)
     todo = as_tasks(tasks)
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(chosen.close)
         llm, cache = await _with_cache(stack, config, llm)
         runs = await _opened(stack, config, chosen, own, llm, reward)
         writer = None

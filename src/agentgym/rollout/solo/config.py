@@ -12,7 +12,8 @@ class RolloutConfig(Settings):
     """Settings of a batch of rollouts. Unknown keys are refused.
 
     Attributes:
-        agent: ``react``, ``tool``, ``coding``, or ``module:Class`` of one's own.
+        agent: ``react``, ``tool``, ``coding``, ``module:Class`` of one's own, or
+            ``command:`` and the command of a program.
         system_prompt: Instead of the agent's or the scenario's.
         max_steps: Model calls after which a rollout has failed.
         max_tokens_per_step: Most tokens of one response; None leaves it to the

@@ -1,7 +1,9 @@
 """Answer tool calls in training: from a recording, by a stub, or by the tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from agentgym.core.background import call
@@ -11,6 +13,7 @@ from agentgym.core.tools import Tool, result_text
 from agentgym.core.trajectory import ToolCall
 from agentgym.errors import RuleViolation, ToolError
 from agentgym.scenarios.base import Environment
+from agentgym.scenarios.tool_tasks.judging import folder_with
 from agentgym.scenarios.tool_tasks.stubs import Schema, returns, stub_answer
 from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
 
@@ -48,10 +51,27 @@ class ToolEnvironment(Environment):
 
     Attributes:
         missed: Calls that nothing was recorded for.
+
+    Args:
+        line: The task.
+        answering: How calls are answered.
+        base: The folder of the tasks file.
+        needs_answer: Whether the reward depends on the answer or calls.
     """
 
-    def __init__(self, line: TaskLine, answering: Answering) -> None:
+    def __init__(
+        self,
+        line: TaskLine,
+        answering: Answering,
+        base: Path | None = None,
+        *,
+        needs_answer: bool = True,
+    ) -> None:
         self.missed = 0
+        self.needs_answer = needs_answer
+        self._ends: list[Callable[[], None]] = []
+        self._base = base or Path()
+        self._folder: Path | None = None
         self._line = line
         self._how = answering
         self._tools = {tool.spec.name: tool for tool in answering.tools_of(line)}
@@ -61,6 +81,23 @@ class ToolEnvironment(Environment):
     def tools(self) -> list[Tool]:
         """Return the tools, each answering as this episode's do."""
         return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
+
+    def folder(self) -> Path | None:
+        """Return the folder of the episode, with the line's files."""
+        if self._folder is None:
+            self._folder = folder_with(self._line.files, self._base)
+        return self._folder
+
+    def at_close(self, end: Callable[[], None]) -> None:
+        """Have :meth:`close` call ``end`` first."""
+        self._ends.append(end)
+
+    def close(self) -> None:
+        """End the processes in the folder, and remove it."""
+        for end in self._ends:
+            end()
+        if self._folder is not None:
+            rmtree(self._folder, ignore_errors=True)
 
     def _bound(self, tool: Tool) -> Any:
         async def answer(**arguments: Any) -> str:

@@ -16,10 +16,13 @@ from agentgym.core.task import Answers, Split, Task, TaskSource
 from agentgym.core.tools import Tool, ToolSpec, as_tools
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
+from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
+from agentgym.scenarios.tool_tasks.judging import POSTED, EpisodeJudge, judge_of
 from agentgym.scenarios.tool_tasks.lines import read_train_tokens
 from agentgym.scenarios.tool_tasks.reward import (
+    LOWEST,
     Check,
     score_calls,
     score_checked,
@@ -60,6 +63,7 @@ class ToolScenario(Scenario):
         answers: Who answers calls.
         allow: Tools that may really be called, if ``answers`` is ``live``.
         check: Scores instead of the expected calls.
+        judge: Scores instead of both.
         name: Of the scenario; the file's by default.
         source: The reference by which other processes find the scenario; or why they
             cannot.
@@ -79,6 +83,7 @@ class ToolScenario(Scenario):
         answers: Answers = "recorded",
         allow: Sequence[str] = (),
         check: Check | None = None,
+        judge: EpisodeJudge | None = None,
         name: str | None = None,
         source: TaskSource | str = "",
     ) -> None:
@@ -87,8 +92,12 @@ class ToolScenario(Scenario):
         self._source = source
         self._specs = specs
         self._check = check
+        self._judge = judge
         file = Path(path)
-        lines = read_task_lines(file, specs, checked=check is not None)
+        self._folder = file.absolute().parent
+        is_checked = check is not None or judge is not None
+        lines = read_task_lines(file, specs, checked=is_checked)
+        _require_folders(lines, self._folder)
         self._by_id = {line.id: line for line in lines}
         self._splits, shared = split_lines(lines)
         self._answering = Answering(
@@ -102,9 +111,11 @@ class ToolScenario(Scenario):
             name=TaskSource(str(path), given_name=name or "").name,
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
+            judges_work=judge is not None,
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=max(_LEAST_TURNS, 2 * longest + 2),
-            train_tokens=read_train_tokens(file) or Scenario.train_tokens,
+            train_tokens=read_train_tokens(file)
+            or (Scenario.train_tokens if judge is None else "all"),
         )
 
     @property
@@ -192,7 +203,12 @@ class ToolScenario(Scenario):
 
     def create_environment(self, task: Task) -> Environment:
         """Return an environment whose tools answer as training's do."""
-        return ToolEnvironment(self._line(task), self._answering)
+        return ToolEnvironment(
+            self._line(task),
+            self._answering,
+            self._folder,
+            needs_answer=self._judge is None,
+        )
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
@@ -200,6 +216,10 @@ class ToolScenario(Scenario):
         """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
+        if self._judge is not None:
+            if any(call.name in line.forbid for call in made):
+                return Reward(LOWEST, False, {"forbidden": LOWEST})
+            return self._judge.score(task, environment, trajectory)
         if line.code is not None and self._check is None:
             calls = [call for call in made if not is_own(call, specs)]
             return score_code(line, line.code, calls, self.sandbox)
@@ -216,7 +236,7 @@ class ToolScenario(Scenario):
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
         """Return the reward of the line's project after these changes."""
         code = self._line(task).code
-        if code is None or self._check is not None:
+        if code is None or (self._check, self._judge) != (None, None):
             return None
         return code.score({**code.start, **changes}, self.sandbox)
 
@@ -267,7 +287,9 @@ def from_tools(
 
 
 def tasks_reference(
-    tasks: str | os.PathLike[str], check: Callable[..., Any] | str | None = None
+    tasks: str | os.PathLike[str],
+    check: Callable[..., Any] | str | None = None,
+    check_command: str | None = None,
 ) -> str:
     """Return the reference of a tasks file that is about an agent's own tools.
 
@@ -280,8 +302,9 @@ def tasks_reference(
             "one task a line to a file, or give Scenario.from_tools(tools, tasks=...)."
         )
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
-    if check is None:
-        return path
+    if check is None or check == POSTED:
+        found = TaskSource(path, check=check, check_command=check_command)
+        return absolute_source(str(found)) if check or check_command else path
     [scorer], folder = _importable(check)
     return str(TaskSource(path, check=scorer, folder=folder))
 
@@ -295,7 +318,8 @@ def with_own_tools(reference: str, agent: str) -> str:
         UsageError: The file cannot be read.
     """
     source = TaskSource.parse(reference)
-    if source.tools or carries_tools(Path(source.path)):
+    is_judged = source.check_command is not None or source.check == POSTED
+    if source.tools or is_judged or carries_tools(Path(source.path)):
         return reference
     return str(replace(source, tools=(f"@{agent}",)))
 
@@ -308,7 +332,9 @@ def load_source(reference: str) -> ToolScenario:
         ScenarioError: A tool has no docstring or types.
     """
     source = TaskSource.parse(reference)
-    if not source.tools and not carries_tools(Path(source.path)):
+    judge = judge_of(source.check, source.check_command)
+    knows_tools = bool(source.tools) or judge is not None
+    if not knows_tools and not carries_tools(Path(source.path)):
         raise UsageError(
             f"{source.path} is a tasks file; whose tools does it call? Say so with "
             f"{TOOLS_FROM} module:TOOLS, a list of functions, with --agent "
@@ -320,8 +346,9 @@ def load_source(reference: str) -> ToolScenario:
         answers=source.answers,
         allow=source.allow,
         check=None
-        if source.check is None
+        if source.check is None or judge is not None
         else _load_check(source.check, source.folder),
+        judge=judge,
         name=source.given_name,
         source=source,
     )
@@ -331,7 +358,11 @@ def absolute_source(reference: str) -> str:
     """Return a tasks file's reference that means the same from any folder."""
     source = TaskSource.parse(reference)
     path = os.path.abspath(os.path.expanduser(source.path))
-    return str(replace(source, path=path, folder=source.folder or os.getcwd()))
+    command = source.check_command
+    if command is not None:
+        command = str(ProgramCommand.parse(command, option="--check-command").located())
+    folder = source.folder or os.getcwd()
+    return str(replace(source, path=path, folder=folder, check_command=command))
 
 
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
@@ -403,6 +434,16 @@ def _importable(found: Any) -> tuple[list[str], str]:
         folder = str(top.parents[depth])
         places.append(f"{module.__name__}:{name}")
     return places, folder
+
+
+def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
+    """Check that the folders of files exist that lines name."""
+    for line in lines:
+        if isinstance(line.files, str) and not (base / line.files).is_dir():
+            raise UsageError(
+                f"line {line.number}: `files` names the folder {line.files!r}, and "
+                f"{base / line.files} does not exist."
+            )
 
 
 def _check_allowed(

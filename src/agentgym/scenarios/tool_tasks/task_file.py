@@ -18,6 +18,7 @@ from agentgym.core.tools import ToolSpec, result_text
 from agentgym.errors import UsageError, first_problem
 from agentgym.scenarios.tool_tasks.code_rewards import CodeRewards, read_rewards
 from agentgym.scenarios.tool_tasks.datasets import as_task_line
+from agentgym.scenarios.tool_tasks.judging import check_files
 from agentgym.scenarios.tool_tasks.lines import (
     BrokenLineError,
     check_keys,
@@ -41,6 +42,7 @@ _KEYS = (
     "configurable",
     "tools",
     "rewards",
+    "files",
 )
 _CALL_KEYS = ("tool", "args", "answer")
 _MOST_VALUES = 64
@@ -73,6 +75,8 @@ class TaskLine:
             instead of the file's.
         code: How code is judged that the calls write; ``expect`` then has the calls
             that write the reference solution. None if calls are paid.
+        files: Those of the folder that a program works in, by path; or the folder that
+            has them, relative to the tasks file. None if there are none.
         source: The line as it stands in the file.
     """
 
@@ -87,6 +91,7 @@ class TaskLine:
     configurable: dict[str, Any]
     tools: Mapping[str, ToolSpec]
     code: CodeRewards | None
+    files: dict[str, str] | str | None
     source: dict[str, Any] = field(repr=False)
 
     @property
@@ -200,7 +205,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         )
     tools = _own_tools(line)
     specs = tools or specs
-    if not specs:
+    if not specs and (line.get("expect") or not checked):
         raise BrokenLineError(
             "it has no `tools`, and none are named for the whole file (--tools-from)"
         )
@@ -258,8 +263,22 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
         configurable=configurable,
         tools=tools,
         code=code,
+        files=_files(line),
         source=line,
     )
+
+
+def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
+    """Return the files of a line's folder, or the folder that has them."""
+    files = line.get("files")
+    if files is not None and not isinstance(files, str | dict):
+        raise BrokenLineError(
+            f"`files` is {shown(files)}, neither a folder nor an object of texts by "
+            "path"
+        )
+    if isinstance(files, dict) and (problem := check_files(files)):
+        raise BrokenLineError(f"`files`: {problem}")
+    return files
 
 
 def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:

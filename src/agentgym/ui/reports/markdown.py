@@ -22,18 +22,11 @@ from agentgym.ui.roles import (
 from agentgym.ui.tables import WARM, saved_as
 from agentgym.ui.words import (
     duration,
-    exported,
     plural,
     trained_words,
+    use_of,
     weights_words,
 )
-
-_USE = """```python
-from agentgym import TrainedAgent
-
-agent = TrainedAgent.load("{name}").{exported}
-```
-"""
 
 
 def render_report(
@@ -91,7 +84,7 @@ def render_report(
         *_roles(result),
         "## Use it\n",
         f"{saved_as(result.saved)}\n",
-        _USE.format(name=result.saved.name, exported=exported(result)),
+        "```{}\n{}```\n".format(*use_of(result)),
         "## Settings\n",
         _table(
             ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2

@@ -1,0 +1,1 @@
+"""Any program, in any language: ``--command "node agent.js"``."""

@@ -1,0 +1,185 @@
+"""Adapter for programs: ``--command "node agent.js"``, trained as they are."""
+
+import functools
+import os
+from typing import Any
+
+import orjson
+
+from agentgym.core.agent import Trained
+from agentgym.core.files import parse_json
+from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import ToolError, UnsupportedError
+from agentgym.integrations.base import (
+    Adapter,
+    AgentLoop,
+    Blueprint,
+    Conversation,
+    refuse_configurable,
+)
+from agentgym.integrations.command.attempt import attempt
+from agentgym.integrations.command.discovery import offered_tools
+from agentgym.integrations.command.endpoint import ModelEndpoint
+from agentgym.integrations.episode import Episode, current_episode
+from agentgym.programs.program import ProgramCommand
+
+NAME = "command"
+
+
+class _ProgramConversation(Conversation):
+    def __init__(self, agent: "ProgramAgent") -> None:
+        self._agent = agent
+        self._has_begun = False
+
+    async def turn(self, message: str) -> str:
+        """Start the program on the task; return its standard output."""
+        if self._has_begun:
+            raise UnsupportedError(
+                "The user of this scenario goes on talking, and a program answers one "
+                "request."
+            )
+        self._has_begun = True
+        return await self._agent.attempt(current_episode())
+
+
+class ProgramAgent(AgentLoop):
+    """Starts a program for each episode, whose model is the gateway."""
+
+    way = "asked for at the address that the program's environment names"
+
+    def __init__(self, program: ProgramCommand, blueprint: Blueprint) -> None:
+        import aiohttp
+
+        self.agent = program
+        self._memory_mb = blueprint.agent.program_memory_mb
+        self._endpoint = ModelEndpoint(blueprint.model)
+        self._http = aiohttp.ClientSession(
+            blueprint.gateway,
+            connector=aiohttp.TCPConnector(limit=blueprint.connections),
+            headers={
+                "Authorization": f"Bearer {blueprint.api_key}",
+                "Content-Type": "application/json",
+            },
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+
+    def converse(self) -> Conversation:
+        """Return a conversation of one request."""
+        return _ProgramConversation(self)
+
+    async def attempt(self, episode: Episode) -> str:
+        """Run the program on an episode's task; return its answer."""
+        return await attempt(
+            *(self.agent, episode, self._endpoint, self._ask),
+            memory_mb=self._memory_mb,
+        )
+
+    async def _ask(
+        self, episode: Episode, body: dict[str, Any], role: str
+    ) -> dict[str, Any]:
+        episode.begin_turn(role)
+        headers = {} if role == DEFAULT_AGENT else {"X-Agent-ID": role}
+        url = f"{episode.path}/chat/completions"
+        data = orjson.dumps(body)
+        async with self._http.post(url, data=data, headers=headers) as response:
+            raw = await response.read()
+        episode.overflowed = False
+        if response.status >= 400:
+            episode.overflowed = CONTEXT_LENGTH.encode() in raw
+            raise _refused(response.status, raw)
+        episode.answered += 1
+        found: dict[str, Any] = orjson.loads(raw)
+        return found
+
+    async def close(self) -> None:
+        """Stop answering programs."""
+        await self._endpoint.close()
+        await self._http.close()
+
+
+def _refused(status: int, raw: bytes) -> ApiError:
+    try:
+        error = parse_json(raw.decode())["error"]
+        return ApiError(status, error["message"], error["code"], error["type"])
+    except (ValueError, KeyError, TypeError):
+        text = raw.decode(errors="replace")
+        return ApiError(
+            status, f"The gateway answered {status}: {text:.300}", "gateway"
+        )
+
+
+class CommandAdapter(Adapter):
+    """Trains programs in any language; the program itself stays as it is."""
+
+    name = NAME
+    runs_tools = True
+
+    def check(self) -> None:
+        """Nothing beyond the base installation is needed."""
+
+    def create_environment(self, blueprint: Blueprint) -> AgentLoop:
+        """Return the loop that starts the program.
+
+        Raises:
+            UsageError: There is no such program.
+        """
+        refuse_configurable(blueprint, "a program")
+        if blueprint.agent.reference is None:
+            raise UnsupportedError(
+                'The framework "command" trains a program: name it, as in --command '
+                '"node agent.js".'
+            )
+        program = ProgramCommand.parse(blueprint.agent.reference).located()
+        program.require()
+        return ProgramAgent(program, blueprint)
+
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools that a program offers its model first.
+
+        It is started once for that, and ended when it has asked.
+
+        Raises:
+            UnsupportedError: It offers none, or does not ask.
+        """
+        self.require_agent(found, str(found))
+        return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
+
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that an object is a program.
+
+        Raises:
+            UnsupportedError: It is not.
+        """
+        if not isinstance(agent, ProgramCommand):
+            raise UnsupportedError(f"{origin} is a {type(agent).__name__}, no program.")
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return the differences for a program in training."""
+        really = (
+            "Its own tools really run, again and again, with whatever arguments the "
+            "model writes, and it reaches every machine that you do."
+        )
+        return [really]
+
+    def wrap_agent(self, trained: Trained, **options: Any) -> Any:
+        """Refuse: a program is run against the served weights.
+
+        Raises:
+            UnsupportedError: Says how.
+        """
+        raise UnsupportedError(
+            f"{trained.name} is a program. Serve its model with `agentgym serve "
+            f"{trained.name} --port 8000`, and start the program with "
+            "OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_MODEL="
+            f"{trained.name.partition('@')[0]}."
+        )
+
+
+@functools.cache
+def _tools_of(program: ProgramCommand, folder: str) -> list[ToolSpec]:
+    return offered_tools(program)
+
+
+def _not_here(**arguments: Any) -> str:
+    raise ToolError("this tool is the program's own")

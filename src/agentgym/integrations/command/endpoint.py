@@ -1,0 +1,176 @@
+"""ModelEndpoint: the address that programs ask their model at, in providers' dialects.
+
+Each program has an address of its own, which ends with it. Its requests go to the
+policy by way of its episode, which counts turns and ends it.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from agentgym.core.files import parse_json
+from agentgym.core.openai import DEFAULT_AGENT, ApiError
+from agentgym.integrations.command.session import ProgramSession
+from agentgym.models.dialects.base import Dialect
+from agentgym.models.dialects.chat import ChatDialect
+
+DIALECTS: tuple[Dialect, ...] = (ChatDialect(),)
+
+_MOST_BODY = 64 << 20
+_MOST_ROLE = 1000
+
+
+class ModelEndpoint:
+    """Serves the models of many programs on one port of this machine.
+
+    Use it in the event loop that it was started in.
+
+    Args:
+        model: The model's name, as programs see it.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._sessions: dict[str, ProgramSession] = {}
+        self._runner: web.AppRunner | None = None
+        self._url = ""
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Listen on a free port; a second call does nothing."""
+        async with self._starting:
+            if self._runner is None:
+                self._runner = await self._listen()
+
+    async def _listen(self) -> web.AppRunner:
+        app = web.Application(client_max_size=_MOST_BODY)
+        app.router.add_post("/{token}/reward", self._reward)
+        app.router.add_get("/{token}/v1/models", self._models)
+        app.router.add_get("/{token}/v1/models/{name:.+}", self._models)
+        for dialect in DIALECTS:
+            asked = _Asked(self, dialect)
+            app.router.add_post(f"/{{token}}/v1/{dialect.path}", asked.answer)
+        app.router.add_route("*", "/{path:.*}", self._nothing)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        self._url = f"http://{host}:{port}"
+        return runner
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @contextmanager
+    def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
+        """Answer a program within; yields the variables that say where its model is."""
+        token = secrets.token_urlsafe(18)
+        self._sessions[token] = session
+        base = f"{self._url}/{token}"
+        try:
+            yield {
+                "OPENAI_BASE_URL": f"{base}/v1",
+                "OPENAI_API_BASE": f"{base}/v1",
+                "OPENAI_API_KEY": token,
+                "OPENAI_MODEL": self._model,
+                "ANTHROPIC_BASE_URL": base,
+                "ANTHROPIC_API_KEY": token,
+                "ANTHROPIC_AUTH_TOKEN": token,
+                "ANTHROPIC_MODEL": self._model,
+                "AGENTGYM_REWARD_URL": f"{base}/reward",
+            }
+        finally:
+            del self._sessions[token]
+
+    def session(self, request: web.Request) -> ProgramSession:
+        """Return the session of the program that makes a request.
+
+        Raises:
+            ApiError: It has ended.
+        """
+        found = self._sessions.get(request.match_info.get("token", ""))
+        if found is None:
+            raise ApiError(404, "The episode of this address is over.", "episode_over")
+        return found
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        try:
+            self.session(request).post_reward(_parsed(await request.read()))
+        except ApiError as error:
+            return web.json_response(error.body, status=error.status)
+        return web.json_response({"status": "ok"})
+
+    async def _models(self, request: web.Request) -> web.Response:
+        card = {"id": self._model, "object": "model", "created": 0}
+        card["owned_by"] = "agentgym"
+        if "name" in request.match_info:
+            return web.json_response(card)
+        return web.json_response({"object": "list", "data": [card]})
+
+    async def _nothing(self, request: web.Request) -> web.Response:
+        paths = ", ".join(f"v1/{dialect.path}" for dialect in DIALECTS)
+        path = request.path.partition("/v1/")[2] or request.path
+        message = f"{path:.80} is not answered in training. There is: {paths}."
+        error = ApiError(404, message, "not_found")
+        return web.json_response(error.body, status=error.status)
+
+
+class _Asked:
+    """Handles the model calls of one dialect."""
+
+    def __init__(self, endpoint: ModelEndpoint, dialect: Dialect) -> None:
+        self._endpoint = endpoint
+        self._dialect = dialect
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer one request, or refuse it in the dialect's own form."""
+        dialect = self._dialect
+        try:
+            session = self._endpoint.session(request)
+            body = _parsed(await request.read())
+            asked = dialect.read(body)
+            completion = _shown(await session.answer(asked, _role(request, body)))
+            if body.get("stream"):
+                return web.Response(
+                    body=dialect.stream(completion, body),
+                    content_type="text/event-stream",
+                    headers={"Cache-Control": "no-cache"},
+                )
+            return web.json_response(dialect.answer(completion, body))
+        except ApiError as error:
+            return web.json_response(dialect.error(error), status=error.status)
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        found = parse_json(raw.decode())
+    except ValueError as error:
+        raise ApiError(400, f"The body is not JSON: {error}", "invalid_json") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, "The body is not a JSON object.", "invalid_json")
+    return found
+
+
+def _role(request: web.Request, body: Mapping[str, Any]) -> str:
+    """Return who of a team asks."""
+    named = request.headers.get("X-Agent-ID") or body.get("user")
+    if not isinstance(named, str) or not named.isprintable():
+        return DEFAULT_AGENT
+    return named[:_MOST_ROLE] or DEFAULT_AGENT
+
+
+def _shown(completion: dict[str, Any]) -> dict[str, Any]:
+    """Return a completion without token ids, which programs have no use for."""
+    choices = [
+        {k: v for k, v in choice.items() if k != "token_ids"}
+        for choice in completion["choices"]
+    ]
+    kept = {k: v for k, v in completion.items() if k != "prompt_token_ids"}
+    return {**kept, "choices": choices}

@@ -1,0 +1,163 @@
+"""A program's episode as its model's endpoint sees it: calls, and their results."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from agentgym.core.files import parse_json
+from agentgym.core.openai import ApiError
+from agentgym.core.tools import ToolOutcome, parse_arguments, result_text, whole_text
+from agentgym.core.trajectory import RequestedCall, ToolCall
+from agentgym.errors import ReplyError
+from agentgym.integrations.episode import Episode, EpisodeCut
+from agentgym.integrations.offered import check_offered, offered_functions
+from agentgym.models.dialects.base import IS_ERROR
+from agentgym.models.reply import read_reply
+from agentgym.scenarios.reported import ReportedReward
+
+Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
+"""Asks the model of an episode: the request, and who of a team makes it.
+
+It counts the model call, and returns the whole chat completion.
+"""
+
+_ERROR = re.compile(
+    r"\s*(?:[\w.]*(?:error|exception):|traceback \(most recent call last\):"
+    r"|an error occurred)",
+    re.IGNORECASE,
+)
+_ENDED = "(the program ended with this call)"
+
+
+def failed(result: str) -> bool:
+    """Say whether the text of a tool's result is plainly an error.
+
+    Texts that only mention errors are results: ``Error:`` at the beginning, an
+    exception's name, a traceback, or a JSON object with ``error`` in it count.
+    """
+    if _ERROR.match(result):
+        return True
+    if result.lstrip().startswith("{"):
+        try:
+            found = parse_json(result)
+        except ValueError:
+            return False
+        if isinstance(found, dict):
+            said = found.get("error") or found.get("isError") or found.get(IS_ERROR)
+            return bool(said)
+    return False
+
+
+class ProgramSession:
+    """Answers one program's model calls, and records the results of its tool calls.
+
+    Args:
+        episode: The program's attempt at a task.
+        ask: Asks the model.
+
+    Attributes:
+        over: Set once the episode was cut; the program is then to be ended.
+        failure: Why the last model call failed; None if it was answered.
+    """
+
+    def __init__(self, episode: Episode, ask: Ask) -> None:
+        self.episode = episode
+        self.over = asyncio.Event()
+        self.failure: Exception | None = None
+        self._ask = ask
+        self._waiting: dict[str, tuple[RequestedCall, Mapping[str, Any] | None]] = {}
+        self._last: list[str] = []
+        self._text = ""
+
+    @property
+    def last_text(self) -> str:
+        """The text of the model's last answer."""
+        return self._text
+
+    async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
+        """Return the completion of a chat request.
+
+        Raises:
+            ApiError: The episode is over, or the model cannot be asked.
+        """
+        try:
+            self._record_results(body)
+            completion = await self._ask(self.episode, body, role)
+            reply = read_reply(completion, step=self.episode.turns)
+        except EpisodeCut as cut:
+            self.over.set()
+            message = f"The episode is over: {cut}."
+            raise ApiError(400, message, cut.reason.kind) from None
+        except ApiError as error:
+            self.failure = error
+            raise
+        except Exception as error:
+            self.failure = error
+            status = 502 if isinstance(error, ReplyError) else 500
+            kind = type(error).__name__
+            raise ApiError(
+                status, f"{kind}: {error}", "model", "server_error"
+            ) from error
+        self.failure = None
+        self._text = reply.content
+        offered = offered_functions(body.get("tools") or ())
+        self._last = [call.id for call in reply.tool_calls]
+        for call in reply.tool_calls:
+            self._waiting[call.id] = call, offered.get(call.name)
+        return completion
+
+    def post_reward(self, value: Any) -> None:
+        """Keep the reward that the program gives its episode; the last one counts.
+
+        Raises:
+            ApiError: It is not one.
+        """
+        try:
+            self.episode.post_reward(ReportedReward.model_validate(value))
+        except ValueError as error:
+            message = f'This is not a reward, as in {{"reward": 0.5}}: {error}'
+            raise ApiError(422, message, "invalid_reward") from None
+
+    def end(self) -> None:
+        """Record the calls of the last answer as made: the program ended with them."""
+        for name in self._last:
+            if name in self._waiting:
+                self._record(name, _ENDED, is_error=False)
+
+    def _record_results(self, body: dict[str, Any]) -> None:
+        """Record the outcomes of tool calls that a request has the results of."""
+        messages = body.get("messages")
+        for message in messages if isinstance(messages, list) else ():
+            if not isinstance(message, dict):
+                continue
+            said_error = message.pop(IS_ERROR, False) is True
+            name = message.get("tool_call_id")
+            if isinstance(name, str) and name in self._waiting:
+                text = result_text(_plain(message.get("content")))
+                self._record(name, text, is_error=said_error or failed(text))
+
+    def _record(self, name: str, result: str, *, is_error: bool) -> None:
+        call, function = self._waiting.pop(name)
+        outcome = ToolOutcome.UNKNOWN_TOOL
+        if function is not None:
+            outcome, _ = check_offered(function, call.arguments)
+        if outcome is ToolOutcome.OK and is_error:
+            outcome = ToolOutcome.RAISED
+        self.episode.record_tool(
+            ToolCall(
+                id=call.id,
+                name=call.name,
+                arguments=parse_arguments(call.arguments),
+                outcome=outcome,
+                result=whole_text(result),
+            )
+        )
+
+
+def _plain(content: Any) -> Any:
+    """Return the text of a result that comes in parts; anything else as it is."""
+    if not isinstance(content, list):
+        return "" if content is None else content
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,1 @@
+"""Programs of the user's: named by a command, started, bounded, ended with children."""

@@ -1,0 +1,318 @@
+"""Run a user's program to its end within bounds, and end all that it started."""
+
+import functools
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym.core.files import scratch_folder
+from agentgym.errors import ProgramError
+from agentgym.programs import guard
+
+MARK = "AGENTGYM_EPISODE"
+"""Variable that all processes of one program have, and no other."""
+MOST_OUTPUT = 1 << 20
+"""Bytes of standard output, which is the answer."""
+MEMORY_MB = 4096
+"""Megabytes that a program may hold with its children, unless a setting says more."""
+
+_MOST_ERRORS = 64 << 20
+_SHOWN_ERRORS = 2000
+_POLL_S = 0.05
+_HAS_PROC = os.path.isdir("/proc/self")
+_LATE_S = 0.5
+_LIMITS = (
+    'ulimit -S -v unlimited 2>/dev/null; ulimit -S -d "$1" 2>/dev/null; '
+    'shift; exec "$@"'
+)
+"""A worker limits its own address space, of which some languages reserve much more
+than they use. Their limit is on the memory that is written.
+"""
+
+
+@dataclass(frozen=True)
+class ProgramEnd:
+    """How a program ended.
+
+    Attributes:
+        exit_code: Negative for a signal.
+        output: Its standard output.
+        errors: The last part of its standard error.
+    """
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def why(self) -> str:
+        """The exit code in words, with the last line of standard error."""
+        lines = self.errors.strip().splitlines()
+        last = f": {lines[-1]:.300}" if lines else ""
+        if self.exit_code < 0:
+            return f"it was killed by signal {-self.exit_code}{last}"
+        return f"it ended with exit code {self.exit_code}{last}"
+
+
+class Watcher:
+    """This process's folder for programs, and the guard that ends them after it.
+
+    Attributes:
+        folder: Where programs get folders of their own.
+    """
+
+    def __init__(self) -> None:
+        self._kept = ExitStack()
+        self.folder = self._kept.enter_context(scratch_folder("programs"))
+        self._over: dict[bytes, threading.Event] = {}
+        script = str(Path(guard.__file__))
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", script, str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the guard still runs."""
+        return self._process.poll() is None
+
+    def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
+        """Watch a program; the event is set if it is ended for its memory."""
+        self._over[mark] = over = threading.Event()
+        self._say(b"+ %s %d\n" % (mark, memory_mb))
+        return over
+
+    def end(self, mark: bytes) -> None:
+        """Watch a program no longer."""
+        self._over.pop(mark, None)
+        self._say(b"- %s\n" % mark)
+
+    def _say(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            os.write(self._process.stdin.fileno(), line)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            _, _, mark = line.strip().partition(b" ")
+            if (over := self._over.get(mark)) is not None:
+                over.set()
+
+
+def watcher() -> Watcher:
+    """Return this process's watcher, started when it is first needed."""
+    with _STARTING:
+        found = _watcher_of(os.getpid())
+        if not found.is_alive:
+            _watcher_of.cache_clear()
+            found = _watcher_of(os.getpid())
+        return found
+
+
+_STARTING = threading.Lock()
+
+
+@functools.cache
+def _watcher_of(pid: int) -> Watcher:
+    return Watcher()
+
+
+def new_folder() -> Path:
+    """Return a new folder; it is removed with this process at the latest."""
+    return Path(tempfile.mkdtemp(dir=watcher().folder))
+
+
+class ProgramRun:
+    """One program, started.
+
+    Args:
+        words: The program and its arguments; no shell reads them.
+        folder: Where it runs.
+        variables: Of its environment, in addition to this process's.
+        memory_mb: Most megabytes that it may hold with its children.
+
+    Raises:
+        ProgramError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        memory_mb: int = MEMORY_MB,
+    ) -> None:
+        self._name = words[0]
+        self._memory_mb = memory_mb
+        name = secrets.token_hex(12)
+        self._mark = f"{MARK}={name}".encode()
+        self._watcher = watcher()
+        self._over = self._watcher.begin(self._mark, memory_mb)
+        self._killed: ProgramError | None = None
+        limit = str(memory_mb << (10 + 1))  # the guard looks first; this is at once
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _LIMITS, "sh", limit, *words],
+                cwd=folder,
+                env={**os.environ, **variables, MARK: name},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self._watcher.end(self._mark)
+            raise ProgramError(
+                "program", f"{self._name} cannot be started: {error}"
+            ) from error
+
+    def kill(self, why: ProgramError | None = None) -> None:
+        """End it and its children; :meth:`wait` then raises ``why``. Any thread."""
+        self._killed = self._killed or why
+        if self._process.returncode is None or not _HAS_PROC:
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
+        """Wait for its end, and end the children that it leaves.
+
+        Args:
+            given: Its standard input.
+            timeout_s: Wall seconds after which it is ended.
+
+        Raises:
+            ProgramError: It was killed, came to no end, wrote too much, or held too
+                much memory.
+        """
+        try:
+            return self._wait(given, timeout_s)
+        finally:
+            self.kill()
+            self._process.wait()
+            guard.end_marked({self._mark})
+            self._watcher.end(self._mark)
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+
+    def _wait(self, given: bytes, timeout_s: float | None) -> ProgramEnd:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        streams = process.stdin, process.stdout, process.stderr
+        to, out, err = (stream.fileno() for stream in streams)
+        for number in (to, out, err):
+            os.set_blocking(number, False)
+        output, errors, errors_seen = bytearray(), bytearray(), 0
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(out, select.POLLIN)
+        poll.register(err, select.POLLIN)
+        poll.register(to, select.POLLOUT)
+        reads = {out, err}
+        exit_fd = _exit_descriptor(process.pid)
+        if exit_fd is not None:
+            poll.register(exit_fd, select.POLLIN)
+
+        def take(number: int) -> bool:
+            nonlocal errors_seen
+            try:
+                data = os.read(number, 65536)
+            except BlockingIOError:
+                return False
+            if not data:
+                poll.unregister(number)
+                reads.discard(number)
+                return False
+            if number == out:
+                output.extend(data)
+            else:
+                errors_seen += len(data)
+                errors.extend(data)
+                del errors[:-_SHOWN_ERRORS]
+            if len(output) > MOST_OUTPUT or errors_seen > _MOST_ERRORS:
+                raise ProgramError(
+                    "program: output",
+                    f"{self._name} wrote more than is read: {MOST_OUTPUT >> 20} MB of "
+                    f"standard output, {_MOST_ERRORS >> 20} MB of standard error",
+                )
+            return True
+
+        try:
+            while process.poll() is None:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise ProgramError(
+                        "timeout", f"{self._name} came to no end within {timeout_s:g} s"
+                    )
+                wait_s = left if exit_fd is not None else min(left or 9.0, _POLL_S)
+                for number, _ in poll.poll(None if wait_s is None else 1000 * wait_s):
+                    if number in reads:
+                        take(number)
+                    elif number == to:
+                        given = _sent(to, given)
+                        if not given:
+                            poll.unregister(to)
+                            with suppress(OSError):
+                                process.stdin.close()
+            for number in (out, err):
+                while number in reads and take(number):
+                    pass
+        finally:
+            if exit_fd is not None:
+                os.close(exit_fd)
+        if self._killed is not None:
+            raise self._killed
+        code = process.returncode
+        if code == -signal.SIGKILL and self._over.wait(_LATE_S):
+            raise ProgramError(
+                "program: memory",
+                f"{self._name} and its children held more than {self._memory_mb:,} MB; "
+                "the setting program_memory_mb allows more",
+            )
+        return ProgramEnd(
+            exit_code=code,
+            output=output.decode("utf-8", "replace"),
+            errors=errors.decode("utf-8", "replace"),
+        )
+
+
+def _exit_descriptor(pid: int) -> int | None:
+    """Return a descriptor that is readable once a process has ended, if there are any.
+
+    The end of its output says less: a child that it leaves may hold that open.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+def _sent(number: int, given: bytes) -> bytes:
+    """Write some of a text to a pipe; return the rest, none if it is not read."""
+    try:
+        return given[os.write(number, given[:65536]) :] if given else b""
+    except BlockingIOError:
+        return given
+    except OSError:
+        return b""

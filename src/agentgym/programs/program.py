@@ -1,0 +1,133 @@
+"""ProgramCommand: an agent that is a command, in any language."""
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from agentgym.core.agent import COMMAND
+from agentgym.errors import ProgramError, UsageError
+
+TASK, TASK_FILE, PROJECT = "{task}", "{task_file}", "{project}"
+_ADDRESSES = "127.0.0.1,localhost"
+
+
+@dataclass(frozen=True)
+class ProgramCommand:
+    """A command that attempts one task and ends; no shell reads it.
+
+    ``{task}`` in it is the user's request, ``{task_file}`` the path of a file with the
+    request, and ``{project}`` the folder that training was started in. Without either
+    of the first two the request is the program's standard input.
+
+    Attributes:
+        words: The program and its arguments.
+    """
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str, *, option: str = "--command") -> Self:
+        """Read a command, also one with ``command:`` before it.
+
+        Raises:
+            UsageError: It is empty, or a quotation mark is not closed.
+        """
+        text = text.removeprefix(COMMAND)
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(f"{option} {text!r} cannot be read: {error}.") from None
+        if not words:
+            raise UsageError(f'{option} is empty: give one, as in "node agent.js".')
+        return cls(tuple(words))
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+    @property
+    def reference(self) -> str:
+        """The text by which settings name this agent."""
+        return f"{COMMAND}{self}"
+
+    def located(self, folder: Path | None = None) -> Self:
+        """Return the command with absolute paths, which runs in any folder.
+
+        Words that are files of ``folder``, by default the working one, become their
+        paths.
+        """
+        project = Path.cwd() if folder is None else folder
+
+        def place(number: int, word: str) -> str:
+            word = word.replace(PROJECT, str(project))
+            is_path = os.sep in word if number == 0 else not word.startswith("-")
+            if is_path and (project / word).is_file():
+                return str((project / word).absolute())
+            return word
+
+        words = [place(number, word) for number, word in enumerate(self.words)]
+        return type(self)(tuple(words))
+
+    def require(self, *, option: str = "--command") -> None:
+        """Check that there is such a program.
+
+        Raises:
+            UsageError: There is none.
+        """
+        if shutil.which(self.words[0]) is None:
+            raise UsageError(
+                f"{option} {str(self)!r}: there is no program {self.words[0]!r} on "
+                "this machine. Install it, or give its path."
+            )
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether the request is the program's standard input."""
+        text = " ".join(self.words)
+        return TASK not in text and TASK_FILE not in text
+
+    def arguments(self, instruction: str, file: Path) -> list[str]:
+        """Return the words for one task, whose request stands in ``file``."""
+        named = {TASK: instruction, TASK_FILE: str(file)}
+        found = []
+        for word in self.words:
+            for name, value in named.items():
+                if name in word:
+                    word = word.replace(name, value)
+                    break  # a request may itself have braces
+            found.append(word)
+        if any("\0" in word for word in found):
+            raise ProgramError(
+                "program", "The request holds a NUL, which no argument can: use stdin."
+            )
+        return found
+
+
+def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
+    """Write the files of a task; return that of the request.
+
+    Args:
+        folder: Where ``task.txt`` and ``task.json`` go.
+        task: The values that the program may know; ``instruction`` is the request.
+    """
+    (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
+    file = folder / "task.txt"
+    file.write_text(task["instruction"], encoding="utf-8")
+    return file
+
+
+def base_variables() -> dict[str, str]:
+    """Return variables that every program needs: no proxy is asked for the model."""
+    found = {}
+    for name in ("NO_PROXY", "no_proxy"):
+        known = os.environ.get(name, "")
+        found[name] = f"{known},{_ADDRESSES}" if known else _ADDRESSES
+    project = os.getcwd()
+    paths = [project, os.environ.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    found["AGENTGYM_PROJECT"] = project
+    return found

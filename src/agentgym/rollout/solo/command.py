@@ -1,0 +1,81 @@
+"""A program as the agent of rollouts on their own."""
+
+from typing import Any
+
+from agentgym.integrations.command.attempt import attempt
+from agentgym.integrations.command.endpoint import ModelEndpoint
+from agentgym.integrations.episode import Episode
+from agentgym.programs.program import ProgramCommand
+from agentgym.rollout.solo.agents import RolloutAgent
+
+_PASSED_ON = (
+    "tools",
+    "tool_choice",
+    "stop",
+    "temperature",
+    "max_tokens",
+    "response_format",
+    "parallel_tool_calls",
+)
+_MODEL = "policy"
+
+
+class CommandAgent(RolloutAgent):
+    """Starts a program for each task; the batch's model answers it.
+
+    Args:
+        reference: The command, also with ``command:`` before it.
+
+    Raises:
+        UsageError: There is no such program.
+    """
+
+    name = "command"
+
+    def __init__(self, reference: str) -> None:
+        self._program = ProgramCommand.parse(reference).located()
+        self._program.require()
+        self._endpoint = ModelEndpoint(_MODEL)
+
+    async def run(self, episode: Episode) -> str | None:
+        """Run the program to its end; return its standard output."""
+        return await attempt(self._program, episode, self._endpoint, _ask)
+
+    async def close(self) -> None:
+        """Stop answering programs."""
+        await self._endpoint.close()
+
+
+async def _ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, Any]:
+    options = {
+        name: body[name]
+        for name in _PASSED_ON
+        if body.get(name) is not None and name not in episode.options
+    }
+    if (most := body.get("max_completion_tokens")) is not None:
+        options = {"max_tokens": most, **episode.options, **options}
+    messages = body.get("messages") or []
+    reply = await episode.ask(messages, offer_tools=False, agent=role, **options)
+    counted = reply.recorded
+    prompt, response = (
+        counted.get(f"{kind}_tokens") or len(counted.get(f"{kind}_ids") or ())
+        for kind in ("prompt", "response")
+    )
+    choice = {
+        "index": 0,
+        "message": reply.message,
+        "finish_reason": reply.finish_reason,
+        "logprobs": None,
+    }
+    return {
+        "id": f"chatcmpl-{episode.rollout_id}-{episode.turns}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": _MODEL,
+        "choices": [choice],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": response,
+            "total_tokens": prompt + response,
+        },
+    }

@@ -1,0 +1,55 @@
+"""Find agents for rollouts by name: built-in ones, one's own, and programs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.core.agent import is_command
+from agentgym.errors import NotFoundError, UsageError
+from agentgym.integrations.registry import load_factory
+from agentgym.rollout.solo.agents import (
+    CodingAgent,
+    ReactAgent,
+    RolloutAgent,
+    ToolAgent,
+)
+from agentgym.rollout.solo.command import CommandAgent
+
+_BUILT_IN: Mapping[str, type[RolloutAgent]] = {
+    kind.name: kind for kind in (ReactAgent, ToolAgent, CodingAgent)
+}
+
+
+def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
+    """Return an agent.
+
+    Args:
+        agent: A name, ``module:Class``, ``command:`` and a program's command, a class
+            that is built without arguments, or an instance.
+
+    Raises:
+        NotFoundError: No agent has this name.
+        UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
+    """
+    found: Any = agent
+    if isinstance(agent, str) and is_command(agent):
+        return CommandAgent(agent)
+    if isinstance(agent, str):
+        if ":" not in agent and agent not in _BUILT_IN:
+            hint = "One of your own is given as module:Class."
+            raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
+        found = _BUILT_IN[agent] if agent in _BUILT_IN else load_factory(agent)
+    if isinstance(found, type) and issubclass(found, RolloutAgent):
+        try:
+            found = found()
+        except TypeError as error:
+            raise UsageError(
+                f"The agent {found.__name__} cannot be built without arguments: "
+                f"{error}. Give an instance."
+            ) from None
+    if not isinstance(found, RolloutAgent):
+        raise UsageError(
+            f"{agent!r} is a {type(found).__name__}, not a RolloutAgent. Subclass it; "
+            "a framework's agent is measured with `agentgym eval TASKS --agent "
+            "module:name --model MODEL`."
+        )
+    return found

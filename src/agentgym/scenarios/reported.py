@@ -1,0 +1,24 @@
+"""Rewards that programs report, as JSON."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentgym.core.trajectory import Reward
+
+
+class ReportedReward(BaseModel):
+    """A reward as a program or a check command writes it; other keys are ignored.
+
+    Attributes:
+        reward: From 0 to 1.
+        success: Whether the task was solved; by default at a reward of 1.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    reward: float = Field(ge=0, le=1)
+    success: bool | None = None
+
+    def to_reward(self) -> Reward:
+        """Return it as the score of an episode."""
+        is_solved = self.reward >= 1 if self.success is None else self.success
+        return Reward(self.reward, is_solved, {"reported": self.reward})

@@ -1,0 +1,178 @@
+"""Judges of programs' work: a command that looks at the folder, or the program."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from shutil import copytree
+
+from pydantic import ValidationError
+
+from agentgym.core.files import parse_json
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.errors import ProgramError, RewardError, UsageError, first_problem
+from agentgym.programs.process import ProgramEnd, ProgramRun, new_folder
+from agentgym.programs.program import ProgramCommand, base_variables, write_task
+from agentgym.scenarios.base import Environment
+from agentgym.scenarios.reported import ReportedReward
+
+POSTED = "posted"
+"""Says, in place of a check function, that the program posts its reward itself."""
+CHECK_TIMEOUT_S = 120.0
+
+_SOLVED, _UNSOLVED = 0, 1
+_KIND = "check command"
+
+
+class EpisodeJudge(ABC):
+    """Scores an episode by other things than its calls."""
+
+    @abstractmethod
+    def score(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Return the reward.
+
+        Raises:
+            RewardError: There is none.
+            ProgramError: The check command failed, and why.
+        """
+
+
+class CommandJudge(EpisodeJudge):
+    """Runs a command in the episode's folder once the agent has ended.
+
+    Exit code 0 is a success and 1 is not; a last line of JSON, ``{"reward": 0.5}``,
+    says more. The agent's answer is its standard input. Any other end is a failure of
+    the command, and no reward.
+
+    Args:
+        program: The command.
+    """
+
+    def __init__(self, program: ProgramCommand) -> None:
+        self._program = program
+        self._of_start: dict[str, Reward] = {}
+        self._lock = threading.Lock()
+
+    def score(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Return the command's verdict, once for all agents that did nothing."""
+        if trajectory.model_calls:
+            return self._run(task, environment, trajectory.answer or "")
+        with self._lock:
+            if task.id not in self._of_start:
+                self._of_start[task.id] = self._run(task, environment, "")
+            return self._of_start[task.id]
+
+    def _run(self, task: Task, environment: Environment, answer: str) -> Reward:
+        folder = environment.folder()
+        if folder is None:
+            raise RewardError("the task has no folder for a check command")
+        apart = new_folder()
+        task_file = write_task(
+            apart, {"id": task.id, "instruction": task.instruction, **task.goal}
+        )
+        variables = {
+            **base_variables(),
+            "AGENTGYM_TASK": str(task_file),
+            "AGENTGYM_TASK_JSON": str(apart / "task.json"),
+            "AGENTGYM_TASK_ID": task.id,
+        }
+        words = self._program.arguments(task.instruction, task_file)
+        run = ProgramRun(words, folder, variables)
+        environment.at_close(run.kill)
+        try:
+            return self._verdict(run.wait(answer.encode(), CHECK_TIMEOUT_S))
+        except ProgramError as error:
+            raise ProgramError(_KIND, str(error)) from error
+
+    def _verdict(self, ended: ProgramEnd) -> Reward:
+        name = self._program.words[0]
+        if ended.exit_code not in (_SOLVED, _UNSOLVED):
+            raise ProgramError(
+                _KIND, f"{name}: {ended.why}; 0 means solved, and 1 not solved"
+            )
+        lines = ended.output.strip().splitlines()
+        if lines and lines[-1].lstrip().startswith("{"):
+            try:
+                found = ReportedReward.model_validate(parse_json(lines[-1]))
+            except ValidationError as error:
+                why = first_problem(error)
+            except ValueError as error:
+                why = str(error)
+            else:
+                return found.to_reward()
+            raise ProgramError(
+                _KIND,
+                f"{name}: its last line, {lines[-1]!r:.120}, is not a reward, as in "
+                f'{{"reward": 0.5}}: {why}',
+            )
+        is_solved = ended.exit_code == _SOLVED
+        return Reward(float(is_solved), is_solved, {"check": float(is_solved)})
+
+
+class PostedJudge(EpisodeJudge):
+    """Takes the reward that the program posted to ``AGENTGYM_REWARD_URL``."""
+
+    def score(
+        self, task: Task, environment: Environment, trajectory: Trajectory
+    ) -> Reward:
+        """Return the posted reward; an agent that asked no model has none to post."""
+        if environment.posted is not None:
+            return environment.posted.to_reward()
+        if not trajectory.model_calls:
+            return Reward(0.0, False, {"reported": 0.0})
+        raise RewardError(
+            "the program posted no reward to the address in AGENTGYM_REWARD_URL"
+        )
+
+
+def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
+    """Return the judge that options name, None if calls or a function are scored.
+
+    Raises:
+        UsageError: Two judges are named, or there is no such program.
+    """
+    if check_command is not None:
+        if check is not None:
+            raise UsageError(
+                f"Who judges? Give --check {check} or --check-command, not both."
+            )
+        program = ProgramCommand.parse(
+            check_command, option="--check-command"
+        ).located()
+        program.require(option="--check-command")
+        return CommandJudge(program)
+    return PostedJudge() if check == POSTED else None
+
+
+def check_files(files: Mapping[str, object]) -> str:
+    """Return why files of a task's folder cannot be written; empty if they can."""
+    for name, text in files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
+            return f"{name!r} is not a path below the task's folder"
+        if not isinstance(text, str):
+            return f"the content of {name!r} is not a text"
+    return ""
+
+
+def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
+    """Return a new folder with a task's files.
+
+    Args:
+        files: Their texts by path, or a folder of them.
+        base: The folder of the tasks file.
+    """
+    folder = new_folder()
+    if isinstance(files, str):
+        copytree(base / files, folder, symlinks=True, dirs_exist_ok=True)
+        return folder
+    for name, text in (files or {}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder

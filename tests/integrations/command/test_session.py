@@ -1,0 +1,159 @@
+"""What the model's endpoint records of a program's calls."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from agentgym.core.openai import ApiError
+from agentgym.core.task import Split, Task
+from agentgym.core.tools import ToolOutcome
+from agentgym.integrations.command.session import ProgramSession, failed
+from agentgym.integrations.episode import Episode, EpisodeCut
+from tests.integrations.command.bookshop import TOOLS
+
+TASK = Task(
+    id="t", split=Split.TRAIN, seed=0, family="f", level=1, instruction="Order Dune."
+)
+Call = tuple[str, str]
+
+
+def session_of(*answers: Sequence[Call] | Exception) -> ProgramSession:
+    """Return a session whose model makes these calls, one list an answer."""
+    said: Iterator[Sequence[Call] | Exception] = iter(answers)
+
+    async def ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, Any]:
+        episode.begin_turn(role)
+        answer = next(said)
+        if isinstance(answer, Exception):
+            raise answer
+        calls = [
+            {
+                "id": f"call-{episode.turns}-{place}",
+                "type": "function",
+                "function": {"name": name, "arguments": arguments},
+            }
+            for place, (name, arguments) in enumerate(answer)
+        ]
+        message = {"role": "assistant", "content": "Done.", "tool_calls": calls}
+        return {"id": "c", "model": "m", "choices": [{"message": message}]}
+
+    return ProgramSession(Episode(TASK, max_turns=9), ask)
+
+
+def result(name: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": name, "content": content, **more}
+
+
+async def asked(session: ProgramSession, *results: dict[str, Any]) -> Any:
+    body = {"messages": [{"role": "user", "content": "…"}, *results], "tools": TOOLS}
+    return await session.answer(body, "agent")
+
+
+async def test_outcomes_are_read_from_the_next_prompt() -> None:
+    calls = [
+        ("stock", '{"title": "Dune"}'),
+        ("stock", '{"title": "Emma"}'),
+        ("order", '{"title": "Dune"}'),
+        ("order", "{"),
+        ("burn", "{}"),
+        ("order", '{"title": "Dune", "copies": 1}'),
+    ]
+    session = session_of(calls, [])
+    await asked(session)
+    texts: list[Any] = ["3 copies", "Error: no such book", "ok", "ok", "ok"]
+    given = [result(f"call-1-{n}", text) for n, text in enumerate(texts)]
+    parts = [{"type": "text", "text": "no "}, {"type": "text", "text": "paper"}]
+    given.append(result("call-1-5", parts, is_error=True))
+    given.append(result("another", "is not one of the model's"))
+    await asked(session, *given)
+    made = session.episode.tool_calls
+    assert [(call.name, call.outcome) for call in made] == [
+        ("stock", ToolOutcome.OK),
+        ("stock", ToolOutcome.RAISED),
+        ("order", ToolOutcome.INVALID_ARGUMENTS),
+        ("order", ToolOutcome.MALFORMED),
+        ("burn", ToolOutcome.UNKNOWN_TOOL),
+        ("order", ToolOutcome.RAISED),
+    ]
+    assert made[5].result == "no paper"
+    assert made[5].arguments == {"title": "Dune", "copies": 1}
+    assert "is_error" not in given[5]  # no model is sent it
+
+
+async def test_a_result_counts_once_though_every_prompt_repeats_it() -> None:
+    session = session_of([("stock", '{"title": "Dune"}')], [], [])
+    await asked(session)
+    for _ in range(2):
+        await asked(session, result("call-1-0", "3 copies"))
+    assert len(session.episode.tool_calls) == 1
+
+
+async def test_calls_that_a_program_ends_with_are_made() -> None:
+    session = session_of([("stock", '{"title": "Dune"}'), ("burn", "{}")])
+    await asked(session)
+    session.end()
+    assert [call.outcome for call in session.episode.tool_calls] == [
+        ToolOutcome.OK,
+        ToolOutcome.UNKNOWN_TOOL,
+    ]
+
+
+async def test_the_same_failing_call_three_times_ends_the_episode() -> None:
+    again = [("stock", '{"title": "Nemo"}')]
+    session = session_of(again, again, again, again)
+    await asked(session)
+    for turn in (1, 2):
+        await asked(session, result(f"call-{turn}-0", "Error: no such book"))
+    with pytest.raises(ApiError, match="The episode is over: stuck"):
+        await asked(session, result("call-3-0", "Error: no such book"))
+    assert session.over.is_set()
+    with pytest.raises(EpisodeCut):
+        session.episode.begin_turn()
+
+
+async def test_too_many_calls_end_the_episode() -> None:
+    session = session_of(*[[]] * 20)
+    for _ in range(9):
+        await asked(session)
+    with pytest.raises(ApiError, match="no answer within 9 calls") as caught:
+        await asked(session)
+    assert (caught.value.status, caught.value.code) == (400, "max_turns")
+    assert session.over.is_set()
+
+
+async def test_a_failing_model_is_why_until_it_answers() -> None:
+    session = session_of(RuntimeError("no such layer"), [])
+    with pytest.raises(ApiError, match="RuntimeError: no such layer"):
+        await asked(session)
+    assert isinstance(session.failure, RuntimeError)
+    await asked(session)
+    assert session.failure is None
+
+
+@pytest.mark.parametrize("reward", [None, "much", 1.5, float("nan"), []])
+def test_a_reward_that_is_none_is_refused(reward: Any) -> None:
+    with pytest.raises(ApiError, match="This is not a reward"):
+        session_of().post_reward({"reward": reward})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        ("Error: no such book", True),
+        ("ValueError: 7 is too much", True),
+        ("subprocess.CalledProcessError: exit 1", True),
+        ("Traceback (most recent call last):\n  File …", True),
+        ('{"error": "no such book"}', True),
+        ('{"isError": true, "content": []}', True),
+        ("An error occurred while running the tool.", True),
+        ('{"error": null, "copies": 3}', False),
+        ("{not JSON", False),
+        ("Error handling is in chapter 3.", False),
+        ("The log says: Error: disk full", False),
+        ("0 errors", False),
+        ("", False),
+    ],
+)
+def test_only_plain_errors_are_errors(text: str, is_error: bool) -> None:
+    assert failed(text) is is_error
