@@ -73,7 +73,11 @@ def rollout(
         float | None, opt("Seconds after which a rollout is dropped.", "--timeout")
     ] = None,
     save: Annotated[
-        Path | None, opt("JSON Lines file to append trajectories to.")
+        Path | None,
+        opt(
+            "JSON Lines file to append trajectories to; one that ends in .atif.json or "
+            ".openai.jsonl is for other tools."
+        ),
     ] = None,
     count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
     split: Annotated[str, opt("Of a scenario's tasks.")] = "test",

@@ -1,8 +1,9 @@
 """``agentgym runs``, ``view``, ``agents``, ``export``, ``serve``: use results."""
 
 import sys
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -115,6 +116,47 @@ def export(
 def list_runs(output: Runs = Path("runs"), as_json: AsJson = False) -> None:
     """List the runs with their status and results."""
     print_result(listing.runs(output, as_json=as_json))
+
+
+@runs.command("export")
+def export_run(
+    run: Annotated[str, typer.Argument(help="Its folder or its name.")],
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.")],
+    form: Annotated[
+        Literal["atif", "openai", "jsonl"],
+        opt(
+            "atif: Agent Trajectory Interchange Format; openai: chat messages; jsonl: "
+            "for agentgym rollout --show.",
+            "--format",
+        ),
+    ] = "atif",
+    only: Annotated[
+        str, opt("Rollouts whose id has this part: after, s00012, …", metavar="TEXT")
+    ] = "",
+    output: Runs = Path("runs"),
+) -> None:
+    """Write a run's ended rollouts in a format of other tools, one a line."""
+    from agentgym.errors import UsageError
+    from agentgym.rollout.record import stored_trajectories
+    from agentgym.rollout.session import DATABASE_FILE
+    from agentgym.rollout.solo.trajectory_file import TrajectoryWriter
+    from agentgym.rollout.store.reader import StoreReader
+    from agentgym.train.run_folder import RunFolder
+
+    folder = RunFolder.open(run, output)
+    if file.exists():
+        raise UsageError(f"{file} exists: give another file.")
+    found = stored_trajectories(StoreReader(folder.path / DATABASE_FILE), only)
+    first = next(found, None)
+    if first is None:
+        named = f" whose id has {only!r}" if only else ""
+        raise UsageError(f"{folder.path} has no ended rollout{named}.")
+    count = 0
+    with TrajectoryWriter(file, form) as writer:
+        for trajectory in chain((first,), found):
+            writer.write(trajectory)
+            count += 1
+    progress_console().print(f"{count:,} rollouts are in {file}", soft_wrap=True)
 
 
 @runs.command("show")

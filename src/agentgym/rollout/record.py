@@ -1,7 +1,7 @@
 """Reads a rollout back from the store as a Trajectory."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agentgym.core.trajectory import (
     NO_REASON,
@@ -14,8 +14,30 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
+from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.store.rollout import FIRST_ATTEMPT, Rollout, RolloutState
 from agentgym.rollout.task_input import read_task
+
+
+def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajectory]:
+    """Yield the trajectories of a run's ended rollouts, in the order they ended.
+
+    Args:
+        store: Of the run, which may go on meanwhile.
+        only: Rollouts whose id has this part, e.g. ``after``; all by default.
+
+    Raises:
+        StoreError: The store cannot be read.
+        RolloutError: The input of a rollout is not a task.
+    """
+    sql = """SELECT rollout_id FROM rollouts
+        WHERE terminal_order IS NOT NULL AND NOT hidden ORDER BY terminal_order"""
+    with store.reading() as connection:
+        names = [name for (name,) in connection.execute(sql)]
+    for name in names:
+        rollout = store.rollout(name) if only in name else None
+        if rollout is not None:
+            yield to_trajectory(rollout, store.attempts(name))
 
 
 def to_trajectory(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from agentgym.core.agent import AgentSpec
@@ -51,6 +52,9 @@ class Agent:
 
     def load_policy(self) -> Policy:
         return self.policy
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        raise AssertionError("rollouts ask the policy itself")
 
 
 def calculate(request: ChatRequest) -> Reply:

@@ -1,4 +1,4 @@
-"""Trajectories on disk: one JSON object a line, whole after every line."""
+"""Trajectories on disk: JSON objects, one a line, whole after every line."""
 
 import json
 import mmap
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from agentgym.core.files import parse_json
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
+from agentgym.rollout.interchange import TrajectoryFormat, records
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)
@@ -24,9 +25,12 @@ class TrajectoryWriter:
 
     Args:
         path: The file; it and its folder are made if they do not exist.
+        form: None takes that of the name: ``….atif.json`` (or ``….atif.jsonl``),
+            ``….openai.jsonl``, and AgentGym's own otherwise.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: TrajectoryFormat | None = None) -> None:
+        self._form = form or _form_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._redactor = Redactor.of_environment()
         self._file = path.open("a+b")
@@ -44,10 +48,17 @@ class TrajectoryWriter:
         Raises:
             OSError: The disk is full, or the file cannot be written.
         """
-        line = json.dumps(trajectory.to_dict(), ensure_ascii=False)
-        line = self._redactor.record(line)
-        self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        for record in records(trajectory, self._form):
+            line = self._redactor.record(json.dumps(record, ensure_ascii=False))
+            self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._file.flush()
+
+
+def _form_of(path: Path) -> TrajectoryFormat:
+    ends = {".atif", ".openai"}.intersection(path.suffixes[-2:-1])
+    if ".atif" in ends:
+        return "atif"
+    return "openai" if ends else "jsonl"
 
 
 def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.lines import read_text
+from agentgym.scenarios.tool_tasks.logs.atif import is_atif, read_atif
 from agentgym.scenarios.tool_tasks.logs.langfuse import Observations, is_observation
 from agentgym.scenarios.tool_tasks.logs.langsmith import Runs, is_run
 from agentgym.scenarios.tool_tasks.logs.message import (
@@ -30,11 +31,11 @@ _HEAD = """\
 _KNOWN = (
     'Known are JSON Lines of {"messages": […]}, OpenAI-shaped or LangChain\'s; runs of '
     "LangSmith, which have a run_type; observations of Langfuse, which have a traceId "
-    "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; and reviews, "
-    "which have action_requests and decisions."
+    "and a type; OTLP JSON of OpenTelemetry, which has resourceSpans; ATIF, which has "
+    "a schema_version; and reviews, which have action_requests and decisions."
 )
 _MESSAGES, _RUNS, _SPANS = "messages", "LangSmith", "OpenTelemetry"
-_OBSERVATIONS, _REVIEWS = "Langfuse", "reviews"
+_OBSERVATIONS, _REVIEWS, _ATIF = "Langfuse", "reviews", "ATIF"
 _CONTAINERS = ("runs", "data", "spans", "traces", "examples", "items")
 _MOST_NESTED = 4
 _MOST_KEYS = 6
@@ -147,6 +148,8 @@ class _Log:
                         runs.add(entry, where)
                     elif kind == _OBSERVATIONS:
                         observations.add(entry, where)
+                    elif kind == _ATIF:
+                        conversations.append(read_atif(entry))
                     elif kind == _REVIEWS:
                         reviews.add(entry)
                     elif kind == _SPANS:
@@ -227,6 +230,8 @@ def _kind(value: Any) -> str:
         return _SPANS
     if is_review(value):
         return _REVIEWS
+    if is_atif(value):
+        return _ATIF
     return _MESSAGES if _has(value, "messages") else ""
 
 
