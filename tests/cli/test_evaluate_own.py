@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.cli.conftest import Command
@@ -29,6 +30,7 @@ async def wrong(request: web.Request, body: dict[str, Any]) -> web.StreamRespons
     return web.json_response(completion("No."))
 
 
+@pytest.mark.slow  # several evaluations, each with processes of its own
 def test_an_agent_of_one_s_own_is_measured_on_any_model(
     tmp_path: Path, agentgym: Command
 ) -> None:

@@ -303,7 +303,11 @@ def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> N
     assert set(runpod.pods) == {other["id"], theirs["id"]}
 
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+SIGNALS = [
+    signal.SIGINT,
+    pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+]
 
 
 def test_a_machine_that_is_there_already_is_taken_over(

@@ -26,15 +26,23 @@ SYNC = "tests.rollout.chatty:make_sync_agent"
 HOOKED = "tests.rollout.chatty:make_hooked_agent"
 AGENTS = [
     {"framework": "native"},
-    {"framework": "crewai"},
     {"framework": "langchain"},
-    {"framework": "autogen"},
-    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
     {"framework": "langchain", "agent": OWN},
-    {"framework": "langchain", "agent": SYNC},
-    # Each starts workers that import a framework more.
-    pytest.param({"framework": "openai_agents"}, marks=pytest.mark.slow),
-    pytest.param({"framework": "pydantic_ai"}, marks=pytest.mark.slow),
+    # Each of these starts workers that import one framework more.
+    *(
+        pytest.param(each, marks=pytest.mark.slow)
+        for each in (
+            {"framework": "crewai"},
+            {"framework": "autogen"},
+            {
+                "framework": "autogen",
+                "agent": "tests.integrations.autogen.teams:make_agent",
+            },
+            {"framework": "langchain", "agent": SYNC},
+            {"framework": "openai_agents"},
+            {"framework": "pydantic_ai"},
+        )
+    ),
 ]
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 END = "<|end|>"

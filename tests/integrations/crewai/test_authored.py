@@ -73,7 +73,7 @@ def plan_and_note(request: ChatRequest) -> Reply:
         pytest.param("make_later", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         pytest.param("work", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         ("pair", note_once, ["Scribe", "Scribe", "Critic"]),
-        ("Office", note_once, ["Scribe"] * 2),
+        pytest.param("Office", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         pytest.param("asking", note_once, ["Scribe"] * 2, marks=pytest.mark.slow),
         pytest.param("twins", note_once, ["Twin"] * 2, marks=pytest.mark.slow),
         (
@@ -81,8 +81,15 @@ def plan_and_note(request: ChatRequest) -> Reply:
             delegate_or_note,
             ["Crew Manager", "Scribe", "Scribe", "Crew Manager"],
         ),
-        ("headed", delegate_or_note, ["Head", "Scribe", "Scribe", "Head"]),
-        ("planning", plan_and_note, ["Planner"] * 3),
+        pytest.param(
+            "headed",
+            delegate_or_note,
+            ["Head", "Scribe", "Scribe", "Head"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "planning", plan_and_note, ["Planner"] * 3, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(
@@ -203,6 +210,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     assert len(found.model_calls) == 1
 
 
+@pytest.mark.slow  # each starts a process that imports CrewAI
 @pytest.mark.parametrize(
     ("agent", "settings", "told"),
     [
@@ -222,6 +230,7 @@ def test_what_cannot_be_trained_is_refused(
         run(tmp_path, agent, note_once, **settings)
 
 
+@pytest.mark.slow  # it starts two processes that import CrewAI
 def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
     for agent, inputs, wanted in (
         ("topical", "told", "dict"),

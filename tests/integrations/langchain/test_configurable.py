@@ -76,6 +76,7 @@ def test_keys_that_a_framework_does_not_have_are_refused(framework: str) -> None
         FRAMEWORKS.get(framework).create_environment(wrong)
 
 
+@pytest.mark.slow  # commands in processes that import LangChain
 def test_keys_are_given_on_the_command_line_and_in_lines(
     tmp_path: Path, agentgym: Command
 ) -> None:

@@ -80,7 +80,10 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
     return found
 
 
-@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
+@pytest.mark.parametrize(
+    "framework",
+    ["native", "langchain", pytest.param("autogen", marks=pytest.mark.slow)],
+)
 def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
     pack: Path, tmp_path: Path, framework: str
 ) -> None:
