@@ -331,6 +331,33 @@ def test_calls_far_from_their_sampling_are_a_finding_of_their_own() -> None:
     assert titles(healthy(ledger=few)) == []
 
 
+def test_a_gap_that_jumps_is_a_server_with_other_weights() -> None:
+    steps = steps_with(logprob_gap=0.004)
+    for step in steps[-5:]:
+        step["logprob_gap"] = 0.2
+    finding = only(healthy(steps=steps))
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "sampling leaves the learner",
+    )
+    assert "0.004 nats from the learner's in the first steps, 0.200" in finding.evidence
+
+
+def test_a_gap_that_is_large_from_the_first_step_on_is_named() -> None:
+    finding = only(healthy(steps=steps_with(logprob_gap=0.08)))
+    assert finding.title == "sampling and learning disagree"
+    assert titles(healthy(steps=steps_with(logprob_gap=0.03))) == []  # bfloat16
+
+
+def test_drops_that_begin_in_the_middle_are_named() -> None:
+    steps = steps_with()
+    for step in steps[-3:]:
+        step["dropped"] = 40
+    assert "rollouts began to be dropped" in titles(healthy(steps=steps))
+    steady = steps_with(dropped=2)
+    assert titles(healthy(steps=steady)) == []
+
+
 def test_answers_that_are_cut_are_named() -> None:
     finding = only(healthy(steps=steps_with(answers_cut=0.03)))
     assert (finding.severity, finding.title) == ("warning", "answers are cut")

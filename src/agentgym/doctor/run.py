@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Literal
 
 from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
@@ -18,6 +18,16 @@ Severity = Literal["critical", "warning", "info"]
 _FEW_STEPS = 10
 _FAR_OFF = 0.01
 """Share of model calls; where sampling and learning compute the same there are none."""
+_FIRST = 3
+"""Steps at a run's begin, and at its end, whose gaps are compared."""
+_JUMP = 3.0
+_SEEN_GAP = 0.02
+"""Nats; smaller gaps are rounding. A server with earlier weights went from 0.015 to
+0.201 (TRL's issue 5312)."""
+_LARGE_GAP = 0.05
+"""Nats; bfloat16 alone made 0.02 to 0.04 (docs/benchmarks.md)."""
+_LOSING = 0.05
+"""Share of the newest rollouts that are dropped."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,8 @@ _info = partial(Obstacle, "info")
 def diagnose(run: Evidence) -> list[Obstacle]:
     """Return the findings, the likeliest cause first; empty if all is well."""
     checks = (
-        *(_broken, _lost, _base, _watched, _signal, _far_off, _cut, _updates),
+        *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
+        _updates,
         *(_outcome, _regressions),
     )
     found = [finding for check in checks for finding in check(run)]
@@ -209,6 +220,50 @@ def _far_off(run: Evidence) -> Iterator[Obstacle]:
             "See ratio_p99 and logprob_gap in metrics.jsonl. Where they are large from "
             "the first step on, set precision = 'float32', or look for a server that "
             "answers with other weights or at another temperature.",
+        )
+
+
+def _gap(run: Evidence) -> Iterator[Obstacle]:
+    """Look for log-probabilities of sampling that have left the learner's."""
+    gaps = [float(step.get("logprob_gap", 0.0)) for step in run.steps]
+    if not gaps:
+        return
+    first, lately = median(gaps[:_FIRST]), fmean(gaps[-_FIRST:])
+    numbers = (
+        f"The log-probabilities of sampled tokens were {first:.3f} nats from the "
+        f"learner's in the first steps, {lately:.3f} lately."
+    )
+    if len(gaps) > 2 * _FIRST and lately > max(_SEEN_GAP, _JUMP * first):
+        yield _warning(
+            "sampling leaves the learner",
+            numbers,
+            "A server that keeps answering with earlier weights does that: look for "
+            "adapters that it did not load, and resume the run, which starts it again.",
+        )
+    elif lately > _LARGE_GAP:
+        yield _warning(
+            "sampling and learning disagree",
+            numbers,
+            "Rounding in bfloat16 makes 0.04 at most. Set precision = 'float32', or "
+            "look for a server with other weights or another temperature.",
+        )
+
+
+def _losing(run: Evidence) -> Iterator[Obstacle]:
+    """Look for rollouts that began to be dropped while the run went on."""
+    before = run.steps[: -len(run.recent)]
+    if not before:
+        return
+    earlier = before[-1]["episodes"]
+    lost = sum(step["dropped"] for step in run.recent) / (run.episodes - earlier)
+    lost_before = sum(step["dropped"] for step in before) / earlier
+    if lost >= _LOSING > 5 * lost_before:
+        yield _warning(
+            "rollouts began to be dropped",
+            f"{lost:.0%} of the rollouts of the last {len(run.recent)} steps, "
+            f"{lost_before:.1%} of those before.",
+            "Something outside the policy has changed: see workers.log in the run's "
+            "folder, the machine's memory and disk, and the services that tools use.",
         )
 
 
