@@ -245,6 +245,10 @@ class PromptError(EngineError):
     """The messages or tools are none that the model's chat template takes."""
 
 
+class GrammarError(PromptError):
+    """The form that an answer was asked for in cannot be expressed as a grammar."""
+
+
 class ComputeError(AgentGymError):
     """A machine elsewhere cannot be had, reached or used."""
 

@@ -28,6 +28,8 @@ WORKS = {
         "`Swarm` with hand-offs": "swarm",
         "a team in a team, a `SocietyOfMindAgent`": "nested",
         "an agent as a tool of another": "boss",
+        "`MagenticOneGroupChat`": "magentic",
+        "`output_content_type`": "structured",
         "a factory without parameters": "make_own",
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",
@@ -40,6 +42,7 @@ WORKS = {
         "a hierarchical `Crew`, by `manager_llm`": "led",
         "a hierarchical `Crew`, by `manager_agent`": "headed",
         "an agent that plans, `planning_config`": "planning",
+        "`output_pydantic`": "structured",
         "a factory without parameters": "make_own",
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",
@@ -81,15 +84,12 @@ MISDEEDS = {
 }
 REFUSED = {
     "AutoGen": {
-        "`MagenticOneGroupChat`": "magentic",
-        "`output_content_type`": "structured",
         "an agent that never asks its model": "deaf",
         "an agent that loops for ever": "looping",
         "an agent that raises": "breaking",
         "an agent that calls `sys.exit`": "exiting",
     },
     "CrewAI": {
-        "`output_pydantic`": "structured",
         "a crew whose tasks say nothing of the request": "silent",
         "an agent that never asks its model": "deaf",
         "an agent that raises": "breaking",

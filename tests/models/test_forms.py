@@ -4,23 +4,28 @@ from typing import Any
 
 import pytest
 
-from agentgym.models.forms import form_as_tool, form_given
+from agentgym.models.forms import NO_FORM, form_as_tool, form_given
 
 SCHEMA = {"type": "object", "properties": {"good": {"type": "boolean"}}}
-ASKED = {"type": "json_schema", "json_schema": {"name": "Verdict", "schema": SCHEMA}}
+ASKED: Any = {
+    "type": "json_schema",
+    "json_schema": {"name": "Verdict", "schema": SCHEMA},
+}
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {}}}
 
 
 def test_alone_it_is_the_tool_that_is_named() -> None:
-    body, name = form_as_tool({"messages": [], "response_format": ASKED})
-    assert name == "Verdict"
+    body, form = form_as_tool({"messages": [], "response_format": ASKED})
+    assert form == ("Verdict", True)
     assert "response_format" not in body
     [tool] = body["tools"]
     assert tool["function"]["parameters"] == SCHEMA
     assert body["tool_choice"]["function"] == {"name": "Verdict"}
 
 
-@pytest.mark.parametrize(("choice", "kept"), [(None, "required"), ("auto", "auto")])
+@pytest.mark.parametrize(
+    ("choice", "kept"), [(None, "required"), ("auto", "required"), ("look", "look")]
+)
 def test_beside_others_it_is_one_of_them(choice: Any, kept: str) -> None:
     asked = {"tools": [LOOK], "tool_choice": choice, "response_format": ASKED}
     body, _ = form_as_tool(asked)
@@ -29,12 +34,50 @@ def test_beside_others_it_is_one_of_them(choice: Any, kept: str) -> None:
     assert asked["tools"] == [LOOK]
 
 
-@pytest.mark.parametrize(
-    "asked", [None, {"type": "text"}, {"type": "json_object"}, {"json_schema": {}}]
-)
+def test_where_no_tool_may_be_called_it_is_alone() -> None:
+    asked = {"tools": [LOOK], "tool_choice": "none", "response_format": ASKED}
+    body, _ = form_as_tool(asked)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["Verdict"]
+
+
+def test_a_tool_of_the_same_name_stays_the_agents() -> None:
+    asked = {"type": "json_schema", "json_schema": {"name": "look", "schema": SCHEMA}}
+    body, form = form_as_tool({"tools": [LOOK], "response_format": asked})
+    assert form.name == "look_answer"
+    assert body["tools"][0] == LOOK
+
+
+def test_any_json_object_is_a_form_too() -> None:
+    body, form = form_as_tool({"response_format": {"type": "json_object"}})
+    [tool] = body["tools"]
+    assert tool["function"]["name"] == form.name == "json"
+    assert tool["function"]["parameters"] == {"type": "object"}
+
+
+def test_a_schema_may_be_kept_loosely() -> None:
+    loose = {**ASKED, "json_schema": {**ASKED["json_schema"], "strict": False}}
+    assert form_as_tool({"response_format": loose})[1] == ("Verdict", False)
+
+
+@pytest.mark.parametrize("asked", [None, {"type": "text"}, {"json_schema": {}}])
 def test_what_is_not_a_schema_stays(asked: Any) -> None:
     body = {"messages": [], "response_format": asked}
-    assert form_as_tool(body) == (body, "")
+    assert form_as_tool(body) == (body, NO_FORM)
+
+
+@pytest.mark.parametrize(
+    ("given", "wording"),
+    [
+        (None, "has no name"),
+        ({"schema": SCHEMA}, "has no name"),
+        ({"name": "V", "schema": []}, "is not an object"),
+        ({"name": "V", "schema": {"type": "array"}}, "must be an object"),
+    ],
+)
+def test_a_malformed_schema_is_named(given: Any, wording: str) -> None:
+    asked = {"type": "json_schema", "json_schema": given}
+    with pytest.raises(ValueError, match=wording):
+        form_as_tool({"response_format": asked})
 
 
 @pytest.mark.parametrize(

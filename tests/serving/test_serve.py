@@ -1,5 +1,6 @@
 """A served agent, asked by the clients that people use; ``agentgym serve``."""
 
+import json
 import os
 import signal
 import socket
@@ -32,6 +33,14 @@ LIST_FILES: Any = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
+
+
+def schema_of(fields: dict[str, Any]) -> Any:
+    """Return a schema with these fields, as OpenAI's clients send it."""
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    return {"type": "json_schema", "json_schema": {"name": "Answer", "schema": schema}}
+
+
 SLOW = {"max_tokens": 900, "temperature": 3.0}
 """Such answers are noise, and take their time."""
 
@@ -157,6 +166,38 @@ def test_what_is_asked_of_sampling_is_done(client: OpenAI) -> None:
     assert said(**thanks, stop=word) == (text[: text.index(word)], "stop")
 
 
+def test_an_answer_is_held_to_a_schema(client: OpenAI) -> None:
+    route = {"enum": ["billing", "tech"]}
+    answer = client.chat.completions.create(
+        model="coding",
+        messages=HELLO,
+        response_format=schema_of({"route": route, "sure": {"type": "boolean"}}),
+        temperature=1.0,
+    )
+    said = json.loads(answer.choices[0].message.content or "")
+    assert set(said) == {"route", "sure"}
+    assert said["route"] in ("billing", "tech")
+    assert isinstance(said["sure"], bool)
+    assert "grammar" not in answer.to_dict()
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_call_that_is_required_is_made(client: OpenAI, parallel: bool) -> None:
+    answer = client.chat.completions.create(
+        model="coding",
+        messages=HELLO,
+        tools=[LIST_FILES],
+        tool_choice="required",
+        parallel_tool_calls=parallel,
+        temperature=0.0,
+    )
+    made = answer.choices[0].message.tool_calls or []
+    assert {call.function.name for call in made if call.type == "function"} == {
+        "list_files"
+    }
+    assert parallel or len(made) == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "code"),
     [
@@ -168,7 +209,13 @@ def test_what_is_asked_of_sampling_is_done(client: OpenAI) -> None:
         ),
         ({"n": 2}, 400, "unsupported_parameter"),
         ({"tool_choice": "nobody"}, 400, "invalid_value"),
-        ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
+        ({"response_format": {"type": "grammar"}}, 400, "unsupported_parameter"),
+        ({"response_format": {"type": "json_schema"}}, 400, "invalid_value"),
+        (
+            {"response_format": schema_of({"x": {"not": {"type": "string"}}})},
+            400,
+            "unsupported_schema",
+        ),
         ({"top_p": 0.5}, 400, "unsupported_parameter"),
         ({"parallel_tool_calls": False}, 400, "unsupported_parameter"),
         ({"temperature": -1}, 400, "invalid_value"),

@@ -26,6 +26,8 @@ class Bucket:
 
 TRAINED = Bucket("trained")
 NO_VARIANCE = "no reward variance in its group"
+FORCED = "its grammar left no choice"
+NOT_REPLAYED = "its grammar does not give its tokens again"
 TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
 FAR_OFF = "its probability is far from that of sampling"

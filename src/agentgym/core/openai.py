@@ -97,7 +97,6 @@ def joined_text(parts: list[Any]) -> str:
 def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
     """Return the tools that a request's ``tool_choice`` leaves to a policy.
 
-    A policy is not forced to call: where a call is ``required`` it learns to make one.
     A tool that is named is offered alone.
 
     Args:
@@ -126,6 +125,11 @@ def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any
 def wants_call(choice: Any) -> bool:
     """Say whether a request's ``tool_choice`` asks for a call of a tool."""
     return _chosen(choice) not in (None, "auto", "none")
+
+
+def names_tool(choice: Any) -> bool:
+    """Say whether a request's ``tool_choice`` names the tool to call."""
+    return _chosen(choice) not in (None, True, "auto", "none", "required", "any")
 
 
 def _chosen(choice: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.trajectory import RequestedCall
+from agentgym.core.trajectory import Grammar, RequestedCall
 from agentgym.errors import UnsupportedError
 
 
@@ -21,7 +21,12 @@ class ChatRequest:
         seed: Of this request's own random stream.
         session: Requests of one rollout attempt (and agent) share it: the exact ids
             of earlier turns are reused where the rendered text continues them.
-        wants_call: Whether a call of one of the tools is asked for; none is forced.
+        wants_call: Whether the answer must be a call of one of the tools.
+        one_call: Whether it may be no more than one call, where it must be one.
+        form: Name of the tool whose arguments are the answer's content, where an answer
+            in a JSON schema is asked for; empty for none.
+        is_strict: Whether every part of that schema must hold; otherwise those that a
+            grammar cannot express are left out.
     """
 
     messages: list[dict[str, Any]]
@@ -31,6 +36,9 @@ class ChatRequest:
     seed: int = 0
     session: str = ""
     wants_call: bool = False
+    one_call: bool = False
+    form: str = ""
+    is_strict: bool = True
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,8 @@ class ChatResult:
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
         model_version: Updates that the policy had had.
         reasoning: The text of its reasoning, without marks.
+        grammar: The grammar that the response was sampled under; None if every token
+            was allowed.
     """
 
     prompt_ids: list[int]
@@ -59,6 +69,7 @@ class ChatResult:
     finish_reason: str
     model_version: int
     reasoning: str = ""
+    grammar: Grammar | None = None
 
 
 class Policy(ABC):

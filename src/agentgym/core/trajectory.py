@@ -13,7 +13,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
-TRAJECTORY_VERSION = 6
+TRAJECTORY_VERSION = 7
 _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
@@ -96,6 +96,24 @@ class RequestedCall(_Record):
         return {"id": self.id, "type": "function", "function": function}
 
 
+class Grammar(_Record):
+    """The grammar that an answer's tokens were sampled under.
+
+    A token that it did not allow had no probability. Training applies it again to the
+    recorded ids, so that it compares probabilities of the same distribution.
+
+    Attributes:
+        version: Version of the notation of ``text``; another is refused.
+        text: The grammar, in llguidance's variant of Lark.
+        form: Name of the tool whose arguments are the answer's content, where the
+            request asked for an answer in a JSON schema; empty for none.
+    """
+
+    version: Literal[1] = 1
+    text: str
+    form: str = ""
+
+
 class ModelCall(_Record):
     """One call of the policy.
 
@@ -105,7 +123,7 @@ class ModelCall(_Record):
         tools: The request's tools as the framework sent them, OpenAI-shaped.
         content: The text of the response, None if it was only tool calls.
         tool_calls: The tool calls of the response.
-        wants_call: Whether the request asked for a call, which no policy is forced to.
+        wants_call: Whether the request asked for a call.
         prompt_ids: Exact token ids the policy saw; empty if not recorded. Nothing
             is trained on a call without them.
         response_ids: Exact token ids the policy sampled, the end token included.
@@ -117,6 +135,8 @@ class ModelCall(_Record):
             counts and gives no ids; None if unknown.
         response_tokens: The same of the response.
         rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
+        grammar: The grammar that the response was sampled under; None if every token
+            was allowed.
     """
 
     type: Literal["model_call"] = "model_call"
@@ -135,6 +155,7 @@ class ModelCall(_Record):
     prompt_tokens: int | None = None
     response_tokens: int | None = None
     rewards: dict[str, float] = Field(default_factory=dict)
+    grammar: Grammar | None = None
 
     @classmethod
     def without_tokens(cls, **fields: Any) -> Self:
@@ -239,7 +260,8 @@ class Trajectory(_Record):
         version: Version of this format; a newer one is refused. Later ones added
             optional fields: 2 token counts, ``answer`` and ``changed_files``, 3
             ``unused_calls``; 4 replaced a text by a :class:`Reason`, 5 has the role of
-            a team that made the unused calls, 6 the rewards of single model calls.
+            a team that made the unused calls, 6 the rewards of single model calls, 7
+            the grammars of model calls.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.

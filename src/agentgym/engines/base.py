@@ -38,6 +38,32 @@ _WARMUP_STEPS = 3
 _LEAST_RATE = 0.1
 
 
+class Allowed:
+    """The tokens that a grammar allows at one place of a response.
+
+    Attributes:
+        bits: One for each token of the vocabulary, the lowest first.
+        count: How many are allowed.
+    """
+
+    __slots__ = ("bits", "count")
+
+    def __init__(self, bits: bytes) -> None:
+        self.bits = bits
+        self.count = int.from_bytes(bits).bit_count()
+
+    def has(self, token: int) -> bool:
+        """Return whether a token is allowed."""
+        return bool(self.bits[token >> 3] >> (token & 7) & 1)
+
+    @property
+    def only(self) -> int | None:
+        """The token, if a single one is allowed."""
+        if self.count != 1:
+            return None
+        return int.from_bytes(self.bits, "little").bit_length() - 1
+
+
 @dataclass(frozen=True)
 class TrainedToken:
     """A token that the loss covers.
@@ -46,11 +72,13 @@ class TrainedToken:
         position: In its sequence.
         logprob: When it was sampled.
         advantage: Of its model call.
+        allowed: The tokens that it was sampled from; None for all.
     """
 
     position: int
     logprob: float
     advantage: float
+    allowed: Allowed | None = None
 
 
 @dataclass
@@ -217,6 +245,14 @@ class Engine(ABC):
     @abstractmethod
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response; None if unknown."""
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each of its response's.
+
+        Asked of calls with a grammar only. None if the response is not one of the
+        grammar, or the engine cannot know, as the default.
+        """
+        return None
 
     @abstractmethod
     def update(self, batch: TrainingBatch) -> UpdateMetrics:

@@ -1,41 +1,100 @@
 """Answers in a JSON schema, which a policy gives by calling a tool.
 
 Providers restrict the tokens of such an answer (``response_format``, the default of
-``ChatOpenAI.with_structured_output``). A policy in this process is offered one more
-tool whose arguments are the schema; the call that it makes is the content of the
-message that the agent reads, and training updates the call.
+``ChatOpenAI.with_structured_output``). A policy is offered one more tool whose
+arguments are the schema, so that its prompt shows the fields, and its tokens are
+restricted to a call of it. The call's arguments are the content of the message that the
+agent reads, and training updates the call.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from agentgym.core.openai import chosen_tools, names_tool, wants_call
+from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import parse_arguments
+from agentgym.core.trajectory import RequestedCall
+from agentgym.security.redaction import quoted
+
+_ANY = {"name": "json"}
 
 
-def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+class Form(NamedTuple):
+    """The form that a request asks for.
+
+    Attributes:
+        name: Name of the tool that stands for it; empty if none is asked for.
+        is_strict: Whether all of the schema must hold.
+    """
+
+    name: str = ""
+    is_strict: bool = True
+
+
+NO_FORM = Form()
+
+
+def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Return a chat completion's request with a tool in place of a JSON schema.
 
     Together with other tools, the model must call one of them or the schema's.
 
     Returns:
-        The request, and the name of that tool; empty if no schema was asked for.
+        The request, and the form that was asked for.
+
+    Raises:
+        ValueError: The schema is malformed; says why.
     """
     asked = body.get("response_format")
-    schema = asked.get("json_schema") if isinstance(asked, Mapping) else None
-    if not isinstance(schema, Mapping) or not isinstance(schema.get("name"), str):
-        return dict(body), ""
-    name = schema["name"]
+    kind = asked.get("type") if isinstance(asked, Mapping) else None
+    if not isinstance(asked, Mapping) or kind not in ("json_schema", "json_object"):
+        return dict(body), NO_FORM
+    given = dict(asked.get("json_schema") or ()) if kind == "json_schema" else _ANY
+    name, schema = _checked(given)
+    others = list(body.get("tools") or ())
+    taken = {
+        each["function"].get("name")
+        for each in others
+        if isinstance(each, Mapping) and isinstance(each.get("function"), Mapping)
+    }
+    while name in taken:
+        name += "_answer"
     function = {
         "name": name,
-        "description": schema.get("description") or "Give the answer in this form.",
-        "parameters": schema.get("schema") or {"type": "object", "properties": {}},
+        "description": given.get("description") or "Give the answer in this form.",
+        "parameters": schema,
     }
     kept = {key: body[key] for key in body if key != "response_format"}
-    others = list(kept.get("tools") or ())
-    named = {"type": "function", "function": {"name": name}}
-    choice = kept.get("tool_choice") if others else named
+    choice = kept.get("tool_choice")
+    if not others or choice == "none":
+        others, choice = [], {"type": "function", "function": {"name": name}}
+    elif choice in (None, "auto"):
+        choice = "required"
     tools = [*others, {"type": "function", "function": function}]
-    return {**kept, "tools": tools, "tool_choice": choice or "required"}, name
+    made = {**kept, "tools": tools, "tool_choice": choice}
+    return made, Form(name, given.get("strict") is not False)
+
+
+def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return name and schema of a ``json_schema``; raise ValueError if malformed."""
+    name = given.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError(
+            f"response_format.json_schema = {quoted(given)} has no name: write "
+            '{"name": "answer", "schema": {"type": "object", ...}}.'
+        )
+    schema = given.get("schema")
+    if schema is None:
+        return name, {"type": "object"}
+    if not isinstance(schema, Mapping):
+        raise ValueError(f"The schema {name!r} of response_format is not an object.")
+    if schema.get("type", "object") != "object":
+        raise ValueError(
+            f"The schema {name!r} of response_format has the type "
+            f"{quoted(schema['type'])}; it must be an object, whose fields are the "
+            "answer."
+        )
+    return name, dict(schema)
 
 
 def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -50,3 +109,41 @@ def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
         return dict(message)
     kept = {key: message[key] for key in message if key != "tool_calls"}
     return {**kept, "content": given[0]["arguments"]}
+
+
+def answer_in_form(calls: Sequence[RequestedCall], name: str) -> str:
+    """Return the arguments of the call of ``name``; empty without a valid one."""
+    given = (call.arguments for call in calls if call.name == name)
+    return next((each for each in given if parse_arguments(each) is not None), "")
+
+
+def request_in_form(
+    messages: list[dict[str, Any]],
+    options: Mapping[str, Any],
+    form: Form,
+    **sampling: Any,
+) -> ChatRequest:
+    """Return the request for a policy.
+
+    Args:
+        messages: OpenAI-shaped.
+        options: ``tools``, ``tool_choice`` and ``parallel_tool_calls``, as
+            :func:`form_as_tool` returns them.
+        form: The form that was asked for.
+        **sampling: Further fields of the request.
+
+    Raises:
+        ValueError: ``tool_choice`` means nothing, or a tool that is not offered.
+    """
+    choice = options.get("tool_choice")
+    offered = chosen_tools(list(options.get("tools") or ()), choice)
+    names = {tool["function"]["name"] for tool in offered}
+    return ChatRequest(
+        messages,
+        offered,
+        wants_call=wants_call(choice),
+        one_call=names_tool(choice) or options.get("parallel_tool_calls") is False,
+        form=form.name if form.name in names else "",
+        is_strict=form.is_strict,
+        **sampling,
+    )

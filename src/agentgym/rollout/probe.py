@@ -8,10 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.engines.scripted import ScriptedPolicy
+from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.engines.tokens.grammar import check_form
 from agentgym.errors import AgentGymError, UnsupportedError
 from agentgym.integrations.base import AgentLoop, AgentRole, Blueprint
 from agentgym.integrations.registry import FRAMEWORKS
@@ -274,8 +276,13 @@ def _try(
             known=known,
             passing={n for n, fate in report.own.items() if fate == _PASSES_ON},
         )
-        policy = ScriptedPolicy(calls)
-        policy.gives_forms = config.engine == "local"
+
+        def answer(request: ChatRequest) -> Reply:
+            check_form(request)
+            return calls(request)
+
+        policy = ScriptedPolicy(answer)
+        policy.gives_forms = config.engine in ("local", "vllm")
         made: list[Trajectory] = []
         wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:
@@ -479,5 +486,6 @@ def _in_a_form(report: AgentReport) -> str:
         )
     return (
         "In a trial it asked its model for an answer in a form (response_format), "
-        f"which a policy cannot be held to. {by_a_tool}"
+        f"which the engine verl cannot hold a policy to. {by_a_tool} Or train it with "
+        "another engine."
     )

@@ -11,10 +11,9 @@ from agentgym.core.agent import Trained
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
-from agentgym.models.forms import form_as_tool
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
-from agentgym.rollout.gateway.chat import Chat, Ended, chat_request
+from agentgym.rollout.gateway.chat import Chat, Ended, asked_form, chat_request
 from agentgym.rollout.gateway.http.keys import Keys
 from agentgym.rollout.gateway.http.listener import Listener
 from agentgym.rollout.gateway.http.requests import Request
@@ -218,9 +217,10 @@ def asked_chat(
     Raises:
         ApiError: 400; it has malformed or unsupported fields.
     """
-    body, form = form_as_tool(body)
+    body, form = asked_form(body)
     asked = chat_request(
         body,
+        form,
         temperature=asked_temperature(body, temperature),
         max_tokens=asked_tokens(body, max_tokens),
         seed=_seed(body),
@@ -233,7 +233,7 @@ def asked_chat(
         model=body["model"],
         stop=_stop(body),
         shows_ids=bool(body.get("return_token_ids")),
-        form=form,
+        form=form.name,
     )
 
 

@@ -9,15 +9,22 @@ from typing import Any, Self
 from agentgym.core.components import Components, components_of, is_trained
 from agentgym.core.config import Algorithm, TrainingConfig
 from agentgym.core.ledger import (
+    FORCED,
     NO_COMPARISON,
     NO_VARIANCE,
+    NOT_REPLAYED,
     ROLE_NOT_TRAINED,
     TOO_LONG,
     TRAINED,
     Bucket,
 )
 from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
-from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
+from agentgym.engines.base import (
+    Allowed,
+    TrainedToken,
+    TrainingBatch,
+    TrainingSequence,
+)
 from agentgym.engines.credit import batch_advantages, call_failures
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.folder import model_source
@@ -27,6 +34,11 @@ TOOL_CALLS = components_of("calls")
 """The components that are trained by default."""
 Label = Callable[[ModelCall], list[Components] | None]
 """Gives the components of each token of a call's response."""
+Replay = Callable[[ModelCall], Sequence[Allowed] | None]
+"""Gives the tokens that a call's grammar allowed, at each token of its response."""
+Places = Mapping[int, Allowed | None]
+"""Places of trained tokens; with each, the tokens that its response's grammar allowed.
+"""
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """Gives a scored rollout's reward to each of its model calls."""
 
@@ -96,6 +108,8 @@ class BatchBuilder:
         failure_cost: Penalty of each failed tool call on its model call's advantage.
         train_roles: Who of a team is trained; None: all.
         longest: Most tokens of prompt and response of a trained call; None: any.
+        replay: Gives the tokens that a call's grammar allowed; None if the engine
+            cannot: calls with a grammar are then masked.
     """
 
     algorithm: Algorithm
@@ -104,15 +118,23 @@ class BatchBuilder:
     failure_cost: float
     train_roles: Collection[str] | None = None
     longest: int | None = None
+    replay: Replay | None = None
 
     @classmethod
-    def of(cls, config: TrainingConfig, scenario: Scenario, label: Label) -> Self:
+    def of(
+        cls,
+        config: TrainingConfig,
+        scenario: Scenario,
+        label: Label,
+        replay: Replay | None = None,
+    ) -> Self:
         """Return the builder of a run's batches.
 
         Args:
             config: Every setting.
             scenario: Decides which tokens are trained where ``config`` does not.
             label: Of the engine.
+            replay: Of the engine.
         """
         return cls(
             config.algorithm,
@@ -121,6 +143,7 @@ class BatchBuilder:
             config.failure_cost,
             config.train_roles,
             config.max_episode_tokens,
+            replay,
         )
 
     def build(
@@ -185,7 +208,7 @@ class BatchBuilder:
             rollout: Whose calls.
             earned: The advantage of each, or the bucket of one that is not trained.
         """
-        trained: list[tuple[ModelCall, Sequence[int], float]] = []
+        trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
         for call, advantage in zip(rollout.model_calls, earned, strict=True):
             if isinstance(advantage, Bucket):
@@ -200,7 +223,7 @@ class BatchBuilder:
         batch.sequences += merged(trained, group)
         return entries
 
-    def _trained_positions(self, call: ModelCall) -> list[int] | Bucket:
+    def _trained_positions(self, call: ModelCall) -> Places | Bucket:
         """Return which response tokens are trained, or the bucket of a call without."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
@@ -218,7 +241,15 @@ class BatchBuilder:
             for index, components in enumerate(labels)
             if is_trained(components, self.trainable)
         ]
-        return positions or Bucket("masked", "no trainable component")
+        if not positions:
+            return Bucket("masked", "no trainable component")
+        if call.grammar is None:
+            return dict.fromkeys(positions)
+        allowed = self.replay(call) if self.replay else None
+        if allowed is None:
+            return Bucket("masked", NOT_REPLAYED)
+        free = {at: allowed[at] for at in positions if allowed[at].count > 1}
+        return free or Bucket("masked", FORCED)
 
 
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
@@ -229,13 +260,13 @@ def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, 
 
 
 def merged(
-    calls: Iterable[tuple[ModelCall, Sequence[int], float]], group: int
+    calls: Iterable[tuple[ModelCall, Places, float]], group: int
 ) -> list[TrainingSequence]:
     """Merge a rollout's calls into as few sequences as their tokens allow.
 
     Args:
-        calls: Each with the places of its response's trained tokens, and their
-            advantage.
+        calls: Each with the places of its response's trained tokens, the tokens that
+            each was sampled from (None for all), and their advantage.
         group: The rollout's group, by number.
     """
     sequences: list[TrainingSequence] = []
@@ -248,7 +279,8 @@ def merged(
             sequences.append(sequence)
         sequence.ids = [*call.prompt_ids, *call.response_ids]
         sequence.trained += [
-            TrainedToken(start + p, call.logprobs[p], advantage) for p in positions
+            TrainedToken(start + at, call.logprobs[at], advantage, allowed)
+            for at, allowed in positions.items()
         ]
         sequence.calls += [call] * bool(positions)
     return sequences
@@ -256,7 +288,7 @@ def merged(
 
 def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
     """Return the sequences of all calls whose tokens were recorded."""
-    return merged([(call, [], 0.0) for call in calls if call.prompt_ids], 0)
+    return merged([(call, {}, 0.0) for call in calls if call.prompt_ids], 0)
 
 
 def _count_breaks(calls: Sequence[ModelCall]) -> int:

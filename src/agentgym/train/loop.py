@@ -281,7 +281,8 @@ class TrainingLoop:
         """Do steps until the goal, the budget or all patience is reached; say which."""
         config, state = self._config, self.state
         tasks = TaskStream(self._scenario, config, state.stream)
-        builder = BatchBuilder.of(config, self._scenario, self._engine.label)
+        engine = self._engine
+        builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():

@@ -199,6 +199,7 @@ def arguments() -> argparse.Namespace:
     for flag in yes:
         parser.add_argument(f"--{flag}", action="store_true", required=True)
     parser.add_argument("--logprobs-mode", choices=["processed_logprobs"])
+    parser.add_argument("--structured-outputs-config", type=json.loads)
     parser.add_argument("--generation-config", choices=["vllm"])
     parser.add_argument("--enable-sleep-mode", action="store_true")
     parser.add_argument("--gpu-memory-utilization", type=float)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from agentgym.core.trajectory import Grammar
 from agentgym.engines.local.decoding.decoder import DecodingJob
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.policy import LocalPolicy
@@ -42,6 +43,9 @@ class FakeWeights:
 
     async def sample(self, body: dict[str, Any], hotter: float) -> dict[str, Any]:
         """Return the choice of a completion of token ids."""
+        wanted = body.get("structured_outputs")
+        grammars = self.policy.tokens.grammars
+        path = grammars.begin(Grammar(text=wanted["grammar"])) if wanted else None
         job = DecodingJob(
             prompt=body["prompt"],
             head=0,
@@ -49,6 +53,7 @@ class FakeWeights:
             temperature=body["temperature"] * hotter,
             max_tokens=body["max_tokens"],
             seed=body.get("seed") or 0,
+            path=path,
         )
         self.policy.decoder.submit(job)
         made = await asyncio.wrap_future(job.future)

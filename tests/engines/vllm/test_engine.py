@@ -1,6 +1,7 @@
 """The engine with a process that plays vLLM: versions, sleep, and what goes wrong."""
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import Callable
@@ -13,12 +14,13 @@ import psutil
 import pytest
 
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.core.trajectory import RequestedCall
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.vllm import server
 from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.errors import CheckpointError, EngineError
+from agentgym.train.batch import merged
 from tests.engines.vllm.conftest import Played, config
 from tests.engines.vllm.test_log import AFTERWARDS, MEMORY
 from tests.processes import processes_of
@@ -31,10 +33,10 @@ ASKED = ChatRequest(
 )
 
 
-def ask(policy: VllmPolicy) -> ChatResult:
+def ask(policy: VllmPolicy, request: ChatRequest = ASKED) -> ChatResult:
     async def once() -> ChatResult:
         try:
-            return await policy.chat(ASKED)
+            return await policy.chat(request)
         finally:
             await policy.release()
 
@@ -290,3 +292,40 @@ def test_on_the_cpu_it_never_sleeps(played: Played, engines: Engines) -> None:
         "agentgym-v0",
         "agentgym-v1",
     ]
+
+
+@pytest.mark.slow  # starts a server and loads a model
+def test_an_answer_in_a_form_is_learned_from_its_own_distribution(
+    engines: Engines,
+) -> None:
+    route = {"enum": ["billing", "tech"]}
+    parameters = {"type": "object", "properties": {"to": route}, "required": ["to"]}
+    function = {"name": "Route", "description": "Who is next", "parameters": parameters}
+    request = ChatRequest(
+        [{"role": "user", "content": "My bill is wrong."}],
+        [{"type": "function", "function": function}],
+        wants_call=True,
+        one_call=True,
+        form="Route",
+        max_tokens=80,
+        seed=3,
+    )
+    engine = engines()
+    with engine.sampling():
+        said = ask(engine.policy, request)
+    [call] = said.tool_calls
+    assert json.loads(call.arguments)["to"] in ("billing", "tech")
+    asked = ModelCall(
+        tools=request.tools,
+        prompt_ids=said.prompt_ids,
+        response_ids=said.response_ids,
+        logprobs=said.logprobs,
+        grammar=said.grammar,
+    )
+    allowed = engine.allowed(asked)
+    assert allowed is not None
+    places = {at: one for at, one in enumerate(allowed) if one.count > 1}
+    assert engine.update(TrainingBatch(merged([(asked, places, 1.0)], 0))).gap < 1e-3
+    free = dict.fromkeys(places)
+    with pytest.raises(EngineError, match="nats"):  # not the distribution without it
+        engine.update(TrainingBatch(merged([(asked, free, 1.0)], 0)))

@@ -57,6 +57,7 @@ def test_the_command_says_all_that_training_needs() -> None:
         "--max-lora-rank": "32",
         "--logprobs-mode": "processed_logprobs",
         "--generation-config": "vllm",
+        "--structured-outputs-config": '{"backend": "guidance"}',
         "--disable-uvicorn-access-log": "",
     }
     assert {flag[2:].replace("-", "_") for flag in flags} <= known_flags().keys()

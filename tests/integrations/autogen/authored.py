@@ -22,7 +22,13 @@ from autogen_agentchat.teams import (
     Swarm,
 )
 from autogen_agentchat.tools import AgentTool
-from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import (
+    FunctionTool,
+    TextResultContent,
+    ToolResult,
+    ToolSchema,
+    Workbench,
+)
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from openai import AsyncOpenAI
 from pydantic import BaseModel
@@ -171,7 +177,11 @@ class Answer(BaseModel):
 
 magentic = MagenticOneGroupChat([worker], client)
 magentic_within = RoundRobinGroupChat([planner, magentic], max_turns=2)
-structured = AssistantAgent("structured", client, output_content_type=Answer)
+strict = FunctionTool(list_files, description="List the files.", strict=True)
+structured = AssistantAgent(
+    "structured", client, tools=[strict], output_content_type=Answer
+)
+magentic_pair = MagenticOneGroupChat([worker, planner], client, max_turns=3)
 nobody = RoundRobinGroupChat([UserProxyAgent("person")], max_turns=1)
 nothing = {"agent": clerk}
 

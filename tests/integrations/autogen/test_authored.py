@@ -47,6 +47,24 @@ def results(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
 
 
 OK = Reply("Ok.")
+
+
+def ledger(who: str, *, done: bool = False) -> Reply:
+    """Return what MagenticOne's orchestrator asks for before each turn."""
+
+    def entry(answer: object) -> dict[str, object]:
+        return {"reason": "so", "answer": answer}
+
+    given = {
+        "is_request_satisfied": entry(done),
+        "is_in_loop": entry(False),
+        "is_progress_being_made": entry(True),
+        "next_speaker": entry(who),
+        "instruction_or_question": entry("Look."),
+    }
+    return Reply(calls=[("LedgerEntry", given)])
+
+
 SEEN = [("list_files", "ok", True)]
 
 
@@ -75,6 +93,12 @@ SEEN = [("list_files", "ok", True)]
             ["worker", "worker", "planner"],
         ),
         ("society", [LIST, OK, Reply("All fine.")], None),
+        ("structured", [LIST, Reply(calls=[("Answer", {"text": "Fine."})])], None),
+        (
+            "magentic",
+            [OK, OK, ledger("worker"), LIST, OK, ledger("worker", done=True), OK],
+            None,
+        ),
         (
             "boss",
             [Reply(calls=[("worker", {"task": "Look."})]), LIST, OK, OK],
@@ -188,9 +212,6 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     ("agent", "settings", "told"),
     [
         ("nothing", {}, "gave a dict, not an agent"),
-        ("structured", {}, "output_content_type=Answer"),
-        ("magentic", {}, "MagenticOneGroupChat requires JSON ledger"),
-        ("magentic_within", {}, "MagenticOneGroupChat requires"),
         ("gone", {}, "has no 'gone'"),
         ("clerk", {"context": f"{AUTHORED}:told"}, "no runtime context"),
     ],
@@ -200,3 +221,10 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(RolloutError, match=told):
         run(tmp_path, agent, **settings)
+
+
+def test_a_ledger_that_names_no_speaker_is_the_policys_failure(tmp_path: Path) -> None:
+    found = run(tmp_path, "magentic_pair", OK, OK, ledger("Santa"))
+    assert found.reason is not None
+    assert found.reason.kind == "wrong form"
+    assert found.reward is not None

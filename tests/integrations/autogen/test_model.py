@@ -133,15 +133,21 @@ class Answer(BaseModel):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"json_output": True},
-        {"json_output": Answer},
-        {"extra_create_args": {"stop": ["x"]}},
-    ],
+    ("wanted", "form"), [(Answer, "Answer"), (True, "json"), (False, ""), (None, "")]
 )
-async def test_what_a_policy_does_not_do_is_refused(options: dict[str, Any]) -> None:
+async def test_an_answer_in_a_form_is_its_content(wanted: Any, form: str) -> None:
+    asked = Asked(None, (form, '{"x": 7}')) if form else Asked("Yes.")
+    said = await asked.client.create(ASKED, json_output=wanted)
+    _, whole = await streamed(asked.client, json_output=wanted)
+    assert said.content == whole.content == ('{"x": 7}' if form else "Yes.")
+    assert said.finish_reason == "stop"
+    assert [request.form for request in asked.requests] == [form, form]
+    assert [request.wants_call for request in asked.requests] == [bool(form)] * 2
+
+
+async def test_what_a_policy_does_not_do_is_refused() -> None:
     client = Asked("Yes.").client
+    options: Any = {"extra_create_args": {"stop": ["x"]}}
     with pytest.raises(UnsupportedError, match="is not supported by a policy in this"):
         await client.create(ASKED, **options)
     with pytest.raises(UnsupportedError, match="is not supported by a policy in this"):

@@ -64,6 +64,13 @@ def plan_and_note(request: ChatRequest) -> Reply:
     return note_once(request)
 
 
+def note_and_answer(request: ChatRequest) -> Reply:
+    if request.form:
+        assert request.form == "Answer"
+        return Reply(calls=[("Answer", {"text": "Noted."})])
+    return note_once(request)
+
+
 @pytest.mark.parametrize(
     ("agent", "respond", "who"),
     [
@@ -89,6 +96,12 @@ def plan_and_note(request: ChatRequest) -> Reply:
         ),
         pytest.param(
             "planning", plan_and_note, ["Planner"] * 3, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "structured",
+            note_and_answer,
+            ["Scribe", "Scribe", "agent"],
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -216,7 +229,6 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     [
         ("silent", {}, r"no words. Write \{task\} in a description"),
         ("topical", {}, r"They say \{reader\}, \{topic\}: give --inputs module:"),
-        ("structured", {}, r"wants a structured answer \(output_pydantic=Answer\)"),
         ("scribe", {"context": f"{AUTHORED}:topic"}, "no runtime context"),
         ("Burnt", {}, "Burnt failed to make the agent: ValidationError"),
         (FLOW, {}, f"{FLOW} is a Flow, which is not trained: name a crew"),

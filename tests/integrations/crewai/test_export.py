@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from crewai import Agent, Crew
+from pydantic import BaseModel
 
 from agentgym import models
 from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
 from agentgym.integrations.crewai.export import PolicyLLM
@@ -185,13 +186,25 @@ def test_a_model_asked_too_often_gives_its_last_answer(
     assert len(asked) == 5
 
 
-def test_structured_answers_of_a_policy_in_this_process_are_refused(
+class Verdict(BaseModel):
+    good: bool
+
+
+def test_a_policy_in_this_process_answers_in_a_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted(monkeypatch, list_then_answer)
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> Reply:
+        asked.append(request)
+        return Reply(calls=[("Verdict", {"good": True})])
+
+    scripted(monkeypatch, answer)
     model = PolicyLLM.of(trained(tmp_path))
-    with pytest.raises(UnsupportedError, match="response_model = AgentSpec"):
-        model.call("?", response_model=AgentSpec)
+    assert model.call("?", response_model=Verdict) == Verdict(good=True)
+    assert [(request.form, request.wants_call) for request in asked] == [
+        ("Verdict", True)
+    ]
 
 
 def test_a_server_is_asked_by_crewais_own_client(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_no_tool_is_offered_where_none_shall_be_called() -> None:
     assert [len(request.tools) for request in asked.requests] == [0, 1]
 
 
-def test_a_call_is_asked_for_and_never_forced() -> None:
+def test_a_call_that_is_asked_for_must_be_made() -> None:
     asked = Asked("Yes.")
     for choice in ("any", "required", True, "Answer"):
         asked.model.bind_tools([Answer, Other], tool_choice=choice).invoke("x")
@@ -97,6 +97,8 @@ def test_a_call_is_asked_for_and_never_forced() -> None:
         for request in asked.requests
     ]
     assert offered == [["Answer", "Other"]] * 3 + [["Answer"]]
+    assert all(request.wants_call for request in asked.requests)
+    assert [request.one_call for request in asked.requests] == [False] * 3 + [True]
     with pytest.raises(ValueError, match="tool_choice = 'Nobody' is none of"):
         asked.model.bind_tools([Answer], tool_choice="Nobody").invoke("x")
 
@@ -109,7 +111,22 @@ def test_a_structured_answer_is_a_call_of_a_tool() -> None:
     state = agent.invoke({"messages": [("user", "x")]})
     assert state["structured_response"] == Answer(x=7)
     with pytest.raises(UnsupportedError, match="response_format"):
-        model.invoke("x", response_format={"type": "json_object"})
+        model.invoke("x", response_format={"type": "grammar"})
+
+
+def test_a_schema_that_is_asked_for_is_the_answers_content() -> None:
+    asked = Asked(None, ("Answer", '{"x": 7}'))
+    said = asked.model.invoke("x", response_format=Answer)
+    assert said.content == '{"x": 7}'
+    assert not said.tool_calls
+    [request] = asked.requests
+    assert (request.form, request.wants_call, request.one_call) == (
+        "Answer",
+        True,
+        True,
+    )
+    with pytest.raises(UnsupportedError, match="has no name"):
+        asked.model.invoke("x", response_format={"type": "json_schema"})
 
 
 @pytest.mark.parametrize(

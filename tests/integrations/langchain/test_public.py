@@ -118,7 +118,7 @@ def test_an_answer_in_a_providers_form_is_a_call_that_is_trained(
     assert names(seen[1]) == ["Verdict"]
     assert made.success
     assert [call.wants_call for call in made.model_calls] == [False, True]
-    told = probed(config.model_copy(update={"engine": "vllm"})).problems
+    told = probed(config.model_copy(update={"engine": "verl"})).problems
     assert 'method="function_calling"' in told[0]
     spoken, _ = played(config, tmp_path, [called(PART), Reply("It fits.")])
     assert str(spoken.reason).startswith("wrong form: a call was asked for")

@@ -311,8 +311,12 @@ def test_engine_failures_are_told_and_recorded(
             "invalid_value",
         ),
         (
-            b'{"messages": [{}], "response_format": {"type": "json_object"}}',
+            b'{"messages": [{}], "response_format": {"type": "grammar"}}',
             "unsupported_parameter",
+        ),
+        (
+            b'{"messages": [{}], "response_format": {"type": "json_schema"}}',
+            "invalid_value",
         ),
     ],
 )

@@ -1,10 +1,12 @@
 """A bare ``{"name": "f", "parameters": {…}}``: Llama 3.1 and 3.2."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentgym.core.formats.base import (
+    CallText,
     ToolFormat,
     WrittenCall,
     call_of,
@@ -55,3 +57,8 @@ class BareJson(ToolFormat):
                 call_of(text, (first, start), name, written, (begin, end), brace + 1)
             )
         return calls
+
+    def call_text(self, name: str) -> CallText:
+        """Return the text around the arguments of a call of the tool ``name``."""
+        before = f'{{"name": {json.dumps(name)}, "parameters": '
+        return CallText("", before, "}", "")

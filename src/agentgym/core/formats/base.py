@@ -59,6 +59,22 @@ class WrittenCall:
         yield Span(last, self.end, TOOL)
 
 
+class CallText(NamedTuple):
+    """The text around a call's arguments, in forms that write these as JSON.
+
+    Attributes:
+        opening: The mark that opens the call; empty without one.
+        before: Between that mark and the arguments.
+        after: Between the arguments and the closing mark.
+        closing: The mark that closes the call; empty without one.
+    """
+
+    opening: str
+    before: str
+    after: str
+    closing: str
+
+
 @dataclass(frozen=True)
 class Reading:
     """A response, read.
@@ -118,6 +134,13 @@ class ToolFormat(ABC):
             tools: OpenAI-shaped tools that were offered. Forms that write values
                 without a type read them by these schemas.
         """
+
+    def call_text(self, name: str) -> CallText | None:
+        """Return the text around the arguments of a call of the tool ``name``.
+
+        None if a grammar of such calls cannot be written: the default.
+        """
+        return None
 
     def read(
         self,

@@ -1,10 +1,12 @@
 """``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``: Qwen2.5, Qwen3."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentgym.core.formats.base import (
+    CallText,
     JsonObject,
     ToolFormat,
     WrittenCall,
@@ -37,6 +39,11 @@ class Hermes(ToolFormat):
             calls.append(_read(text, start))
             start = calls[-1].end
         return calls
+
+    def call_text(self, name: str) -> CallText:
+        """Return the text around the arguments of a call of the tool ``name``."""
+        before = f'{{"name": {json.dumps(name)}, "arguments": '
+        return CallText(OPEN, before, "}", CLOSE)
 
 
 def _read(text: str, start: int) -> WrittenCall:

@@ -1,5 +1,6 @@
 """The local engine: the policy that answers and the learner share one model."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
@@ -7,7 +8,7 @@ from typing import ClassVar, Self
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import ModelCall
-from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.imitation import LocalImitation
@@ -61,6 +62,10 @@ class LocalEngine(Engine):
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response."""
         return self._policy.tokens.label(call)
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each of its response's."""
+        return self._policy.tokens.allowed(call)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update; running responses finish first."""

@@ -31,11 +31,15 @@ from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import (
     Forest,
     PrefixTree,
+    Target,
     TreeLayout,
     plant,
     plant_apart,
 )
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
+
+_U8 = torch.uint8
+_HIDDEN = -1e30
 
 
 class LossSums(NamedTuple):
@@ -79,18 +83,75 @@ class Ratios(NamedTuple):
         )
 
 
+class _Held(NamedTuple):
+    """The tokens from which targets were sampled under a grammar.
+
+    A mask that several targets share is kept once, one bit a token.
+
+    Attributes:
+        masks: (masks, bytes).
+        which: Of each target its mask; -1 where every token was allowed.
+    """
+
+    masks: Tensor
+    which: Tensor
+
+    @classmethod
+    def of(cls, targets: Sequence[Target], device: torch.device) -> Self:
+        """Return those of some targets, in their order."""
+        number: dict[bytes, int] = {}
+        which = [
+            number.setdefault(each.allowed.bits, len(number)) if each.allowed else -1
+            for each in targets
+        ]
+        masks = torch.empty(0, 1, dtype=_U8)
+        if number:
+            bits = torch.frombuffer(bytearray(b"".join(number)), dtype=_U8)
+            masks = bits.reshape(len(number), -1)
+        return cls(masks.to(device), torch.tensor(which, device=device))
+
+    def split(self, most: int) -> list[Self]:
+        """Return those of at most so many targets each."""
+        if not self.is_any:
+            return [self] * -(-len(self.which) // most)
+        return [type(self)(self.masks, part) for part in self.which.split(most)]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a target has a grammar."""
+        return len(self.masks) > 0
+
+    def hide(self, scaled: Tensor) -> Tensor:
+        """Return logits without those of tokens that were not allowed.
+
+        Args:
+            scaled: Of the targets, divided by the temperature, (targets, vocabulary).
+        """
+        if not self.is_any:
+            return scaled
+        [rows] = (self.which >= 0).nonzero(as_tuple=True)
+        bits = self.masks[self.which[rows]]
+        places = torch.arange(8, device=bits.device, dtype=_U8)
+        allowed = ((bits[:, :, None] >> places) & 1).flatten(1)[:, : scaled.shape[1]]
+        # Not minus infinity: 0 times that is not a number, in the entropy.
+        held = scaled.index_select(0, rows).masked_fill(allowed == 0, _HIDDEN)
+        return scaled.index_copy(0, rows, held)
+
+
 class _Covered(NamedTuple):
     """The tokens that the loss of some trees covers, in tensors.
 
     Attributes:
         tokens: Of each target, as are ``counts``, its occurrences, and ``sampled``,
             its log-probability when sampled, their mean.
+        held: The tokens that targets were sampled from.
         target: Of each occurrence, as are its ``sequence`` among those of all trees,
             its ``logprob`` when sampled and its ``advantage``.
         sequences: Of all trees.
     """
 
     tokens: Tensor
+    held: "_Held"
     counts: Tensor
     sampled: Tensor
     target: Tensor
@@ -121,6 +182,7 @@ class _Covered(NamedTuple):
         sampled.index_add_(0, which, logprob)
         return cls(
             torch.tensor([each.token for each in targets], device=device),
+            _Held.of(targets, device),
             counts.to(device),
             (sampled / counts).float().to(device),
             which.to(device),
@@ -311,7 +373,7 @@ class PolicyLoss:
             TreeLayout.of(trees, head) if self._loaded.traits.is_packed else None,
         ).index_select(0, torch.tensor(places, device=device))
         covered = _Covered.of(trees, device)
-        now, entropy = self._predict(states, covered.tokens)
+        now, entropy = self._predict(states, covered.tokens, covered.held)
         if self._clip is None or self._limit is None:
             near = now.new_ones(len(covered.sequences))
         else:
@@ -352,25 +414,29 @@ class PolicyLoss:
                 tokens=int(counts.sum()),
             )
 
-    def _predict(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def _predict(
+        self, states: Tensor, tokens: Tensor, held: _Held
+    ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy there.
 
         Logits of a large vocabulary are made block by block, and again in the backward
         pass: those of a long sequence would take more memory than the model.
         """
 
-        def block(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-            logits = self._loaded.predict(states)
-            logprobs = torch.log_softmax(logits.float() / self._temperature, dim=-1)
+        def block(states: Tensor, tokens: Tensor, held: _Held) -> tuple[Tensor, Tensor]:
+            scaled = self._loaded.predict(states).float() / self._temperature
+            logprobs = torch.log_softmax(held.hide(scaled), dim=-1)
             entropy = -(logprobs.exp() * logprobs).sum(-1)
             return logprobs.gather(-1, tokens[:, None])[:, 0], entropy
 
         most = max(1, self.predicted_floats // self._loaded.vocabulary)
         if len(tokens) <= most:
-            return block(states, tokens)
+            return block(states, tokens, held)
         made = [
             checkpoint(block, *part, use_reentrant=False, preserve_rng_state=False)
-            for part in zip(states.split(most), tokens.split(most), strict=True)
+            for part in zip(
+                states.split(most), tokens.split(most), held.split(most), strict=True
+            )
         ]
         now, entropy = zip(*made, strict=True)
         return torch.cat(now), torch.cat(entropy)

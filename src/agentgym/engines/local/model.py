@@ -70,7 +70,12 @@ class LoadedModel:
     def chat_tokens(self) -> ChatTokens:
         """Return the converter between chat messages and this model's token ids."""
         return ChatTokens(
-            self.name, self.tokenizer, self.template, self.stop_ids, self.context
+            self.name,
+            self.tokenizer,
+            self.template,
+            self.stop_ids,
+            self.context,
+            self.vocabulary,
         )
 
     @property

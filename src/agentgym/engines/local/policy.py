@@ -64,7 +64,8 @@ class LocalPolicy(Policy):
         """Answer one request; one that leaves no room is a ContextLengthError."""
         prompt, job = self._job(request)
         self.decoder.submit(job)
-        return self._result(request, prompt, await asyncio.wrap_future(job.future))
+        generation = await asyncio.wrap_future(job.future)
+        return self._result(request, prompt, job, generation)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
         """Yield the response's content in pieces as it is sampled, then the result."""
@@ -87,7 +88,8 @@ class LocalPolicy(Policy):
         except BaseException:
             job.future.cancel()
             raise
-        result = self._result(request, prompt, await asyncio.wrap_future(job.future))
+        generation = await asyncio.wrap_future(job.future)
+        result = self._result(request, prompt, job, generation)
         if rest := (result.content or "")[content.sent :]:
             yield rest
         yield result
@@ -103,6 +105,8 @@ class LocalPolicy(Policy):
 
     def _job(self, request: ChatRequest) -> tuple[Prompt, DecodingJob]:
         prompt, room = self.tokens.prompt(request)
+        grammar = self.tokens.grammars.of(request, prompt.end)
+        path = None if grammar is None else self.tokens.grammars.begin(grammar)
         return prompt, DecodingJob(
             prompt=prompt.ids,
             head=prompt.head,
@@ -110,10 +114,15 @@ class LocalPolicy(Policy):
             temperature=request.temperature,
             max_tokens=min(request.max_tokens, room),
             seed=request.seed,
+            path=path,
         )
 
     def _result(
-        self, request: ChatRequest, prompt: Prompt, generation: Generation
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        job: DecodingJob,
+        generation: Generation,
     ) -> ChatResult:
         return self.tokens.result(
             request,
@@ -122,6 +131,7 @@ class LocalPolicy(Policy):
             generation.logprobs,
             reason=generation.finish_reason,
             version=generation.version,
+            grammar=None if job.path is None else job.path.grammar,
         )
 
 

@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 import torch
 from torch import Tensor
 
-from agentgym.engines.base import TrainedToken, TrainingSequence
+from agentgym.engines.base import Allowed, TrainedToken, TrainingSequence
 from agentgym.engines.local.attention import Layout, attend_masked
 from agentgym.engines.local.decoding.kv_cache import common_prefix
 
@@ -30,17 +30,19 @@ class Target:
 
     The clipped objective is linear in the advantage on either side of zero, so the
     advantages of equal tokens after equal prefixes are added up by their sign, if
-    they were sampled with the same probability.
+    they were sampled with the same probability, from the same tokens.
 
     Attributes:
         node: Whose prediction it is: its prefix's last token.
         token: The token.
+        allowed: The tokens that it was sampled from; None for all.
         occurrences: Of each sequence that has it, the sequence's number in the tree,
             the log-probability when sampled, and the advantage.
     """
 
     node: int
     token: int
+    allowed: Allowed | None = None
     occurrences: list[tuple[int, float, float]] = field(default_factory=list)
 
 
@@ -63,7 +65,7 @@ class PrefixTree:
         self._offset = offset
         self._children: dict[tuple[int, int], int] = {}
         self.sequences: list[TrainingSequence] = []
-        self.targets: dict[tuple[int, int, float], Target] = {}
+        self.targets: dict[tuple[int, int, float, bytes], Target] = {}
         self.tokens: list[int] = []
         self.depths: list[int] = []
         self.branches: list[list[range]] = []
@@ -101,8 +103,9 @@ class PrefixTree:
         return 0
 
     def _aim(self, node: int, token: int, trained: TrainedToken) -> None:
-        key = (node, token, round(trained.logprob, 3))
-        target = self.targets.setdefault(key, Target(node, token))
+        bits = trained.allowed.bits if trained.allowed else b""
+        key = (node, token, round(trained.logprob, 3), bits)
+        target = self.targets.setdefault(key, Target(node, token, trained.allowed))
         own = len(self.sequences)
         target.occurrences.append((own, trained.logprob, trained.advantage))
 

@@ -8,7 +8,9 @@ from transformers import PreTrainedTokenizerBase
 from agentgym.core.components import Components
 from agentgym.core.formats.base import Reading
 from agentgym.core.policy import ChatRequest, ChatResult
-from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.core.trajectory import Grammar, ModelCall, RequestedCall
+from agentgym.engines.base import Allowed
+from agentgym.engines.tokens.grammar import Grammars
 from agentgym.engines.tokens.rendering import Prompt, Renderer
 from agentgym.engines.tokens.responses import (
     GrowingContent,
@@ -28,6 +30,7 @@ class ChatTokens:
     Attributes:
         stop_ids: Tokens that end a response.
         context: Most tokens of prompt and response.
+        grammars: Which tokens an answer in a given form may consist of.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class ChatTokens:
         template: ChatTemplate,
         stop_ids: frozenset[int],
         context: int,
+        vocabulary: int = 0,
     ) -> None:
         self._name = name
         self.stop_ids = stop_ids
@@ -45,6 +49,9 @@ class ChatTokens:
         ends = [self._reader.detokenizer.piece(token) for token in sorted(stop_ids)]
         self._ends = ends
         self._renderer = Renderer(tokenizer, template, ends)
+        self.grammars = Grammars(
+            tokenizer, template.format, stop_ids, vocabulary or len(tokenizer)
+        )
 
     def prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
         """Return a request's prompt, and how many tokens the context has left.
@@ -106,6 +113,7 @@ class ChatTokens:
         *,
         reason: str,
         version: int,
+        grammar: Grammar | None = None,
     ) -> ChatResult:
         """Return the answer that sampled tokens are, and keep them for the next turn.
 
@@ -116,6 +124,7 @@ class ChatTokens:
             logprobs: One per response token.
             reason: ``stop`` or ``length``.
             version: Updates that the policy had had.
+            grammar: That they were sampled under; None for none.
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
@@ -137,6 +146,7 @@ class ChatTokens:
             finish_reason="tool_calls" if calls and reason == "stop" else reason,
             model_version=version,
             reasoning=reading.reasoning,
+            grammar=grammar,
         )
 
     def written(
@@ -180,7 +190,20 @@ class ChatTokens:
 
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response; None if unknown."""
-        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
+        return self._reader.label(
+            call.prompt_ids,
+            call.response_ids,
+            call.tools,
+            call.grammar.form if call.grammar else "",
+        )
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each of its response's.
+
+        None if the response is not one of the grammar.
+        """
+        assert call.grammar is not None
+        return self.grammars.replay(call.grammar, call.response_ids)
 
     def _remember(
         self,

@@ -8,9 +8,10 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from agentgym.core.components import Components, label_tokens
+from agentgym.core.components import OUTPUT, Components, Span, label_tokens
 from agentgym.core.formats.base import Reading, ToolFormat
 from agentgym.core.formats.detect import PREFIX
+from agentgym.core.formats.free_text import free_text
 from agentgym.core.tools import MALFORMED_CALL
 from agentgym.core.trajectory import RequestedCall
 
@@ -98,10 +99,18 @@ class ResponseReader:
         prompt_ids: Sequence[int],
         ids: Sequence[int],
         tools: Sequence[dict[str, Any]],
+        form: str = "",
     ) -> list[Components] | None:
         """Return the components of each token of a response.
 
         None if its tokens do not add up to its text.
+
+        Args:
+            prompt_ids: Tokens of its prompt.
+            ids: Its tokens.
+            tools: OpenAI-shaped tools that were offered.
+            form: The tool whose arguments are the answer's content; empty for none.
+                Free text in them is output, as it is in an answer without a form.
         """
         pieces = self.detokenizer.pieces(ids)
         if pieces is None:
@@ -110,7 +119,20 @@ class ResponseReader:
         reading = self.format.read(
             "".join(pieces), prefix=tail[-PREFIX:], tools=tools, end=self.end(ids)
         )
-        return label_tokens(pieces, reading.spans, ended=self.is_ended(ids))
+        spans = [*reading.spans]
+        for call in reading.calls:
+            if form and call.name == form:
+                schema = _parameters(tools, form)
+                free = free_text(reading.text, call.values, schema)
+                spans += [Span(*each, OUTPUT) for each in free]
+        return label_tokens(pieces, spans, ended=self.is_ended(ids))
+
+
+def _parameters(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the JSON schema of a tool's arguments; empty if it has none."""
+    functions = (tool.get("function", tool) for tool in tools)
+    found = (each.get("parameters") for each in functions if each.get("name") == name)
+    return next(found, None) or {}
 
 
 def requested_calls(

@@ -1,6 +1,6 @@
 """VllmEngine: vLLM answers with the adapter that the learner here has trained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -12,7 +12,7 @@ from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.trajectory import ModelCall
-from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
 from agentgym.engines.local.imitation import LocalImitation
@@ -105,6 +105,10 @@ class VllmEngine(Engine):
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response."""
         return self._tokens.label(call)
+
+    def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
+        """Return the tokens that a call's grammar allowed at each of its response's."""
+        return self._tokens.allowed(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

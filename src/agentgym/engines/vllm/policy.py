@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.core.trajectory import Grammar
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 from agentgym.engines.tokens.rendering import Prompt
 from agentgym.errors import ContextLengthError, EngineError
@@ -23,6 +24,15 @@ from agentgym.models.servers import Replicas
 
 _PATH = "completions"
 _SHOWN = 300
+
+
+class _Asked(NamedTuple):
+    """A request for vLLM: prompt, body, the version that answers, its grammar."""
+
+    prompt: Prompt
+    body: dict[str, Any]
+    version: int
+    grammar: Grammar | None
 
 
 class VllmPolicy(Policy):
@@ -63,18 +73,18 @@ class VllmPolicy(Policy):
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer one request."""
-        prompt, body, version = self._asked(request)
+        asked = self._asked(request)
         replicas = self._replicas()
         attempts = ServerAttempts(self._client(), request.session)
         try:
             async for attempt in attempts:
                 async with attempt.at(replicas):
-                    response = await attempt.post(_PATH, orjson.dumps(body))
+                    response = await attempt.post(_PATH, orjson.dumps(asked.body))
                     data = await read_answer(response)
                     if response.status >= 400:
                         raise _refused(response.status, data)
                     found = _choice(data)
-                    result = self._result(request, prompt, found, version)
+                    result = self._result(request, asked, found)
                     attempt.end()
                     return result
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -83,14 +93,14 @@ class VllmPolicy(Policy):
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
         """Yield the response's content in pieces as it is sampled, then the result."""
-        prompt, body, version = self._asked(request)
-        content = self._tokens.growing(prompt)
+        asked = self._asked(request)
+        content = self._tokens.growing(asked.prompt)
         whole: dict[str, Any] = {"token_ids": [], "logprobs": {"token_logprobs": []}}
         attempts = ServerAttempts(self._client(), request.session)
         try:
             async for attempt in attempts:
                 async with attempt.at(self._replicas()):
-                    sent = orjson.dumps(body | {"stream": True})
+                    sent = orjson.dumps(asked.body | {"stream": True})
                     response = await attempt.post(_PATH, sent, stream=True)
                     if response.status >= 400:
                         raise _refused(response.status, await read_answer(response))
@@ -105,7 +115,7 @@ class VllmPolicy(Policy):
                     attempt.end()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._lost(error) from error
-        result = self._result(request, prompt, whole, version)
+        result = self._result(request, asked, whole)
         if rest := (result.content or "")[content.sent :]:
             yield rest
         yield result
@@ -129,8 +139,7 @@ class VllmPolicy(Policy):
     def _replicas(self) -> Replicas:
         return Replicas((self._url,), self._model, self._key)
 
-    def _asked(self, request: ChatRequest) -> tuple[Prompt, dict[str, Any], int]:
-        """Return the prompt, the request for vLLM, and the version that will answer."""
+    def _asked(self, request: ChatRequest) -> _Asked:
         if self.failure:
             raise EngineError(self.failure)
         prompt, room = self._tokens.prompt(request)
@@ -146,14 +155,13 @@ class VllmPolicy(Policy):
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
         }
-        return prompt, body, self.version
+        grammar = self._tokens.grammars.of(request, prompt.end)
+        if grammar is not None:
+            body["structured_outputs"] = {"grammar": grammar.text}
+        return _Asked(prompt, body, self.version, grammar)
 
     def _result(
-        self,
-        request: ChatRequest,
-        prompt: Prompt,
-        choice: dict[str, Any],
-        version: int,
+        self, request: ChatRequest, asked: _Asked, choice: dict[str, Any]
     ) -> ChatResult:
         ids = choice.get("token_ids")
         given = choice.get("logprobs") or {}
@@ -166,11 +174,12 @@ class VllmPolicy(Policy):
             )
         return self._tokens.result(
             request,
-            prompt,
+            asked.prompt,
             list(ids),
             [float(each) for each in logprobs],
             reason="length" if choice.get("finish_reason") == "length" else "stop",
-            version=version,
+            version=asked.version,
+            grammar=asked.grammar,
         )
 
     def _lost(self, error: Exception) -> EngineError:

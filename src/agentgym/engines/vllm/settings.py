@@ -50,6 +50,7 @@ _FIXED = frozenset(
         "served_model_name",
         "ssl_certfile",
         "ssl_keyfile",
+        "structured_outputs_config",
         "tool_call_parser",
         "tokens_only",
         "uds",
@@ -115,6 +116,8 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         # top-p and penalties that a model's own generation settings ask for.
         "logprobs_mode": "processed_logprobs",
         "generation_config": "vllm",
+        # Grammars by the library that the learner applies them again with.
+        "structured_outputs_config": {"backend": "guidance"},
         "disable_uvicorn_access_log": True,
         **given,
     }

@@ -24,11 +24,14 @@ from agentgym.integrations.base import (
     Conversation,
     refuse_configurable,
 )
-from agentgym.integrations.episode import current_episode
+from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.openai_client import clients_redirected_to
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import PLACEHOLDER, episode_client
+
+_NO_LEDGER = "Failed to parse ledger information"
+_NO_SPEAKER = "the ledger of MagenticOneGroupChat names a speaker that there is not"
 
 
 class AutoGenAgent(AgentLoop):
@@ -78,15 +81,11 @@ class AutoGenAgent(AgentLoop):
 
     def _copies(self, origin: str, llm: Any, tools: list[Any]) -> Callable[[], Any]:
         from agentgym.integrations.autogen.copies import Copies
-        from agentgym.integrations.autogen.describe import (
-            require_plain_answers,
-            require_runner,
-        )
+        from agentgym.integrations.autogen.describe import require_runner
 
         found = load_agent(origin)
         agent = make(found, origin, llm=llm, tools=list(tools))
         require_runner(agent, origin)
-        require_plain_answers(agent)
         copies = Copies(agent, llm, in_episodes=True)
         if self.agent is None:
             self.agent = agent
@@ -135,7 +134,12 @@ class _AgentConversation(Conversation):
 
         keep_context(asyncio.get_running_loop())
         with clients_redirected_to(self._blueprint):
-            result = await self._agent.run(task=self._input(message))
+            try:
+                result = await self._agent.run(task=self._input(message))
+            except (RuntimeError, ValueError) as error:
+                if _NO_LEDGER in str(error):
+                    raise EpisodeCut("wrong form", _NO_SPEAKER) from error
+                raise
         said = [m for m in result.messages if isinstance(m, BaseChatMessage)]
         return said[-1].to_text() if said else ""
 

@@ -14,9 +14,9 @@ from agentgym.integrations.transport import speaking_as
 POLICY_INFO = ModelInfo(
     vision=False,
     function_calling=True,
-    json_output=False,
+    json_output=True,
     family="unknown",
-    structured_output=False,
+    structured_output=True,
     multiple_system_messages=True,  # else they are joined, and stripped of spaces
 )
 """The abilities of a policy."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, UserProxyAgent
 from autogen_agentchat.base import ChatAgent, Team
-from autogen_agentchat.teams import MagenticOneGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.memory import ListMemory
@@ -57,28 +56,6 @@ def require_runner(agent: Any, origin: str) -> None:
             f"{origin} gave {kind_of(agent)}, not an agent. Return an "
             "AssistantAgent, or a team such as RoundRobinGroupChat."
         )
-
-
-def require_plain_answers(agent: Any) -> None:
-    """Check that no member requires a fixed form of a model's answers.
-
-    Raises:
-        UnsupportedError: One does: a policy cannot guarantee a form.
-    """
-    for part in parts(agent):
-        if isinstance(part, MagenticOneGroupChat):
-            raise UnsupportedError(
-                f"{type(part).__name__} requires JSON ledger answers, which a "
-                "policy under training cannot guarantee. Train one of its agents by "
-                "itself, or put them in a SelectorGroupChat or a Swarm."
-            )
-    for member in members(agent):
-        if (form := getattr(member, "_output_content_type", None)) is not None:
-            raise UnsupportedError(
-                f"The agent {member.name!r} wants structured answers "
-                f"(output_content_type={form.__name__}), which a policy cannot be held "
-                "to. Leave it out, and let the model call a tool with these arguments."
-            )
 
 
 def parts(agent: Any) -> list[Any]:

@@ -18,13 +18,14 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_core.tools import Tool, ToolSchema
+from openai.lib._parsing import type_to_response_format_param
 from pydantic import BaseModel
 
 from agentgym.core.agent import Trained
-from agentgym.core.openai import chosen_tools
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.autogen.clients import POLICY_INFO
+from agentgym.models.forms import answer_in_form, form_as_tool, request_in_form
 
 _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 
@@ -33,8 +34,7 @@ class PolicyClient(ChatCompletionClient):
     """Answers from a policy that runs in this process.
 
     ``extra_create_args`` of a call may hold ``temperature``, ``max_tokens`` and
-    ``seed``. Unsupported requests raise UnsupportedError: other options, forced calls
-    and structured answers.
+    ``seed``; other options raise UnsupportedError.
 
     Args:
         policy: Answers; it is closed by :meth:`close` alone.
@@ -80,9 +80,9 @@ class PolicyClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """Answer with a text or with tool calls."""
-        _refuse_unsupported(json_output, extra_create_args)
+        _refuse_unsupported(extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
-        request = self._request(messages, tools, tool_choice, options)
+        request = self._request(messages, tools, tool_choice, options, json_output)
         answer = asyncio.ensure_future(self._policy.chat(request))
         if cancellation_token is not None:
             cancellation_token.link_future(answer)
@@ -99,9 +99,9 @@ class PolicyClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult]:
         """Yield the text of an answer as it is sampled, then the whole answer."""
-        _refuse_unsupported(json_output, extra_create_args)
+        _refuse_unsupported(extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
-        request = self._request(messages, tools, tool_choice, options)
+        request = self._request(messages, tools, tool_choice, options, json_output)
         pieces = aiter(self._policy.stream(request))
         while True:
             piece = asyncio.ensure_future(_next(pieces))
@@ -145,7 +145,7 @@ class PolicyClient(ChatCompletionClient):
     @property
     def capabilities(self) -> ModelCapabilities:
         """The abilities, as AutoGen asked for them before :attr:`model_info`."""
-        return ModelCapabilities(vision=False, function_calling=True, json_output=False)
+        return ModelCapabilities(vision=False, function_calling=True, json_output=True)
 
     @property
     def model_info(self) -> ModelInfo:
@@ -158,11 +158,16 @@ class PolicyClient(ChatCompletionClient):
         tools: Sequence[Tool | ToolSchema],
         choice: Tool | str,
         options: Mapping[str, Any],
+        json_output: bool | type[BaseModel] | None = None,
     ) -> ChatRequest:
-        named = choice if isinstance(choice, str) else choice.name
-        return ChatRequest(
-            messages=[said for message in messages for said in _openai(message)],
-            tools=chosen_tools([_offered(tool) for tool in tools], named),
+        asked = {
+            "tools": [_offered(tool) for tool in tools],
+            "tool_choice": choice if isinstance(choice, str) else choice.name,
+            "response_format": _form_of(json_output),
+        }
+        return request_in_form(
+            [said for message in messages for said in _openai(message)],
+            *form_as_tool(asked),
             **{**self._options, **options},
         )
 
@@ -172,6 +177,10 @@ class PolicyClient(ChatCompletionClient):
             self._usage.prompt_tokens + usage.prompt_tokens,
             self._usage.completion_tokens + usage.completion_tokens,
         )
+        if given := answer_in_form(result.tool_calls, asked.form):
+            return CreateResult(
+                finish_reason="stop", content=given, usage=usage, cached=False
+            )
         # Who offers no tools reads a text, as who chooses the next speaker.
         if not result.tool_calls or not asked.tools:
             ended: Any = "length" if result.finish_reason == "length" else "stop"
@@ -198,12 +207,18 @@ async def _next(pieces: Any) -> str | ChatResult | None:
     return found
 
 
-def _refuse_unsupported(json_output: Any, options: Mapping[str, Any] | None) -> None:
+def _form_of(json_output: bool | type[BaseModel] | None) -> dict[str, Any] | None:
+    """Return the ``response_format`` that AutoGen's OpenAI client sends."""
+    if isinstance(json_output, type):
+        made: Any = type_to_response_format_param(json_output)
+        return dict(made)
+    return {"type": "json_object"} if json_output else None
+
+
+def _refuse_unsupported(options: Mapping[str, Any] | None) -> None:
     given = dict(options or {})
-    refused = {name: given[name] for name in given.keys() - _OWN_OPTIONS}
-    if json_output:
-        refused["json_output"] = json_output
-    for name, value in refused.items():
+    for name in given.keys() - _OWN_OPTIONS:
+        value = given[name]
         raise UnsupportedError(
             f"{name} = {value!r} is not supported by a policy in this process, which "
             "takes temperature, max_tokens and seed alone. Leave it out."

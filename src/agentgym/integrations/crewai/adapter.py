@@ -80,18 +80,13 @@ class CrewAIAgent(AgentLoop):
         from crewai import Agent
 
         from agentgym.integrations.crewai.copies import in_training
-        from agentgym.integrations.crewai.crews import (
-            require_inputs,
-            require_plain_answers,
-            runner,
-        )
+        from agentgym.integrations.crewai.crews import require_inputs, runner
 
         found = load_agent(origin)
         agent = make(found, origin, llm=self._llm, tools=tools)
         if self.agent is None:
             self.agent = agent
         form = runner(agent, origin)
-        require_plain_answers(form)
         if not isinstance(form, Agent):
             require_inputs(form, origin, self._blueprint.agent.inputs is not None)
         self.way = (

@@ -76,24 +76,6 @@ def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
     )
 
 
-def require_plain_answers(found: Agent | Crew) -> None:
-    """Check that no task wants its answer in a form that a model is held to.
-
-    Raises:
-        UnsupportedError: One does: a policy cannot guarantee a form.
-    """
-    for task in tasks_of(found):
-        for name in ("response_model", "output_pydantic", "output_json"):
-            if (form := getattr(task, name, None)) is not None:
-                said = " ".join(task.description.split())
-                wanted = f"{name}={getattr(form, '__name__', form)}"
-                raise UnsupportedError(
-                    f"The task {said[:60]!r} wants a structured answer ({wanted}), "
-                    "which a policy cannot be held to. Leave it out, and let the model "
-                    "call a tool with these arguments."
-                )
-
-
 def tasks_of(found: Any) -> list[Task]:
     """Return the tasks of a crew, or the task itself; none of an agent."""
     if isinstance(found, Task):

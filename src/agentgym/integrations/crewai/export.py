@@ -10,12 +10,13 @@ from crewai.llms.base_llm import llm_call_context
 from crewai.utilities.pydantic_schema_utils import (
     sanitize_tool_params_for_openai_strict,
 )
+from openai.lib._parsing import type_to_response_format_param
 from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
 from agentgym.core.policy import ChatRequest, Policy
-from agentgym.errors import UnsupportedError, UsageError
+from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_trained, make, takes_tools
 from agentgym.integrations.crewai.copies import with_model
 from agentgym.integrations.crewai.crews import default_agent
@@ -23,6 +24,7 @@ from agentgym.integrations.crewai.gateway import counted_tokens
 from agentgym.integrations.crewai.quiet import silence
 from agentgym.integrations.crewai.tools import BoundTool
 from agentgym.integrations.example_tools import example_tools
+from agentgym.models.forms import answer_in_form, form_as_tool, request_in_form
 from agentgym.models.served import served_name
 
 
@@ -151,20 +153,19 @@ class PolicyLLM(BaseLLM):
         from_agent: Any = None,
         response_model: Any = None,
     ) -> Any:
-        if response_model is not None:
-            raise UnsupportedError(
-                f"response_model = {response_model.__name__} is not supported by a "
-                "policy in this process. Leave it out, or serve the model folder and "
-                "give its base_url."
-            )
         counted = next(self._requests)
-        asked = ChatRequest(
-            messages=[dict(message) for message in self._format_messages(messages)],
-            tools=[_as_sent(tool) for tool in tools or ()],
+        options: dict[str, Any] = {"tools": [_as_sent(tool) for tool in tools or ()]}
+        if response_model is not None:
+            given = type_to_response_format_param(response_model)
+            options["response_format"] = given
+        asked = request_in_form(
+            [dict(message) for message in self._format_messages(messages)],
+            *form_as_tool(options),
             temperature=self.temperature or 0.0,
             max_tokens=int(self.max_tokens or ChatRequest.max_tokens),
             seed=(self.seed or 0) + counted,
         )
+        answer: Any
         with llm_call_context():
             text = {"from_task": from_task, "from_agent": from_agent}
             self._emit_call_started_event(messages, tools, **text)
@@ -173,6 +174,10 @@ class PolicyLLM(BaseLLM):
             except Exception as error:
                 self._emit_call_failed_event(str(error), **text)
                 raise
+            if answer := answer_in_form(result.tool_calls, asked.form):
+                kind = LLMCallType.LLM_CALL
+                self._emit_call_completed_event(answer, kind, **text)
+                return response_model.model_validate_json(answer)
             calls = [call.to_openai() for call in result.tool_calls]
             answer = calls or self._apply_stop_words(result.content or "")
             kind = LLMCallType.TOOL_CALL if calls else LLMCallType.LLM_CALL

@@ -39,13 +39,16 @@ from pydantic import PrivateAttr
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
-from agentgym.core.openai import chosen_tools, unsupported_option
+from agentgym.core.openai import (
+    unsupported_option,
+    wants_call,
+)
 from agentgym.core.policy import ChatRequest, Policy
 from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
-from agentgym.models.forms import form_as_tool
+from agentgym.models.forms import NO_FORM, Form, form_as_tool, request_in_form
 from agentgym.models.stopping import stream_until_stop, until_stop
 
 
@@ -53,9 +56,8 @@ class PolicyChatModel(BaseChatModel):
     """Answers from a policy that runs in this process.
 
     A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
-    changes an answer's shape it does ``stop`` and ``tool_choice``, which never forces a
-    call: see :func:`~agentgym.core.openai.chosen_tools`. It raises UnsupportedError
-    where ``agentgym serve`` refuses a request.
+    changes an answer's shape it does ``stop``, ``tool_choice`` and ``response_format``.
+    It raises UnsupportedError where ``agentgym serve`` refuses a request.
 
     Attributes:
         temperature: 0 is greedy.
@@ -103,13 +105,17 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Offer ``tools``; the policy itself decides whether to call one."""
-        _refuse_unsupported(**kwargs)
+        kept = dict(kwargs)
+        if wants_call(tool_choice):
+            kept.pop("parallel_tool_calls", None)
+        _refuse_unsupported(**kept)
         offered = [convert_to_openai_tool(t) for t in tools]
         return self.bind(tools=offered, tool_choice=tool_choice, **kwargs)
 
     def _request(
         self,
         messages: list[BaseMessage],
+        form: Form = NO_FORM,
         *,
         tools: Sequence[dict[str, Any]] = (),
         tool_choice: str | dict[str, Any] | bool | None = None,
@@ -118,11 +124,15 @@ class PolicyChatModel(BaseChatModel):
         seed: int | None = None,
         **others: Any,
     ) -> ChatRequest:
+        asked = {"tools": tools, "tool_choice": tool_choice}
+        if wants_call(tool_choice):
+            asked["parallel_tool_calls"] = others.pop("parallel_tool_calls", None)
         _refuse_unsupported(**others)
         converted = convert_to_openai_messages(messages)
-        return ChatRequest(
-            messages=converted if isinstance(converted, list) else [converted],
-            tools=chosen_tools(list(tools), tool_choice),
+        return request_in_form(
+            converted if isinstance(converted, list) else [converted],
+            asked,
+            form,
             temperature=self.temperature if temperature is None else temperature,
             max_tokens=self.max_tokens if max_tokens is None else max_tokens,
             seed=self.seed + next(self._requests) if seed is None else seed,
@@ -144,16 +154,14 @@ class PolicyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, form = form_as_tool(_with_schema(kwargs))
-        request = self._request(messages, **options)
+        options, form = _formed(kwargs)
+        request = self._request(messages, form, **options)
         result = until_stop(stop, await self._policy.chat(request))
-        message = _in_form(_message(result), form)
+        message = _in_form(_message(result), form.name)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _should_stream(self, **kwargs: Any) -> bool:
-        return not form_as_tool(_with_schema(kwargs))[1] and super()._should_stream(
-            **kwargs
-        )
+        return not _formed(kwargs)[1].name and super()._should_stream(**kwargs)
 
     def _stream(
         self,
@@ -214,10 +222,7 @@ def _refuse_unsupported(**options: Any) -> None:
     if (name := unsupported_option(options)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
-            "process, which gives one answer, sampled at its temperature, in no set "
-            "form. Leave it out; for a structured answer ask for a tool: "
-            "response_format=ToolStrategy(...), or with_structured_output(..., "
-            "method='function_calling')."
+            "process, which gives one answer, sampled at its temperature. Leave it out."
         )
 
 
@@ -261,6 +266,14 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
     schema = {**wording, "schema": wording.get("parameters", {})}
     wanted = {"type": "json_schema", "json_schema": schema}
     return {**options, "response_format": wanted}
+
+
+def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
+    """Return a call's options with a tool in place of a schema, and the form."""
+    try:
+        return form_as_tool(_with_schema(options))
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from error
 
 
 def _in_form(message: AIMessage, form: str) -> AIMessage:

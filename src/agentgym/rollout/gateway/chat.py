@@ -10,7 +10,6 @@ import orjson
 from agentgym.core.openai import (
     ApiError,
     Completion,
-    chosen_tools,
     joined_text,
     unsupported_option,
     wants_call,
@@ -19,12 +18,20 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.errors import ContextLengthError, EngineError, PromptError
 from agentgym.models.dialects.base import frame
 from agentgym.models.dialects.chat import ChunkWriter
-from agentgym.models.forms import form_given
+from agentgym.models.forms import (
+    NO_FORM,
+    Form,
+    form_as_tool,
+    form_given,
+    request_in_form,
+)
 from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import engine_error
 from agentgym.security.redaction import get_logger, quoted
 
 logger = get_logger(__name__)
+
+_PARALLEL = "parallel_tool_calls"
 
 
 class Ended(NamedTuple):
@@ -106,21 +113,29 @@ class Chat:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
         wording = _log_probs(result) if self.body.get("logprobs") else None
         choice = whole["choices"][0] | {"logprobs": wording}
-        if self.form:
+        if self.form and choice["message"].get("tool_calls"):
             choice["message"] = form_given(choice["message"], self.form)
+            if "tool_calls" not in choice["message"]:
+                choice["finish_reason"] = "stop"
         shown = whole | {"choices": [choice]}
         if not self.shows_ids:
             del choice["token_ids"], shown["prompt_token_ids"]
+            shown.pop("grammar", None)
         return Ended(written(shown), whole, version=result.model_version)
 
 
 def chat_request(
-    body: Mapping[str, Any], *, in_training: bool = False, **sampling: Any
+    body: Mapping[str, Any],
+    form: Form = NO_FORM,
+    *,
+    in_training: bool = False,
+    **sampling: Any,
 ) -> ChatRequest:
     """Return the request for the policy; refuse malformed and unsupported ones.
 
     Args:
-        body: The request as it came.
+        body: The request, a schema in it replaced by a tool.
+        form: The form that this tool stands for.
         in_training: See :func:`~agentgym.core.openai.unsupported_option`.
         **sampling: Temperature, ``max_tokens``, seed and session.
 
@@ -138,15 +153,28 @@ def chat_request(
         if not isinstance(name, str) or not name:
             wording = f"tools[{place}] is not a function with a name."
             raise _refused(wording, "invalid_tools")
-    if name := unsupported_option(body, in_training=in_training):
+    choice = body.get("tool_choice")
+    wanted = wants_call(choice)
+    asked = {k: v for k, v in body.items() if not (wanted and k == _PARALLEL)}
+    if name := unsupported_option(asked, in_training=in_training):
         raise refused_option(name, body)
     messages = [_message(place, each) for place, each in enumerate(messages)]
     try:
-        offered = chosen_tools(tools, body.get("tool_choice"))
+        return request_in_form(messages, {**body, "tools": tools}, form, **sampling)
     except ValueError as error:
         raise _refused(str(error), "invalid_value") from error
-    wanted = wants_call(body.get("tool_choice"))
-    return ChatRequest(messages, offered, wants_call=wanted, **sampling)
+
+
+def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
+    """Return a request with a tool in place of a JSON schema, and the form it asks for.
+
+    Raises:
+        ApiError: 400; its ``response_format`` is malformed.
+    """
+    try:
+        return form_as_tool(body)
+    except ValueError as error:
+        raise _refused(str(error), "invalid_value") from error
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
@@ -209,6 +237,7 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
             for call in result.tool_calls
         ]
     prompt, response = len(result.prompt_ids), len(result.response_ids)
+    grammar = result.grammar
     return {
         "id": call_id,
         "object": "chat.completion",
@@ -229,4 +258,4 @@ def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, A
             "total_tokens": prompt + response,
         },
         "prompt_token_ids": result.prompt_ids,
-    }
+    } | ({} if grammar is None else {"grammar": grammar.model_dump()})

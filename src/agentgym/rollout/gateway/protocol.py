@@ -10,7 +10,12 @@ import orjson
 from aiohttp import web
 
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
-from agentgym.errors import ContextLengthError, EngineError, PromptError
+from agentgym.errors import (
+    ContextLengthError,
+    EngineError,
+    GrammarError,
+    PromptError,
+)
 from agentgym.rollout.gateway.wire import load_json
 from agentgym.security.redaction import quoted
 
@@ -231,6 +236,8 @@ def engine_error(error: Exception) -> ApiError:
     """Return an engine's failure as an error for the agent."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
+    if isinstance(error, GrammarError):
+        return ApiError(400, str(error), "unsupported_schema")
     if isinstance(error, PromptError):
         return ApiError(400, str(error), "invalid_messages")
     known = isinstance(error, EngineError)

@@ -11,8 +11,8 @@ import orjson
 from agentgym.core.openai import ApiError, Completion
 from agentgym.core.policy import Policy
 from agentgym.models.dialects.base import frame
-from agentgym.models.forms import form_as_tool
-from agentgym.rollout.gateway.chat import Chat, chat_request, refused_option
+from agentgym.models.forms import NO_FORM
+from agentgym.rollout.gateway.chat import Chat, asked_form, chat_request, refused_option
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
 from agentgym.rollout.store.events import RecordedCall
 
@@ -167,10 +167,12 @@ class PolicyUpstream(Upstream):
         if call.body.get("stop"):  # the answer would not be the tokens that are trained
             raise refused_option("stop", call.body)
         sampling = self._settings.sampling(call)
-        body, form = call.body, ""
+        body, form = call.body, NO_FORM
         if self._policy.gives_forms:
-            body, form = form_as_tool(body)
-        request = chat_request(body, in_training=True, session=call.session, **sampling)
+            body, form = asked_form(body)
+        request = chat_request(
+            body, form, in_training=True, session=call.session, **sampling
+        )
         asked = orjson.dumps(body | sampling)
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
         chat = Chat(
@@ -179,7 +181,7 @@ class PolicyUpstream(Upstream):
             call.body,
             call_id=f"chatcmpl-{request.seed:016x}",
             model=self.model_name,
-            form=form,
+            form=form.name,
         )
         async for item in chat.answer():
             if isinstance(item, bytes):

@@ -10,7 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from agentgym.core.openai import DEFAULT_AGENT, Completion, wants_call
-from agentgym.core.trajectory import MOST_REWARD, ModelCall, RequestedCall
+from agentgym.core.trajectory import MOST_REWARD, Grammar, ModelCall, RequestedCall
 from agentgym.errors import RecordError, first_problem
 from agentgym.security.redaction import quoted
 
@@ -72,12 +72,14 @@ class RecordedCall:
     def to_model_call(self) -> ModelCall:
         """Return the call as a step of a trajectory, its values as recorded."""
         completion, fields = self.completion, self._step()
+        grammar = completion.body.get("grammar")
         fields["tool_calls"] = [RequestedCall(**call) for call in fields["tool_calls"]]
         return ModelCall.model_construct(
             **fields,
             prompt_ids=completion.prompt_ids,
             response_ids=completion.response_ids,
             logprobs=completion.logprobs or [],
+            grammar=None if grammar is None else Grammar.model_validate(grammar),
         )
 
     def to_view(self) -> dict[str, Any]:

@@ -218,13 +218,15 @@ class _GatewayEnding(ScenarioEnding):
     async def wrong_answer(self, episode: Episode) -> Reason | None:
         """Return how the last answer made the agent crash; None if it did not.
 
-        It had no call where one was required, or a call that the agent's own code
-        takes as it comes, with arguments that the tool does not have.
+        It was cut, or had no call, where one was required; or it had a call that the
+        agent's own code takes as it comes, with arguments that the tool does not have.
         """
         calls = await self._calls(episode)
         if not calls:
             return None
         kind = "wrong form" if calls[-1].wants_call else "wrong call"
+        if calls[-1].wants_call and calls[-1].finish_reason == "length":
+            return Reason(kind=kind, detail="max_tokens cut the answer in a form")
         if calls[-1].wants_call and not calls[-1].tool_calls:
             return Reason(kind=kind, detail="a call was asked for, and none was made")
         made = assemble_steps(calls[-1:], [], _specs(episode))

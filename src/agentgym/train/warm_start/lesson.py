@@ -251,7 +251,8 @@ class Lesson:
         for group, rollout in enumerate(rollouts):
             calls = self._calls_of(rollout)
             made.sequences += merged(
-                [(call, self._taught(call), 1.0) for call in calls], group
+                [(call, dict.fromkeys(self._taught(call)), 1.0) for call in calls],
+                group,
             )
         made.sequences = [each for each in made.sequences if each.trained]
         return made

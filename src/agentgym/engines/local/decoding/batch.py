@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 import torch
 
+from agentgym.engines.base import Allowed
 from agentgym.engines.local.decoding import sampling
 from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
 from agentgym.engines.local.decoding.forward import BatchForward
@@ -191,7 +192,10 @@ class BatchDecoder(Decoder):
         tokens = []
         for row in self._rows:
             prompt, left = row.job.prompt, row.job.max_tokens - len(row.ids) - 1
-            draft = self._drafter.draft(prompt, row.ids, row.runs, min(most, left))
+            most_here = min(most, left)
+            draft = self._drafter.draft(prompt, row.ids, row.runs, most_here)
+            if row.job.path is not None:
+                draft = row.job.path.draft(draft, most_here)
             tokens.append([row.ids[-1], *draft])
         idle = max(0, self._fixed_rows - len(self._rows))
         logits = self._forward.predict(
@@ -223,6 +227,8 @@ class BatchDecoder(Decoder):
             for row, count in zip(rows, counts, strict=True)
         ]
         uniforms.append(np.zeros(idle, np.float32))
+        if any(row.job.path is not None for row in rows):
+            _hold(logits, rows, given)
         temperatures = np.repeat(
             np.array([*(row.job.temperature for row in rows), 1.0], np.float32),
             [*counts, idle],
@@ -261,6 +267,21 @@ class BatchDecoder(Decoder):
             start = row.start if moved.head is row.head else 0
             self._cache.copy(last, place, slice(start, moved.length))
         self._answer(row, reason)
+
+
+def _hold(
+    logits: torch.Tensor, rows: Sequence[Row], given: Sequence[Sequence[int]]
+) -> None:
+    """Hold the rows that have a grammar to it; see :meth:`BatchDecoder._sample`."""
+    places: list[int] = []
+    allowed: list[Allowed] = []
+    start = 0
+    for row, new in zip(rows, given, strict=True):
+        if row.job.path is not None:
+            allowed += row.job.path.along(new[1:])
+            places += range(start, start + len(new))
+        start += len(new)
+    sampling.hold(logits, places, allowed)
 
 
 def _chunk(lengths: list[int]) -> int:

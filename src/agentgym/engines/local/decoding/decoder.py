@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from agentgym.engines.local.model import LoadedModel
+from agentgym.engines.tokens.grammar import GrammarPath
 from agentgym.errors import EngineError
 from agentgym.security.redaction import get_logger
 
@@ -46,6 +47,7 @@ class DecodingJob:
 
     Attributes:
         head: How many tokens of the prompt are its head, shared with other requests.
+        path: Through the grammar that the response is held to; None for none.
         on_token: Called with each token as it is sampled; runs in the decoder's thread.
         future: Gets the generation; cancelling it ends the request.
     """
@@ -56,6 +58,7 @@ class DecodingJob:
     temperature: float
     max_tokens: int
     seed: int
+    path: GrammarPath | None = None
     on_token: Callable[[int], None] | None = None
     future: "Future[Generation]" = field(default_factory=Future)
 
@@ -236,6 +239,12 @@ class Decoder(ABC):
         row.logprobs.append(logprob)
         if row.job.on_token is not None:
             row.job.on_token(token)
+        if (path := row.job.path) is not None:
+            if path.failure:
+                wording = f"The grammar of the answer cannot go on: {path.failure}."
+                row.job.future.set_exception(EngineError(wording))
+                return "failed"
+            path.advance(token)
         if token in self._loaded.stop_ids:
             return "stop"
         if len(row.ids) >= row.job.max_tokens:

@@ -163,6 +163,8 @@ class PlainDecoder(Decoder):
         """Sample one token of a response, and answer if it ends there."""
         place = len(row.ids)
         device = logits.device
+        if row.job.path is not None:
+            sampling.hold(logits, [0], row.job.path.along(()))
         tokens, logprobs = sampling.sample(
             logits,
             torch.tensor([row.job.temperature], device=device),

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from agentgym.engines.base import Allowed
+
 _LONG, _SHORT, _COPIED = 8, 4, 3
 _MOST_RUNS = 500_000
 
@@ -67,6 +69,30 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
     """Return ``count`` uniform numbers in [0, 1) that depend on ``seed`` alone."""
     generator = np.random.Generator(np.random.Philox(abs(seed)))
     return generator.random(count, dtype=np.float32)
+
+
+@torch.inference_mode()
+def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> None:
+    """Take away, in place, the probability of tokens that grammars do not allow.
+
+    Args:
+        logits: (rows, vocabulary).
+        places: Rows that have a grammar.
+        allowed: The tokens that each of these may have.
+    """
+    bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
+    rows = np.unpackbits(
+        bits.reshape(len(places), -1),
+        axis=1,
+        count=logits.shape[1],
+        bitorder="little",
+    )
+    hidden = torch.from_numpy(rows == 0).to(logits.device)
+    if len(places) == len(logits):
+        logits.masked_fill_(hidden, -torch.inf)
+        return
+    which = torch.tensor(places, device=logits.device)
+    logits[which] = logits[which].masked_fill_(hidden, -torch.inf)
 
 
 def sample(

@@ -1,0 +1,430 @@
+"""Grammars: which tokens an answer in a given form may consist of.
+
+A request may ask for an answer in a JSON schema, or for a call of a tool. Then a token
+that no such answer has at its place gets no probability: the distribution is that of
+the other tokens. ``llguidance`` says which they are, a few microseconds each
+(https://github.com/guidance-ai/llguidance). The same text of a grammar gives the same
+tokens while sampling and while training on the sampled ids.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.formats.base import CallText, ToolFormat
+from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import Grammar
+from agentgym.engines.base import Allowed
+from agentgym.errors import GrammarError, MissingExtraError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+    from transformers import PreTrainedTokenizerBase
+
+_MOST_TEXTS = 512
+_MOST_NODES = 100_000
+_MOST_BYTES = 2**26
+_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON as Python writes it, which is how chat templates write calls."""
+_KEYWORDS = ("properties", "$defs", "definitions")
+_TERMINALS = 'NL: "\\n"', "THOUGHT: /(.|\\n)*/"
+_NOTES = ("description", "title", "examples", "default")
+_WARNING = "WARNING"
+_WHERE = "failed to compile JSON schema: "
+
+
+class _Node:
+    """A place in an answer: the tokens that may come next, and the places after."""
+
+    __slots__ = ("after", "allowed")
+
+    def __init__(self) -> None:
+        self.allowed: Allowed | None = None
+        self.after: dict[int, _Node] = {}
+
+
+@dataclass
+class _Compiled:
+    """A grammar's text, compiled; ``start`` is before an answer's first token."""
+
+    matcher: "LLMatcher"
+    start: _Node = field(default_factory=_Node)
+
+
+class Grammars:
+    """Writes the grammars of requests, and follows answers through them.
+
+    The tokens that may follow others are computed once, for all answers that begin
+    with those. Any thread may ask.
+
+    Args:
+        tokenizer: Of the model.
+        form: How the model writes tool calls.
+        stop_ids: Tokens that end a response.
+        vocabulary: How many tokens the model gives a probability.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        form: ToolFormat,
+        stop_ids: frozenset[int],
+        vocabulary: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._form = form
+        self._stop_ids = stop_ids
+        self._vocabulary = vocabulary
+        self._made: LLTokenizer | None = None
+        self._texts: dict[str, str] = {}
+        self._compiled: dict[str, _Compiled] = {}
+        self._masks: dict[bytes, Allowed] = {}
+        self._nodes = 0
+
+    def of(self, request: ChatRequest, prompt_end: str) -> Grammar | None:
+        """Return the grammar that a request's answer is held to; None for none.
+
+        A call that is asked for in a form whose calls no grammar expresses is not
+        forced.
+
+        Args:
+            request: The request.
+            prompt_end: The end of its prompt's text, which may open the reasoning.
+
+        Raises:
+            GrammarError: No grammar expresses the schema that was asked for.
+            MissingExtraError: ``llguidance`` is not installed.
+        """
+        if not request.tools or not (request.form or request.wants_call):
+            return None
+        if self._form.call_text("f") is None:
+            if not request.form:
+                return None
+            raise GrammarError(
+                f"This model writes its calls in the form {self._form.name!r}, and an "
+                "answer in a JSON schema can be had in the forms hermes and json only. "
+                "Ask for it by a tool, or take a model of another form."
+            )
+        wanted = [
+            self._reasoning(prompt_end),
+            request.tools,
+            request.form,
+            request.one_call,
+            request.is_strict,
+        ]
+        key = json.dumps(wanted, sort_keys=True)
+        if key not in self._texts:
+            if len(self._texts) >= _MOST_TEXTS:
+                self._texts.clear()
+            self._texts[key] = self._text(request, prompt_end)
+        return Grammar(text=self._texts[key], form=request.form)
+
+    def begin(self, grammar: Grammar) -> "GrammarPath":
+        """Return the path of an answer that has no token yet."""
+        if self._nodes > _MOST_NODES or len(self._masks) * self._width > _MOST_BYTES:
+            self._compiled.clear()
+            self._masks.clear()
+            self._nodes = 0
+        found = self._compiled.get(grammar.text)
+        if found is None:
+            found = self._compiled[grammar.text] = self._compile(grammar.text)
+        return GrammarPath(
+            grammar, found.matcher, found.start, self._stop_ids, self._allowed
+        )
+
+    def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
+        """Return the tokens that were allowed at each place of a response.
+
+        None if the grammar does not allow the response itself.
+        """
+        path, found = self.begin(grammar), []
+        for token in ids:
+            allowed = path.along(())[0]
+            if path.failure or not allowed.has(token):
+                return None
+            found.append(allowed)
+            path.advance(token)
+        return found
+
+    @property
+    def _width(self) -> int:
+        return -(-self._vocabulary // 8)
+
+    def _allowed(self, matcher: "LLMatcher") -> Allowed:
+        bits = matcher.compute_bitmask()[: self._width]
+        self._nodes += 1
+        return self._masks.setdefault(bits, Allowed(bits))
+
+    def _text(self, request: ChatRequest, prompt_end: str) -> str:
+        """Return a grammar, which is compiled to see whether it can be."""
+        functions = [tool["function"] for tool in request.tools]
+        rules: list[str] = []
+        numbered = list(enumerate(functions))
+        calls = [n for n, each in numbered if each["name"] != request.form]
+        forms = [n for n, each in numbered if each["name"] == request.form]
+        for number, function in numbered:
+            is_form = number in forms
+            strict = self._call(number, function, lenient=False)
+            try:
+                self._compile(_whole(f"call{number}", [strict]))
+            except GrammarError as error:
+                if is_form and request.is_strict:
+                    raise _unsupported(request.form, str(error)) from None
+                lenient = self._call(number, function, lenient=True)
+                self._check(function["name"], _whole(f"call{number}", [lenient]))
+                strict = lenient
+            rules.append(strict)
+        parts = [f"call{number}" for number in forms]
+        if calls:
+            several = " | ".join(f"call{number}" for number in calls)
+            text = self._form.call_text("f")
+            once = request.one_call or text is None or not text.opening
+            parts.append(f"({several})" if once else f"({several}) (NL? ({several}))*")
+        start = f"{self._reasoning(prompt_end)} ({' | '.join(parts)})"
+        whole = _whole(start, rules)
+        self._compile(whole)
+        return whole
+
+    def _check(self, name: str, text: str) -> None:
+        try:
+            self._compile(text)
+        except GrammarError as error:
+            raise GrammarError(
+                f"The parameters of {name!r} cannot be expressed as a grammar: {error}."
+            ) from None
+
+    def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
+        """Return the rules of a call of one function."""
+        text = self._form.call_text(str(function["name"]))
+        assert text is not None
+        guided = _guided(function, lenient=lenient)
+        parts = self._parts(text, f"args{number}")
+        return f"call{number}: {parts}\nargs{number}: %json {guided}"
+
+    def _parts(self, text: CallText, arguments: str) -> str:
+        opening = f"{self._mark(text.opening)} NL?" if text.opening else ""
+        closing = f"NL? {self._mark(text.closing)}" if text.closing else ""
+        before, after = map(_quoted, (text.before, text.after))
+        return f"{opening} {before} {arguments} {after} {closing}".strip()
+
+    def _reasoning(self, prompt_end: str) -> str:
+        """Return the part of an answer before its call: reasoning, where it may be."""
+        for opening, closing in self._form.reasoning_marks:
+            begin, end = map(self._added, (opening, closing))
+            if begin is None or end is None:
+                continue
+            thought = f"THOUGHT <[{end}]> NL* "
+            if self._form.thinks(prompt_end):
+                return thought
+            if closing not in prompt_end:
+                return f"(<[{begin}]> {thought})?"
+        return ""
+
+    def _mark(self, text: str) -> str:
+        """Return a mark: its token where it has one, else its text."""
+        token = self._added(text)
+        return _quoted(text) if token is None else f"<[{token}]>"
+
+    def _added(self, text: str) -> int | None:
+        """Return the token that a mark is, if it stands outside of all text."""
+        found = self._tokenizer.get_added_vocab().get(text)
+        if found is None or not self._ll.is_special_token(found):
+            return None
+        return int(found)
+
+    def _compile(self, text: str) -> _Compiled:
+        matchers = _matcher_class()
+        made = matchers.grammar_from_lark(text)
+        matcher = matchers(self._ll, made, log_level=0)
+        if matcher.is_error():
+            raise GrammarError(_reason(matcher.get_error()))
+        return _Compiled(matcher)
+
+    @property
+    def _ll(self) -> "LLTokenizer":
+        """The tokenizer as ``llguidance`` reads it; made once, when first needed."""
+        if self._made is None:
+            _matcher_class()
+            from llguidance.hf import from_tokenizer
+
+            # A token that ends responses and is not the tokenizer's own end would be
+            # allowed here and not at a server, which does not know of it.
+            own = self._tokenizer.eos_token_id
+            ends = [own] if own in self._stop_ids else sorted(self._stop_ids)
+            self._made = from_tokenizer(
+                self._tokenizer,  # type: ignore[arg-type]
+                n_vocab=max(self._vocabulary, len(self._tokenizer)),
+                eos_token=ends,
+            )
+        return self._made
+
+
+class GrammarPath:
+    """Follows one answer through a grammar, token by token.
+
+    Attributes:
+        grammar: The grammar.
+        failure: Why the grammar cannot go on; empty while it can.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        matcher: "LLMatcher",
+        start: _Node,
+        stop_ids: frozenset[int],
+        allowed: "Callable[[LLMatcher], Allowed]",
+    ) -> None:
+        self.grammar = grammar
+        self._first = matcher
+        self._matcher: LLMatcher | None = None
+        self._fed: list[int] = []  # the matcher has read these
+        self._node = start
+        self._ids: list[int] = []
+        self._stop_ids = stop_ids
+        self._compute = allowed
+        self.failure = ""
+
+    def advance(self, token: int) -> None:
+        """Go on by a token that was sampled."""
+        if token not in self._stop_ids:
+            self._node = self._next(self._node, token)
+            self._ids.append(token)
+
+    def along(self, draft: Sequence[int]) -> list[Allowed]:
+        """Return the tokens that may come next, and after each token of a draft."""
+        node, found = self._node, [self._at(self._node, ())]
+        for count, token in enumerate(draft, 1):
+            if token in self._stop_ids:
+                found.append(found[-1])  # nothing is sampled after it
+                continue
+            node = self._next(node, token)
+            found.append(self._at(node, draft[:count]))
+        return found
+
+    def draft(self, guess: Sequence[int], most: int) -> list[int]:
+        """Return up to ``most`` tokens that may come next.
+
+        Where a single one may, it is that; elsewhere that of a guess, if it may be.
+        """
+        node, made, guesses = self._node, list[int](), list(guess)
+        while len(made) < most:
+            allowed = self._at(node, made)
+            guessed = guesses[len(made)] if len(made) < len(guesses) else None
+            token = allowed.only
+            if token is None and guessed is not None and allowed.has(guessed):
+                token = guessed
+            if token is None or token in self._stop_ids:
+                break
+            if token != guessed:
+                guesses = []
+            made.append(token)
+            node = self._next(node, token)
+        return made
+
+    @staticmethod
+    def _next(node: _Node, token: int) -> _Node:
+        found = node.after.get(token)
+        if found is None:
+            found = node.after.setdefault(token, _Node())
+        return found
+
+    def _at(self, node: _Node, draft: Iterable[int]) -> Allowed:
+        if node.allowed is None:
+            node.allowed = self._ask([*self._ids, *draft])
+        return node.allowed
+
+    def _ask(self, ids: list[int]) -> Allowed:
+        """Return the tokens that may come after others."""
+        if self._matcher is None:
+            self._matcher = self._first.deep_copy()
+        matcher, fed = self._matcher, self._fed
+        if fed != ids[: len(fed)]:
+            pairs = zip(fed, ids, strict=False)
+            same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(ids))
+            matcher.rollback(len(fed) - same)
+            del fed[same:]
+        new = ids[len(fed) :]
+        matcher.consume_tokens(new)
+        fed += new
+        allowed = self._compute(matcher)
+        if matcher.is_error() or not allowed.count:
+            self.failure = _reason(matcher.get_error()) or "no token can follow"
+        return allowed
+
+
+def check_form(request: ChatRequest) -> None:
+    """Check that a grammar expresses the schema that a request asks for, if any.
+
+    Raises:
+        GrammarError: None does; says why.
+        MissingExtraError: ``llguidance`` is not installed.
+    """
+    functions = [tool["function"] for tool in request.tools]
+    for function in functions if request.form and request.is_strict else ():
+        if function["name"] == request.form:
+            guided = _guided(function, lenient=False)
+            problem = _matcher_class().validate_grammar(f"start: %json {guided}")
+            if problem and not problem.startswith(_WARNING):
+                raise _unsupported(request.form, _reason(problem))
+
+
+def _unsupported(form: str, why: str) -> GrammarError:
+    return GrammarError(
+        f"The schema {form!r} of response_format cannot be expressed as a grammar: "
+        f'{why}. Leave that part out, or set "strict": false in json_schema.'
+    )
+
+
+def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
+    """Return the schema of a function's arguments, with how JSON is written."""
+    schema = closed(function.get("parameters") or {"type": "object"})
+    style = {**_STYLE, "coerce_one_of": True, "lenient": lenient}
+    return json.dumps({**schema, "x-guidance": style})
+
+
+def _matcher_class() -> "type[LLMatcher]":
+    try:
+        from llguidance import LLMatcher
+    except ImportError:
+        raise MissingExtraError("local", "Answers in a form") from None
+    return LLMatcher
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema whose objects have no properties but those that it names.
+
+    As in OpenAI's strict mode; where a schema says so itself, others may follow.
+    """
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {
+        key: {name: closed(each) for name, each in value.items()}
+        if key in _KEYWORDS and isinstance(value, Mapping)
+        else closed(value)
+        if key in ("items", "anyOf", "oneOf", "prefixItems", "additionalProperties")
+        else value
+        for key, value in schema.items()
+        if key not in _NOTES
+    }
+    if isinstance(schema.get("properties"), Mapping) and "allOf" not in schema:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def _whole(start: str, rules: Sequence[str]) -> str:
+    return "\n".join([f"start: {start.strip()}", *rules, *_TERMINALS, ""])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _reason(message: str) -> str:
+    """Return an error of the library without the grammar's text."""
+    named = message.partition(_WHERE)[2] or message
+    lines = named.partition("\n   1 |")[0].strip().splitlines() or [""]
+    return lines[-1].removeprefix("error: ").rstrip(".")
