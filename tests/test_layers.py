@@ -1,9 +1,11 @@
 """The map of the source: what stands above may import what stands below.
 
-Every import counts, also those inside functions and those for types alone.
+Every import counts, also those inside functions and those for types alone, and those
+written as text, as ``agentgym.compute.ssh:OverSSH``.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,20 @@ LAYERS = (
 )
 """From the top of the map to its bottom: folders and files of the package."""
 MOST_FILES = 15
+PLUG_INS = {
+    "core/machines.py names compute/__init__.py": (
+        "the entry points by which other packages add machines are named so"
+    ),
+    "scenarios/tool_tasks/scenario.py names integrations/agent_import.py": (
+        "the tools of a tasks file are those of an agent, which its framework's "
+        "adapter finds"
+    ),
+    "train/places.py names compute/auto.py": "the machine of --gpu auto",
+    "train/places.py names compute/rented.py": "a place where a run is trained",
+    "train/places.py names compute/ssh.py": "a place where a run is trained",
+}
+"""Names in texts that run up the map, each with its reason; all others run down."""
+_NAME = re.compile(r"agentgym(\.\w+)+(:\w+)?")
 GIVEN = ("templates",)
 """Folders whose files are a user's own once they are copied."""
 
@@ -61,6 +77,20 @@ def read_graph(root: Path) -> Graph:
         }
         for name, path in files.items()
     }
+
+
+def names_in_texts(root: Path) -> list[str]:
+    """Return the names of files higher up the map that stand in texts."""
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    found = set()
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and _NAME.fullmatch(text):
+                target = locate(text.partition(":")[0], files)
+                if target not in (None, "__init__.py") and layer(target) < layer(name):
+                    found.add(f"{name} names {target}")
+    return sorted(found)
 
 
 def modules(name: str, tree: ast.AST) -> Iterator[str]:
@@ -116,6 +146,22 @@ def test_no_import_runs_up_the_map() -> None:
     graph = read_graph(SOURCE)
     assert len(graph) > 100
     assert upward(graph) == []
+
+
+def test_no_name_in_a_text_runs_up_the_map_but_plug_ins() -> None:
+    assert names_in_texts(SOURCE) == sorted(PLUG_INS)
+
+
+def test_a_name_planted_in_a_text_is_found(tmp_path: Path) -> None:
+    for name, text in (
+        ("__init__.py", ""),
+        ("core/task.py", 'LOOP = "agentgym.train.loop:TrainingLoop"'),
+        ("train/loop.py", 'TASK = "agentgym.core.task", "agentgym.nowhere"'),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert names_in_texts(tmp_path) == ["core/task.py names train/loop.py"]
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
