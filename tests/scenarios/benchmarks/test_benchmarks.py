@@ -250,3 +250,15 @@ def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     path.write_text(json.dumps(samples.HUMANEVAL), encoding="utf-8-sig")
     scenario = get_scenario(f"humaneval?data={path}")
     assert len(tasks_to_measure(scenario, "all", 0, 9)) == 1
+
+
+def test_a_split_without_problems_says_how_to_measure_them(tmp_path: Path) -> None:
+    scenario = opened("humaneval", tmp_path / "data.jsonl", samples.HUMANEVAL)
+    empty = next(split for split in Split if split not in scenario.splits)
+    with pytest.raises(UsageError, match=r"have 1\. `agentgym eval --split all`"):
+        scenario.tasks(empty, 0, 4)
+
+
+def test_a_problem_stands_in_the_data_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="have the problem 'Sample/0' twice"):
+        opened("humaneval", tmp_path / "d.jsonl", *[samples.HUMANEVAL] * 2)

@@ -1,6 +1,7 @@
 """``agentgym solve``: let the coding team solve a problem, live."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,7 +149,13 @@ def solve(
         prices=prices,
         sandbox=SandboxConfig(unsafe_local_exec=unsafe_local_exec),
     )
-    for note in session.notes:
+    notes = list(session.notes)
+    if human and not sys.stdin.isatty():
+        notes.append(
+            "--human reads the answers from standard input, which is not a terminal: "
+            "once it ends, each question counts as answered by no."
+        )
+    for note in notes:
         console.print(f"Note: {note}", style="dim")
     with session:
         try:

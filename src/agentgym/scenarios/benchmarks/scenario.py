@@ -10,7 +10,7 @@ from agentgym.core.components import TrainTokens
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.core.trajectory import Reward, Trajectory
-from agentgym.errors import NotFoundError
+from agentgym.errors import NotFoundError, UsageError
 from agentgym.sandbox import Limits, SandboxConfig
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.benchmarks.asserts import read_humaneval, read_mbpp
@@ -48,7 +48,14 @@ class CodeBenchmark(Scenario):
         raise NotImplementedError
 
     def _load(self, problems: Iterator[BenchmarkProblem]) -> None:
-        self._by_id = {problem.id: problem for problem in problems}
+        self._by_id: dict[str, BenchmarkProblem] = {}
+        for problem in problems:
+            if problem.id in self._by_id:
+                raise UsageError(
+                    f"The data of {self.name} have the problem {problem.id!r} twice; "
+                    "each id may stand there once."
+                )
+            self._by_id[problem.id] = problem
         self._splits: dict[Split, list[BenchmarkProblem]] = {}
         for problem in self._by_id.values():
             self._splits.setdefault(problem.split or _drawn(problem.id), []).append(
@@ -66,8 +73,19 @@ class CodeBenchmark(Scenario):
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return problems in an order that the seed decides."""
+        """Return problems in an order that the seed decides.
+
+        Raises:
+            UsageError: None of the problems is in the split.
+        """
         found = [*self._splits.get(split, ())]
+        if not found:
+            raise UsageError(
+                f"None of the problems of {self.name} is in the split {split.value!r}; "
+                f"its data have {len(self._by_id)}. `agentgym eval --split all` "
+                "measures those of every split; training needs some in train, "
+                "validation and test."
+            )
         Random(f"{split}/{seed}").shuffle(found)
         return [
             Task(
