@@ -27,12 +27,14 @@ class FrameworkConversation(Conversation):
         self._copies = copies
         self._loop = loop
         self._has_begun = False
+        self._waiting: dict[str, Any] = {}
         self._runs: Agent | Workflow
         if isinstance(found, Workflow):
             self._runs = copies.workflow(found)
         else:
-            self._runs = copies.of(found)
-            self._session = self._runs.create_session()
+            agent: Agent[Any] = copies.of(found)
+            self._runs = agent
+            self._session = agent.create_session()
 
     async def turn(self, message: str) -> str:
         """Run it to its end, through all that it waits for."""
@@ -44,26 +46,50 @@ class FrameworkConversation(Conversation):
 
     async def _run(self, message: Any) -> str:
         if isinstance(self._runs, Workflow):
-            ended = await self._runs.run(message)
-            while waiting := ended.get_request_info_events():
-                responses = {each.request_id: _answer(each.data) for each in waiting}
-                ended = await self._runs.run(responses=responses)
-            outputs = ended.get_outputs()
-            return _text(outputs[-1]) if outputs else ""
+            return await self._run_workflow(self._runs, message)
         response = await self._runs.run(message, session=self._session)
         while requests := response.user_input_requests:
-            approved = [_answer(request) for request in requests]
+            approved = [await _answer(request) for request in requests]
             response = await self._runs.run(
                 Message("user", approved), session=self._session
             )
         return response.text
 
+    async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
+        """Run a workflow until it ends, or an agent's answer waits for the user."""
+        given: dict[str, Any] = {}
+        for name, asked in self._waiting.items():
+            given[name] = asked.create_response(message)
+        ended = await (
+            workflow.run(responses=given) if given else workflow.run(message)
+        )
+        while waiting := {
+            x.request_id: x.data for x in ended.get_request_info_events()
+        }:
+            if all(map(_is_answer, waiting.values())):
+                self._waiting = waiting
+                return [_text(each.agent_response) for each in waiting.values()][-1]
+            given = {name: await _answer(asked) for name, asked in waiting.items()}
+            ended = await workflow.run(responses=given)
+        self._waiting = {}
+        outputs = ended.get_outputs()
+        return _text(outputs[-1]) if outputs else ""
 
-def _answer(asked: Any) -> Any:
-    """Approve a call that waits for it; ask the scenario's user anything else."""
+
+def _is_answer(asked: Any) -> bool:
+    """Return whether a hand-off workflow gives an agent's answer to its user."""
+    return isinstance(getattr(asked, "agent_response", None), AgentResponse)
+
+
+async def _answer(asked: Any) -> Any:
+    """Approve a call, answer one that is not run; ask the user anything else."""
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)
     episode, question = current_episode(), _text(asked)
+    if isinstance(asked, Content) and asked.type == "function_call":
+        given: Any = asked.arguments or {}
+        text = await episode.use_tool(asked.name or "", given, call_id=asked.call_id)
+        return Content.from_function_result(call_id=asked.call_id or "", result=text)
     reply = episode.user_reply(question)
     if reply is None:
         wording = f"the user has nothing to say to: {question}"

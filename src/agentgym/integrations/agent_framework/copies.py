@@ -15,11 +15,18 @@ from agentgym.integrations.on_client.clients import PlainOpenAI
 from agentgym.integrations.on_client.in_place import running_in_place
 
 _KEPT_OPTIONS = frozenset(
-    ("additional_function_arguments", "allow_multiple_tool_calls", "instructions")
-) | frozenset(("max_tokens", "response_format", "seed", "stop"))
-_KEPT_OPTIONS |= {"temperature", "tool_choice", "tools", "top_p", "user"}
+    [
+        *("additional_function_arguments", "allow_multiple_tool_calls", "tool_choice"),
+        *("instructions", "max_tokens", "response_format", "seed", "stop"),
+        *("temperature", "tools", "top_p", "user"),
+    ]
+)
 """Options of an agent that another model takes; the rest belongs to a provider."""
 
+_KNOWING_WORKFLOW = ("agent_middleware", "context_providers", "middleware")
+"""Attributes of an agent in a workflow that may hold objects of its parts."""
+
+_IS_COPY = "_agentgym_is_copy"
 _OF_CLIENT = ("chat_middleware", "function_middleware")
 _CONFIGURATION = "function_invocation_configuration"
 
@@ -58,7 +65,6 @@ class FrameworkCopies:
 
     Args:
         client: A chat client of Agent Framework's, of all copies.
-        starts: Whether a workflow's copy begins anew each time it is asked for.
     """
 
     def __init__(self, client: Any) -> None:
@@ -68,11 +74,14 @@ class FrameworkCopies:
 
     def of(self, agent: Any) -> Any:
         """Return the copy of an agent; the agent itself if it is one."""
-        if (known := self._made.get(id(agent))) is not None:
-            return known
+        if _IS_COPY in vars(agent):
+            return agent
+        if id(agent) in self._made:
+            return self._made[id(agent)]
         made = copy.copy(agent)
-        self._kept += [agent, made]  # or their ids might be another's
-        self._made |= {id(agent): made, id(made): made}
+        vars(made)[_IS_COPY] = True
+        self._kept.append(agent)  # or its id might be another's
+        self._made[id(agent)] = made
         made.client = self._client_of(agent)
         made.context_providers = list(agent.context_providers)
         made._async_exit_stack = AsyncExitStack()
@@ -88,12 +97,17 @@ class FrameworkCopies:
         Raises:
             UnsupportedError: A part of it cannot be copied.
         """
-        agents = parts_of(workflow, Agent)
-        instead = {id(each): self.of(each) for each in agents}
+        agents, copies = parts_of(workflow, Agent), FrameworkCopies(self._client)
+        instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}
         clients = parts_of(workflow, BaseChatClient)
         instead |= {id(each): self._client for each in clients}
         try:
-            return copy.deepcopy(workflow, instead)
+            made = copy.deepcopy(workflow, instead)
+            for agent in agents:
+                for name in _KNOWING_WORKFLOW:
+                    whole = copy.deepcopy(getattr(agent, name), instead)
+                    setattr(copies.of(agent), name, whole)
+            return made
         except Exception as error:  # any class may refuse in its own way
             raise UnsupportedError(
                 f"The workflow {workflow.name!r} cannot be copied, and every episode "
@@ -128,9 +142,7 @@ class FrameworkCopies:
                 )
 
             async def run_in_place(given: dict[str, Any]) -> Any:
-                return await run(
-                    arguments=given, tool_call_id=tool_call_id, **named
-                )
+                return await run(arguments=given, tool_call_id=tool_call_id, **named)
 
             with running_in_place(tool.name, run_in_place):
                 text = await episode.use_tool(

@@ -62,7 +62,12 @@ def own_tools(found: Any) -> list[Tool]:
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     agents = members(found)
-    tools = {tool.name: tool for agent in agents for tool in _functions(agent)}
+    tools = {
+        tool.name: tool
+        for agent in agents
+        for tool in _functions(agent)
+        if not _passes_on(tool)
+    }
     if not tools:
         raise no_tools(found, [f"{x.name or DEFAULT_AGENT} (Agent)" for x in agents])
     return [_own_tool(tool) for tool in tools.values()]
@@ -71,12 +76,18 @@ def own_tools(found: Any) -> list[Tool]:
 def concerns(found: Any) -> list[str]:
     """Return the differences in training: tools that are left out."""
     return [
-        f"A tool of {agent.name or DEFAULT_AGENT!r} is left out, in training and in the "
-        f"trained agent: {_named(tool)} runs by its provider's own models."
+        f"{_named(tool)} of {agent.name or DEFAULT_AGENT!r} is left out, in training "
+        "and in the trained agent: it runs by its provider's own models."
         for agent in members(found)
         for tool in agent.default_options.get("tools") or ()
         if not isinstance(tool, FunctionTool)
     ]
+
+
+def _passes_on(tool: FunctionTool) -> bool:
+    """Return whether a tool is the framework's own: another agent, a hand-off."""
+    module = getattr(tool.func, "__module__", None) or ""
+    return module.startswith("agent_framework")
 
 
 def _named(tool: Any) -> str:
