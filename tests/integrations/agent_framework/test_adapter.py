@@ -121,6 +121,22 @@ async def test_a_workflow_comes_back_as_a_workflow(
     assert all(role.model is authored.client for role in ADAPTER.roles(authored.chain))
 
 
+async def test_a_hand_off_workflow_comes_back_and_hands_over(
+    authored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def respond(request: Any) -> Reply:
+        names = [tool["function"]["name"] for tool in request.tools]
+        if "list_files" not in names:
+            return Reply(calls=[("handoff_to_expert", {})])
+        return list_then_say(request)
+
+    scripted(monkeypatch, respond)
+    trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:handed")
+    ended = await trained.to_agent_framework().run("Go.")
+    [waiting] = ended.get_request_info_events()
+    assert waiting.data.agent_response.text == authored.REAL
+
+
 async def test_a_factory_is_given_the_model_and_the_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
