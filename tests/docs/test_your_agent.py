@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.integrations.agent_framework import test_authored as agent_framework
 from tests.integrations.autogen import test_authored as autogen
 from tests.integrations.crewai import test_authored as crewai
 from tests.integrations.langchain import test_authored as langgraph
@@ -18,6 +19,7 @@ HEADS = {
     "CrewAI": crewai,
     "OpenAI Agents SDK": openai_agents,
     "pydantic-ai": pydantic_ai,
+    "Agent Framework": agent_framework,
 }
 WORKS = {
     "AutoGen": {
@@ -62,6 +64,24 @@ WORKS = {
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",
     },
+    "Agent Framework": {
+        "`Agent` with tools": "clerk",
+        "a client of chat completions": "chatty",
+        "an agent as a tool, `as_tool`": "boss",
+        "`response_format`": "typed",
+        "options of a provider's, left out": "thinking",
+        "hosted tools, left out": "searching",
+        "tools that need approval": "approved",
+        "middleware": "reminded",
+        "a workflow of agents": "chain",
+        "a workflow with a state of its own": "counted",
+        "`SequentialBuilder`": "sequence",
+        "`HandoffBuilder`": "handed",
+        "a factory without parameters": "make_own",
+        "a factory that takes the model": "make_on",
+        "an asynchronous factory": "make_later",
+        "a factory of a workflow": "make_workflow",
+    },
     "pydantic-ai": {
         "`Agent` with tools": "clerk",
         "an agent without a model": "without_model",
@@ -97,6 +117,7 @@ REFUSED = {
     },
     "OpenAI Agents SDK": MISDEEDS,
     "pydantic-ai": MISDEEDS,
+    "Agent Framework": MISDEEDS,
 }
 
 

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
-APPS = {"openai_agents": "bike_shop.py", "pydantic_ai": "bank.py"}
+APPS = {
+    "agent_framework": "hotel.py",
+    "openai_agents": "bike_shop.py",
+    "pydantic_ai": "bank.py",
+}
 
 
 @pytest.mark.parametrize("framework", APPS)

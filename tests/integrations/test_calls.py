@@ -13,7 +13,7 @@ from agentgym.scenarios.registry import get_scenario
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 
-NEWER = ["openai_agents", "pydantic_ai"]
+NEWER = ["agent_framework", "openai_agents", "pydantic_ai"]
 SCENARIO = str(Path(__file__).parent / "calculator.py")
 FRAMEWORKS = [
     *("autogen", "crewai", "langchain", "native"),

@@ -115,6 +115,7 @@ def look(room: str = "hall") -> Reply:
     [
         *("native", "langchain", "autogen", "crewai"),
         # Each starts workers that import a framework more.
+        pytest.param("agent_framework", marks=pytest.mark.slow),
         pytest.param("openai_agents", marks=pytest.mark.slow),
         pytest.param("pydantic_ai", marks=pytest.mark.slow),
     ],

@@ -55,6 +55,7 @@ def heat(request: ChatRequest) -> Reply:
         ("autogen", None),
         ("crewai", None),
         # Each starts workers that import a framework more.
+        pytest.param("agent_framework", None, marks=pytest.mark.slow),
         pytest.param("openai_agents", None, marks=pytest.mark.slow),
         pytest.param("pydantic_ai", None, marks=pytest.mark.slow),
     ],

@@ -39,6 +39,7 @@ AGENTS = [
                 "agent": "tests.integrations.autogen.teams:make_agent",
             },
             {"framework": "langchain", "agent": SYNC},
+            {"framework": "agent_framework"},
             {"framework": "openai_agents"},
             {"framework": "pydantic_ai"},
         )

@@ -21,7 +21,7 @@ from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import MISBEHAVING, requests, session, write_down
 from tests.rollout.stub_server import StubServer, completion
 
-NEWER = ["openai_agents", "pydantic_ai"]
+NEWER = ["agent_framework", "openai_agents", "pydantic_ai"]
 FRAMEWORKS = [
     *("autogen", "crewai", "langchain", "native"),
     # Each starts workers that import a framework more.

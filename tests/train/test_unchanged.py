@@ -76,6 +76,22 @@ def in_pydantic_agent(agent: Any) -> dict[str, Any]:
     }
 
 
+def in_workflow(workflow: Any) -> dict[str, Any]:
+    """Return a workflow of Agent Framework in parts: its graph, its agents' tools."""
+    agents = [part._agent for part in workflow.executors.values() if _has_agent(part)]
+    return {
+        "flow": (workflow.start_executor_id, workflow.graph_signature_hash),
+        "tools": [
+            [tool.name for tool in agent.default_options["tools"]] for agent in agents
+        ],
+        "name": workflow.name,
+    }
+
+
+def _has_agent(part: Any) -> bool:
+    return hasattr(part, "_agent")
+
+
 def ask_graph(graph: Any) -> None:
     """Say something in a thread, and see that it is remembered there."""
     thread = {"configurable": {"thread_id": "after"}}
@@ -100,6 +116,11 @@ def ask_sdk_agent(agent: Any) -> None:
     assert asyncio.run(Runner.run(agent, "How many bells are there?")).raw_responses
 
 
+def ask_workflow(workflow: Any) -> None:
+    """Run a workflow, whose desk may answer or hand over."""
+    assert len(asyncio.run(workflow.run("Is a suite free?")))
+
+
 def ask_pydantic_agent(agent: Any) -> None:
     """Run an agent, whose policy may call a tool wrongly more often than it allows."""
     from pydantic_ai import UnexpectedModelBehavior
@@ -113,6 +134,10 @@ CASES = {
     "langgraph": ("clinic:graph", in_graph, ask_graph, "work at the desk of a clinic"),
     "autogen": ("warehouse:agent", in_assistant, ask_assistant, "run a warehouse"),
     "crewai": ("library:crew", in_crew, ask_crew, "run the desk of a library"),
+    "agent_framework": (
+        *("hotel:workflow", in_workflow, ask_workflow),
+        "the desk of a hotel",
+    ),
     "openai_agents": (
         *("bike_shop:desk", in_sdk_agent, ask_sdk_agent),
         "the desk of a bike shop",

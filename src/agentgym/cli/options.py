@@ -78,8 +78,8 @@ def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[st
 Framework = Annotated[
     str | None,
     opt(
-        "Whose agent it is: also openai_agents, pydantic_ai, native (a plain loop), or "
-        "another installed package's framework.",
+        "Whose agent it is: also openai_agents, pydantic_ai, agent_framework, "
+        "native (a plain loop), or another installed package's framework.",
         metavar="langchain|autogen|crewai|...",
         autocompletion=_frameworks,
         rich_help_panel=AGENT,

@@ -119,7 +119,7 @@ class TrainingConfig(Settings, BaseSettings):
         scenario: Name of the scenario, the path of a pack, or a tasks file with its
             tools: :class:`~agentgym.core.task.TaskSource`.
         framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
-            ``openai_agents``, ``pydantic_ai``, ``native``, …
+            ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
             or of its factory, or ``command:`` and a program's command; its input, and
             which of its own tools may run; see

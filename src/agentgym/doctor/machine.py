@@ -21,6 +21,7 @@ _EXTRAS = {
     "langchain": ("langchain", "langgraph", "langchain_openai"),
     "autogen": ("autogen_agentchat", "autogen_ext"),
     "crewai": ("crewai",),
+    "agent-framework": ("agent_framework", "agent_framework_openai"),
     "openai-agents": ("agents", "openai"),
     "pydantic-ai": ("pydantic_ai", "openai"),
     "lightning": ("agentlightning",),

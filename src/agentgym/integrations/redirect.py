@@ -18,6 +18,9 @@ _PATCHES = {
         "agentgym.integrations.langchain.redirect:patch_models"
     ),
     "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
+    "agent_framework._agents": (
+        "agentgym.integrations.agent_framework.redirect:patch_agents"
+    ),
     "agents.run": "agentgym.integrations.openai_agents.redirect:patch_runs",
     "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
     "pydantic_ai.agent": "agentgym.integrations.pydantic_ai.redirect:patch_agents",

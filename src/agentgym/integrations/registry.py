@@ -12,6 +12,9 @@ FRAMEWORKS = Plugins(
     Adapter,
     "framework",
     {
+        "agent_framework": (
+            "agentgym.integrations.agent_framework.adapter:AgentFrameworkAdapter"
+        ),
         "autogen": "agentgym.integrations.autogen.adapter:AutoGenAdapter",
         "command": "agentgym.integrations.command.adapter:CommandAdapter",
         "crewai": "agentgym.integrations.crewai.adapter:CrewAIAdapter",

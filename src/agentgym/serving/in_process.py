@@ -17,7 +17,8 @@ from agentgym.serving.server import asked_chat
 class PolicyTransport(httpx.AsyncBaseTransport):
     """Answers the chat completions of an HTTP client from a policy; nothing is sent.
 
-    A request without a seed has the number of those before it.
+    A request without a seed has the number of those before it. How many calls an answer
+    makes is the policy's, as in training: ``parallel_tool_calls`` is ignored.
 
     Args:
         policy: Answers; it is closed with the client.
@@ -42,6 +43,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
                 message = f"{request.url.path} is not answered, /chat/completions is."
                 raise ApiError(404, message, "not_found")
             body = json_object(await request.aread())
+            body.pop("parallel_tool_calls", None)
             chat = asked_chat(
                 self._policy,
                 {"model": self._model, "seed": next(self._seeds), **body},

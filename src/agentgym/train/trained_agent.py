@@ -21,6 +21,8 @@ from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
 if TYPE_CHECKING:
     import httpx
+    from agent_framework import Agent as FrameworkAgent
+    from agent_framework import Workflow
     from agents import Agent as OpenAIAgent
     from autogen_agentchat.base import ChatAgent, Team
     from crewai import Agent, Crew
@@ -379,6 +381,34 @@ class TrainedAgent(BaseModel):
         """
         adapter = FRAMEWORKS.get("crewai")
         made: Agent | Crew = adapter.wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        )
+        return made
+
+    def to_agent_framework(
+        self,
+        tools: list[Any] | None = None,
+        *,
+        agent: Any = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> "FrameworkAgent[Any] | Workflow":
+        """Return the agent as an ``Agent`` of Microsoft Agent Framework, or a Workflow.
+
+        Args:
+            tools: Tools of Agent Framework's to use; None takes the scenario's, on a
+                fresh example environment.
+            agent: Your own agent or workflow to put the weights into, if it is not to
+                be imported as it was in training; itself it stays as it is.
+            base_url: Of an OpenAI-compatible server that serves the weights, which is
+                asked for its models' names; None runs the policy in this process.
+            api_key: For ``base_url``.
+
+        Raises:
+            MissingExtraError: Agent Framework is not installed.
+        """
+        adapter = FRAMEWORKS.get("agent_framework")
+        made: FrameworkAgent[Any] | Workflow = adapter.wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
         return made

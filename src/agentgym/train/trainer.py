@@ -122,7 +122,8 @@ class Trainer:
                 other arguments it overrides the config.
             agent: Your own agent, as it is: a compiled graph, an AutoGen agent or team,
                 an Agent, Task or Crew of CrewAI's, an Agent of the OpenAI Agents SDK or
-                of pydantic-ai, or a function that returns one; or
+                of pydantic-ai, an Agent or Workflow of Agent Framework, or
+                a function that returns one; or
                 ``module:name`` of it. The processes of training import it, so it
                 stands at the top of a module. Itself it stays as it is; the result's
                 ``agent`` is one like it with the trained model.

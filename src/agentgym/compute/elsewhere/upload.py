@@ -22,7 +22,14 @@ from agentgym.scenarios.tool_tasks.task_file import answers_path
 Named = Callable[[str], str]
 MOST_BYTES = 200 * 2**20
 """Most bytes to send, without a model's folder."""
-_FRAMEWORKS = ("langchain", "autogen", "crewai", "openai_agents", "pydantic_ai")
+_FRAMEWORKS = (
+    "langchain",
+    "autogen",
+    "crewai",
+    "agent_framework",
+    "openai_agents",
+    "pydantic_ai",
+)
 _HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
 
 

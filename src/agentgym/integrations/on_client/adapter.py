@@ -104,10 +104,12 @@ class ClientLoop(AgentLoop):
         """Return the input by ``--inputs`` of the current episode; None: its message.
 
         Raises:
-            UsageError: It is neither text nor a list.
+            UsageError: It is neither text nor a list, and the adapter takes no other.
         """
         given = self._inputs(current_episode().task)
-        if not isinstance(given, str | list | None):
+        if not self._adapter.takes_any_input and not isinstance(
+            given, str | list | None
+        ):
             raise UsageError(
                 f"--inputs {self.blueprint.agent.inputs} gave a "
                 f"{type(given).__name__}. Return the text of the agent's first "
@@ -136,12 +138,14 @@ class ClientAdapter(Adapter):
         modules: Those that must be installed.
         context_argument: The argument of the framework's run that ``--context`` gives;
             empty if it has none.
+        takes_any_input: Whether ``--inputs`` may give more than text and lists.
     """
 
     title: ClassVar[str]
     extra: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]
     context_argument: ClassVar[str] = ""
+    takes_any_input: ClassVar[bool] = False
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:

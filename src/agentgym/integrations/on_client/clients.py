@@ -1,6 +1,8 @@
 """OpenAI's client on the gateway, on a policy in this process, or on a server."""
 
+import copy
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import httpx
@@ -8,7 +10,7 @@ from openai import AsyncOpenAI
 
 from agentgym.core.agent import Trained
 from agentgym.integrations.base import Blueprint
-from agentgym.integrations.transport import PLACEHOLDER
+from agentgym.integrations.transport import PLACEHOLDER, announce
 from agentgym.models.served import served_name
 
 _IN_PROCESS = "http://policy.invalid/v1"
@@ -37,8 +39,20 @@ class PlainOpenAI(AsyncOpenAI):
         given: dict[str, Any] = {} if http is None else {"http_client": http}
         super().__init__(base_url=base_url, api_key=api_key, max_retries=0, **given)
         self._defaults = dict(defaults or {})
+        self._role = ""
+
+    def as_role(self, role: str) -> "PlainOpenAI":
+        """Return a client on the same connections that asks as one agent of several."""
+        made = copy.copy(self)
+        for name in [*vars(made)]:  # its parts that hold the client
+            if isinstance(getattr(PlainOpenAI, name, None), cached_property):
+                del vars(made)[name]
+        made._role = role
+        return made
 
     async def _prepare_options(self, options: Any) -> Any:
+        if self._role:
+            announce(self._role)
         body = options.json_data
         if isinstance(body, Mapping) and "messages" in body:
             filled = {**self._defaults, **body}

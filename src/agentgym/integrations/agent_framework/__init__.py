@@ -1,0 +1,1 @@
+"""Microsoft Agent Framework: its agents and workflows, trained in their own loop."""

@@ -1,0 +1,143 @@
+"""The adapter of Microsoft Agent Framework: real agents and workflows, trained."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.integrations.on_client.adapter import (
+    ClientAdapter,
+    ClientLoop,
+    Closing,
+    Run,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_MOST = 1_000
+"""Requests and errors in a row of a scenario's own agent: the episode ends it first."""
+
+
+class AgentFrameworkAdapter(ClientAdapter):
+    """agent-framework-core 1.23: ``Agent``, and workflows of agents."""
+
+    name = "agent_framework"
+    title = "Agent Framework"
+    extra = "agent-framework"
+    modules = ("agent_framework", "agent_framework_openai", "openai")
+    packages = ("agent_framework", "agent_framework_openai")
+    takes_any_input = True
+    preload = (
+        "agent_framework.openai",
+        "openai.resources",
+        "agentgym.integrations.on_client.clients",
+        "agentgym.integrations.agent_framework.conversation",
+        "agentgym.integrations.agent_framework.describe",
+    )
+
+    def model(self, client: "AsyncOpenAI", name: str) -> Any:
+        """Return a client of chat completions."""
+        from agent_framework.openai import OpenAIChatCompletionClient
+
+        made: Any = OpenAIChatCompletionClient(model=name, async_client=client)
+        made.function_invocation_configuration |= {
+            "max_iterations": _MOST,
+            "max_consecutive_errors_per_request": _MOST,
+        }
+        return made
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        """Return a tool with the original schema, which checks its arguments itself."""
+        from agent_framework import FunctionTool
+
+        async def call(**arguments: Any) -> str:
+            return await run(arguments, None)
+
+        made = FunctionTool(
+            name=spec.name,
+            description=spec.description,
+            func=call,
+            input_model=spec.parameters,
+        )
+
+        async def invoke(
+            *, arguments: Any = None, tool_call_id: str | None = None, **named: Any
+        ) -> Any:
+            text = await run(dict(arguments or {}), tool_call_id)
+            return FunctionTool.parse_result(text)
+
+        vars(made)["invoke"] = invoke  # its errors read as always
+        return made
+
+    def default_agent(
+        self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
+    ) -> Any:
+        """Return the agent of a scenario, which goes on until it answers."""
+        from agent_framework import Agent
+
+        return Agent(model, system_prompt or None, name=name, tools=list(tools))
+
+    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+        """Return the agent or workflow, and the copies with training's client."""
+        from agentgym.integrations.agent_framework.copies import FrameworkCopies
+        from agentgym.integrations.redirect import watch
+
+        watch()
+        return agent, FrameworkCopies(model)
+
+    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation that no message was said in."""
+        from agentgym.integrations.agent_framework.conversation import (
+            FrameworkConversation,
+        )
+
+        found, copies = agent
+        return FrameworkConversation(found, copies, loop)
+
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that it is an ``Agent`` or a ``Workflow``."""
+        self.check()
+        from agentgym.integrations.agent_framework.describe import require_agent
+
+        require_agent(agent, origin)
+
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return an agent, or the agents of a workflow."""
+        self.check()
+        from agentgym.integrations.agent_framework.describe import roles
+
+        return roles(agent)
+
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an agent or a workflow, or one tool."""
+        self.check()
+        from agentgym.integrations.agent_framework.describe import own_tools
+
+        return own_tools(found)
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return the differences in training: tools that are left out."""
+        self.check()
+        from agentgym.integrations.agent_framework.describe import concerns
+
+        return concerns(agent)
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy that asks ``model``, as do the agents that its tools run."""
+        self.require_agent(agent, repr(agent))
+        from agent_framework import BaseChatClient, Workflow
+
+        from agentgym.integrations.agent_framework.copies import FrameworkCopies
+        from agentgym.integrations.redirect import watch
+
+        if not isinstance(model, BaseChatClient):
+            raise UnsupportedError(
+                f"A {type(model).__name__} is not a chat client of Agent Framework's."
+            )
+        watch()
+        copies = FrameworkCopies(model)
+        if isinstance(agent, Workflow):
+            return copies.workflow(agent)
+        return copies.of(agent)

@@ -1,0 +1,109 @@
+"""One episode's talk with an agent, or with a workflow, of Agent Framework."""
+
+import json
+from typing import Any
+
+from agent_framework import Agent, AgentResponse, Content, Message, Workflow
+from pydantic_core import to_jsonable_python
+
+from agentgym.integrations.agent_framework.copies import FrameworkCopies
+from agentgym.integrations.agent_framework.redirect import running
+from agentgym.integrations.base import Conversation
+from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.on_client.adapter import ClientLoop
+from agentgym.integrations.openai_client import clients_redirected_to
+
+
+class FrameworkConversation(Conversation):
+    """Runs a copy of an agent in a session, or a copy of a workflow.
+
+    Args:
+        found: The agent or workflow, as its author wrote it.
+        copies: Have training's client.
+        loop: Has the agent's input.
+    """
+
+    def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
+        self._copies = copies
+        self._loop = loop
+        self._has_begun = False
+        self._waiting: dict[str, Any] = {}
+        self._runs: Agent | Workflow
+        if isinstance(found, Workflow):
+            self._runs = copies.workflow(found)
+        else:
+            agent: Agent[Any] = copies.of(found)
+            self._runs = agent
+            self._session = agent.create_session()
+
+    async def turn(self, message: str) -> str:
+        """Run it to its end, through all that it waits for."""
+        given = None if self._has_begun else self._loop.first_input()
+        self._has_begun = True
+        redirected = clients_redirected_to(self._loop.blueprint)
+        with running(self._copies.of), redirected:
+            return await self._run(message if given is None else given)
+
+    async def _run(self, message: Any) -> str:
+        if isinstance(self._runs, Workflow):
+            return await self._run_workflow(self._runs, message)
+        response = await self._runs.run(message, session=self._session)
+        while requests := response.user_input_requests:
+            approved = [await _answer(request) for request in requests]
+            response = await self._runs.run(
+                Message("user", approved), session=self._session
+            )
+        return response.text
+
+    async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
+        """Run a workflow until it ends, or an agent's answer waits for the user."""
+        given: dict[str, Any] = {}
+        for name, asked in self._waiting.items():
+            given[name] = asked.create_response(message)
+        ended = await (
+            workflow.run(responses=given) if given else workflow.run(message)
+        )
+        while waiting := {
+            x.request_id: x.data for x in ended.get_request_info_events()
+        }:
+            if all(map(_is_answer, waiting.values())):
+                self._waiting = waiting
+                return [_text(each.agent_response) for each in waiting.values()][-1]
+            given = {name: await _answer(asked) for name, asked in waiting.items()}
+            ended = await workflow.run(responses=given)
+        self._waiting = {}
+        outputs = ended.get_outputs()
+        return _text(outputs[-1]) if outputs else ""
+
+
+def _is_answer(asked: Any) -> bool:
+    """Return whether a hand-off workflow gives an agent's answer to its user."""
+    return isinstance(getattr(asked, "agent_response", None), AgentResponse)
+
+
+async def _answer(asked: Any) -> Any:
+    """Approve a call, answer one that is not run; ask the user anything else."""
+    if isinstance(asked, Content) and asked.type == "function_approval_request":
+        return asked.to_function_approval_response(approved=True)
+    episode, question = current_episode(), _text(asked)
+    if isinstance(asked, Content) and asked.type == "function_call":
+        given: Any = asked.arguments or {}
+        text = await episode.use_tool(asked.name or "", given, call_id=asked.call_id)
+        return Content.from_function_result(call_id=asked.call_id or "", result=text)
+    reply = episode.user_reply(question)
+    if reply is None:
+        wording = f"the user has nothing to say to: {question}"
+        episode.cut_short("interrupt", wording)
+        raise EpisodeCut("interrupt", wording)
+    return reply
+
+
+def _text(output: Any) -> str:
+    """Return the text of a workflow's output."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, AgentResponse | Message):
+        return output.text
+    if isinstance(output, list) and output and isinstance(output[-1], Message):
+        return output[-1].text
+    return json.dumps(to_jsonable_python(output, fallback=str))

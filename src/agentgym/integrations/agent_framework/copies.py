@@ -1,0 +1,162 @@
+"""Copies of Agent Framework's agents and workflows, with another chat client."""
+
+import copy
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from agent_framework import Agent, BaseChatClient, FunctionTool, Workflow
+
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.agent_framework.redirect import running
+from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.on_client.clients import PlainOpenAI
+from agentgym.integrations.on_client.in_place import running_in_place
+
+_KEPT_OPTIONS = frozenset(
+    [
+        *("additional_function_arguments", "allow_multiple_tool_calls", "tool_choice"),
+        *("instructions", "max_tokens", "response_format", "seed", "stop"),
+        *("temperature", "tools", "top_p", "user"),
+    ]
+)
+"""Options of an agent that another model takes; the rest belongs to a provider."""
+
+_KNOWING_WORKFLOW = ("agent_middleware", "context_providers", "middleware")
+"""Attributes of an agent in a workflow that may hold objects of its parts."""
+
+_IS_COPY = "_agentgym_is_copy"
+_OF_CLIENT = ("chat_middleware", "function_middleware")
+_CONFIGURATION = "function_invocation_configuration"
+
+
+def parts_of(workflow: Workflow, kind: Any) -> list[Any]:
+    """Return the objects of a kind that the parts of a workflow hold, inner ones too.
+
+    Args:
+        workflow: Built.
+        kind: A class.
+    """
+    found: dict[int, Any] = {}
+    for part in workflow.executors.values():
+        for value in _held(vars(part).values()):
+            if isinstance(value, Workflow):
+                found |= {id(each): each for each in parts_of(value, kind)}
+            elif isinstance(value, kind):
+                found[id(value)] = value
+    return list(found.values())
+
+
+def _held(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, dict):
+            yield from value.values()
+        elif isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
+class FrameworkCopies:
+    """Makes one copy of each agent that is met; the agents stay as they are.
+
+    Tools of a provider's servers are left out: the model does not run on these.
+
+    Args:
+        client: A chat client of Agent Framework's, of all copies.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._made: dict[int, Any] = {}
+        self._kept: list[Any] = []
+
+    def of(self, agent: Any) -> Any:
+        """Return the copy of an agent; the agent itself if it is one."""
+        if _IS_COPY in vars(agent):
+            return agent
+        if id(agent) in self._made:
+            return self._made[id(agent)]
+        made = copy.copy(agent)
+        vars(made)[_IS_COPY] = True
+        self._kept.append(agent)  # or its id might be another's
+        self._made[id(agent)] = made
+        made.client = self._client_of(agent)
+        made.context_providers = list(agent.context_providers)
+        made._async_exit_stack = AsyncExitStack()
+        options = dict(agent.default_options)
+        tools = [x for x in options.get("tools") or () if isinstance(x, FunctionTool)]
+        kept = {key: options[key] for key in options if key in _KEPT_OPTIONS}
+        made.default_options = kept | {"tools": [self._tool(each) for each in tools]}
+        return made
+
+    def workflow(self, workflow: Workflow) -> Workflow:
+        """Return a workflow like another, in its first state, with copied agents.
+
+        Raises:
+            UnsupportedError: A part of it cannot be copied.
+        """
+        agents, copies = parts_of(workflow, Agent), FrameworkCopies(self._client)
+        instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}
+        clients = parts_of(workflow, BaseChatClient)
+        instead |= {id(each): self._client for each in clients}
+        try:
+            made = copy.deepcopy(workflow, instead)
+            for agent in agents:
+                for name in _KNOWING_WORKFLOW:
+                    whole = copy.deepcopy(getattr(agent, name), instead)
+                    setattr(copies.of(agent), name, whole)
+            return made
+        except Exception as error:  # any class may refuse in its own way
+            raise UnsupportedError(
+                f"The workflow {workflow.name!r} cannot be copied, and every episode "
+                f"needs one of its own: {type(error).__name__}: {error}. Let its parts "
+                "hold agents and plain values."
+            ) from error
+
+    def _client_of(self, agent: Any) -> Any:
+        made = copy.copy(self._client)
+        for name in _OF_CLIENT:
+            setattr(made, name, list(getattr(agent.client, name, ())))
+        if (how := getattr(agent.client, _CONFIGURATION, None)) is not None:
+            setattr(made, _CONFIGURATION, dict(how))
+        if isinstance(made.client, PlainOpenAI):
+            made.client = made.client.as_role(agent.name or DEFAULT_AGENT)
+        return made
+
+    def _tool(self, tool: FunctionTool) -> FunctionTool:
+        made = copy.copy(tool)
+
+        async def run(**named: Any) -> Any:
+            with running(self.of):
+                return await tool.invoke(**named)
+
+        async def invoke(
+            *, arguments: Any = None, tool_call_id: str | None = None, **named: Any
+        ) -> Any:
+            episode = episode_or_none()
+            if episode is None or tool.name not in episode.tools:
+                return await run(
+                    arguments=arguments, tool_call_id=tool_call_id, **named
+                )
+
+            async def run_in_place(given: dict[str, Any]) -> Any:
+                return await run(arguments=given, tool_call_id=tool_call_id, **named)
+
+            with running_in_place(tool.name, run_in_place):
+                text = await episode.use_tool(
+                    tool.name, _as_written(tool, arguments), call_id=tool_call_id
+                )
+            return FunctionTool.parse_result(text)
+
+        vars(made)["invoke"] = invoke
+        return made
+
+
+def _as_written(tool: FunctionTool, arguments: Any) -> Any:
+    """Return the arguments of a call, as text where they were not an object."""
+    given = dict(arguments or {})
+    if given.keys() != {"raw"} or "raw" in tool.parameters().get("properties", {}):
+        return given
+    return str(given["raw"])

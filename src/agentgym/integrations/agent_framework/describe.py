@@ -1,0 +1,116 @@
+"""Read agents and workflows of Agent Framework: prompts, tools and clients."""
+
+from typing import Any
+
+from agent_framework import Agent, Content, FunctionTool, Workflow
+
+from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import Tool, ToolSpec
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.agent_framework.copies import parts_of
+from agentgym.integrations.agent_import import kind_of
+from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.on_client.in_place import live_tool
+from agentgym.scenarios.schemas import model_of_schema
+
+
+def require_agent(agent: Any, origin: str) -> None:
+    """Check that a live object is an agent or a workflow.
+
+    Raises:
+        UnsupportedError: It is something else; says what.
+    """
+    if not isinstance(agent, Agent | Workflow):
+        raise UnsupportedError(
+            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of Agent "
+            "Framework, or the Workflow that a builder builds."
+        )
+
+
+def members(found: Any) -> list[Any]:
+    """Return an agent itself, or the agents of a workflow.
+
+    Raises:
+        UnsupportedError: It is neither, or a workflow that holds none.
+    """
+    require_agent(found, repr(found))
+    agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
+    if not agents:
+        raise UnsupportedError(f"No agent is to be found in {found!r}.")
+    return agents
+
+
+def roles(found: Any) -> list[AgentRole]:
+    """Return an agent, or the agents of a workflow."""
+    return [
+        AgentRole(
+            name=agent.name or DEFAULT_AGENT,
+            system_prompt=agent.default_options.get("instructions"),
+            tools=[_spec(tool) for tool in _functions(agent)],
+            model=agent.client,
+        )
+        for agent in members(found)
+    ]
+
+
+def own_tools(found: Any) -> list[Tool]:
+    """Return the tools of an agent or of a workflow's agents, or one tool.
+
+    Raises:
+        UnsupportedError: There are none.
+    """
+    if isinstance(found, FunctionTool):
+        return [_own_tool(found)]
+    agents = members(found)
+    tools = {
+        tool.name: tool
+        for agent in agents
+        for tool in _functions(agent)
+        if not _passes_on(tool)
+    }
+    if not tools:
+        raise no_tools(found, [f"{x.name or DEFAULT_AGENT} (Agent)" for x in agents])
+    return [_own_tool(tool) for tool in tools.values()]
+
+
+def concerns(found: Any) -> list[str]:
+    """Return the differences in training: tools that are left out."""
+    return [
+        f"{_named(tool)} of {agent.name or DEFAULT_AGENT!r} is left out, in training "
+        "and in the trained agent: it runs by its provider's own models."
+        for agent in members(found)
+        for tool in agent.default_options.get("tools") or ()
+        if not isinstance(tool, FunctionTool)
+    ]
+
+
+def _passes_on(tool: FunctionTool) -> bool:
+    """Return whether a tool is the framework's own: another agent, a hand-off."""
+    module = getattr(tool.func, "__module__", None) or ""
+    return module.startswith("agent_framework")
+
+
+def _named(tool: Any) -> str:
+    return str(tool.get("type")) if isinstance(tool, dict) else type(tool).__name__
+
+
+def _functions(agent: Any) -> list[FunctionTool]:
+    tools = agent.default_options.get("tools") or ()
+    return [tool for tool in tools if isinstance(tool, FunctionTool)]
+
+
+def _spec(tool: FunctionTool) -> ToolSpec:
+    arguments = model_of_schema(tool.name, dict(tool.parameters()))
+    return ToolSpec(tool.name, tool.description, arguments)
+
+
+def _own_tool(tool: FunctionTool) -> Tool:
+    async def run(arguments: dict[str, Any]) -> Any:
+        return text_of(await tool.invoke(arguments=arguments))
+
+    return live_tool(_spec(tool), run)
+
+
+def text_of(contents: list[Content]) -> str:
+    """Return the text of a tool's result."""
+    return "\n".join(each.text or "" for each in contents if each.type == "text")

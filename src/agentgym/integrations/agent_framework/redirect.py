@@ -1,0 +1,42 @@
+"""Redirect the runs of Agent Framework's agents: within a block, copies run.
+
+That reaches agents that a tool or a part of a workflow runs. The patched method is
+public, its replacement is not foreseen: a test fails when a version changes it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from agentgym.integrations.agent_import import refuse_while_importing
+
+_COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
+    "agentgym_agent_framework", default=None
+)
+
+
+@contextmanager
+def running(copied: Callable[[Any], Any]) -> Iterator[None]:
+    """Let every run within be that of ``copied(agent)`` instead of its agent."""
+    token = _COPIED.set(copied)
+    try:
+        yield
+    finally:
+        _COPIED.reset(token)
+
+
+def patch_agents(module: ModuleType) -> None:
+    """Let all agents look for the copy that runs."""
+    kind: Any = module.Agent
+    run = kind.run
+
+    @wraps(run)
+    def routed(self: Any, *args: Any, **named: Any) -> Any:
+        refuse_while_importing()
+        copied = _COPIED.get()
+        return run(self if copied is None else copied(self), *args, **named)
+
+    kind.run = routed
