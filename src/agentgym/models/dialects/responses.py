@@ -107,7 +107,7 @@ def _events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
         place = {"output_index": index}
         at = {**place, "item_id": item["id"]}
         is_call = item["type"] == "function_call"
-        empty = {"arguments": ""} if is_call else {"content": []}
+        empty: dict[str, Any] = {"arguments": ""} if is_call else {"content": []}
         begun = {**item, **empty, "status": "in_progress"}
         yield {"type": "response.output_item.added", **place, "item": begun}
         if is_call:
@@ -133,7 +133,11 @@ def _events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _items(message: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
     calls = message.get("tool_calls") or ()
     if (text := message.get("content")) or not calls:
-        part = {"type": "output_text", "text": text or "", "annotations": []}
+        part: dict[str, Any] = {
+            "type": "output_text",
+            "text": text or "",
+            "annotations": [],
+        }
         yield {
             "type": "message",
             "id": f"msg_{name}",
