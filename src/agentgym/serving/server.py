@@ -3,14 +3,18 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self
 
+import orjson
 from aiohttp import web
 
 from agentgym.core.agent import Trained
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
+from agentgym.models.dialects.base import Dialect
+from agentgym.models.dialects.every import CONVERTED
 from agentgym.rollout.gateway.address import check_address, why_unusable
 from agentgym.rollout.gateway.admission import Admission
 from agentgym.rollout.gateway.chat import Chat, Ended, asked_form, chat_request
@@ -30,7 +34,10 @@ from agentgym.rollout.gateway.protocol import (
 )
 from agentgym.security.redaction import quoted
 
-_ENDPOINTS = "POST /v1/chat/completions and GET /v1/models"
+_ENDPOINTS = (
+    "POST /v1/chat/completions, /v1/responses and /v1/messages, and GET /v1/models"
+)
+_JSON = "application/json"
 
 
 class AgentServer:
@@ -80,6 +87,10 @@ class AgentServer:
         self._listener = Listener(
             [
                 Route("POST", "/v1/chat/completions", self._complete),
+                *(
+                    Route("POST", f"/v1/{each.path}", partial(self._convert, each))
+                    for each in CONVERTED
+                ),
                 Route("GET", "/v1/models", self._list),
                 Route("GET", "/v1/models/{model:.+}", self._show),
                 Route("*", "/{path:.*}", self._nothing),
@@ -160,9 +171,8 @@ class AgentServer:
             async for item in items:
                 data = item.payload if isinstance(item, Ended) else item
                 if isinstance(item, Ended) and not response.prepared:
-                    kind = "application/json"
                     return web.Response(
-                        body=data, status=item.status, content_type=kind
+                        body=data, status=item.status, content_type=_JSON
                     )
                 if not response.prepared:
                     await response.prepare(request)
@@ -170,6 +180,30 @@ class AgentServer:
                     await response.write(data)
         await response.write_eof()
         return response
+
+    async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
+        """Answer a request in another dialect than chat completions."""
+        try:
+            body = json_object(await request.read())
+            asked = dialect.read(body)
+            self._require(asked.get("model", self.models[0]))
+            async with (
+                self._admission.slot(),
+                aclosing(self._chat(asked).answer()) as items,
+            ):
+                ended = [item async for item in items][-1]
+            assert isinstance(ended, Ended)
+            if ended.status >= 400:
+                return web.Response(
+                    body=ended.payload, status=ended.status, content_type=_JSON
+                )
+            completion = orjson.loads(ended.payload)
+            if body.get("stream"):
+                data = dialect.stream(completion, body)
+                return web.Response(body=data, headers=STREAM_HEADERS)
+            return reply(dialect.answer(completion, body))
+        except ApiError as error:
+            return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
         """Return the request for the policy; refuse unsupported fields."""

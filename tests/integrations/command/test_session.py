@@ -89,6 +89,25 @@ async def test_a_result_counts_once_though_every_prompt_repeats_it() -> None:
     assert len(session.episode.tool_calls) == 1
 
 
+async def test_the_models_own_words_are_put_back_into_the_prompt() -> None:
+    session = session_of([("stock", '{"title":  "Dune"}'), ("order", "{")], [])
+    await asked(session)
+    said = [("call-1-0", '{"title":"Dune"}'), ("call-1-1", "{}")]  # as clients write it
+    calls = [
+        {"id": name, "function": {"name": "…", "arguments": given}}
+        for name, given in said
+    ]
+    again = {"role": "assistant", "content": "Done.", "tool_calls": calls}
+    await asked(session, again)
+    written = [call["function"]["arguments"] for call in again["tool_calls"]]  # type: ignore[index]
+    assert written == ['{"title":  "Dune"}', "{"]
+    other = {"id": "call-1-0", "function": {"arguments": '{"title": "Emma"}'}}
+    edited = {"role": "assistant", "content": "Done.", "tool_calls": [other]}
+    with pytest.raises(ApiError):  # the script is at its end
+        await asked(session, edited)
+    assert other["function"]["arguments"] == '{"title": "Emma"}'  # type: ignore[index]
+
+
 async def test_calls_that_a_program_ends_with_are_made() -> None:
     session = session_of([("stock", '{"title": "Dune"}'), ("burn", "{}")])
     await asked(session)

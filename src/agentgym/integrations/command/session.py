@@ -67,6 +67,7 @@ class ProgramSession:
         self.failure: Exception | None = None
         self._ask = ask
         self._waiting: dict[str, tuple[RequestedCall, Mapping[str, Any] | None]] = {}
+        self._written: dict[str, tuple[RequestedCall, Any]] = {}
         self._last: list[str] = []
         self._text = ""
 
@@ -83,6 +84,7 @@ class ProgramSession:
         """
         try:
             self._record_results(body)
+            self._restore(body)
             completion = await self._ask(self.episode, body, role)
             reply = read_reply(completion, step=self.episode.turns)
         except EpisodeCut as cut:
@@ -103,8 +105,10 @@ class ProgramSession:
         self._text = reply.content
         offered = offered_functions(body.get("tools") or ())
         self._last = [call.id for call in reply.tool_calls]
+        said = reply.message.get("content")
         for call in reply.tool_calls:
             self._waiting[call.id] = call, offered.get(call.name)
+            self._written[call.id] = call, said
         return completion
 
     def post_reward(self, value: Any) -> None:
@@ -136,6 +140,27 @@ class ProgramSession:
             if isinstance(name, str) and name in self._waiting:
                 text = result_text(_plain(message.get("content")))
                 self._record(name, text, is_error=said_error or failed(text))
+
+    def _restore(self, body: dict[str, Any]) -> None:
+        """Put the model's own words into messages that say the same.
+
+        Clients parse a call's arguments and write them again, with other blanks, which
+        would be other tokens than those that the model wrote.
+        """
+        messages = body.get("messages")
+        for message in messages if isinstance(messages, list) else ():
+            calls = message.get("tool_calls") if isinstance(message, dict) else None
+            for call in calls if isinstance(calls, list) else ():
+                written, said = self._written.get(str(call.get("id")), (None, None))
+                function = call.get("function")
+                if written is None or not isinstance(function, dict):
+                    continue
+                meant = parse_arguments(written.arguments)
+                given = parse_arguments(str(function.get("arguments") or "{}"))
+                if given == (meant or {}):
+                    function["arguments"] = written.arguments
+                if (message.get("content") or "") == (said or ""):
+                    message["content"] = said
 
     def _record(self, name: str, result: str, *, is_error: bool) -> None:
         call, function = self._waiting.pop(name)

@@ -1,0 +1,10 @@
+"""All dialects that are spoken."""
+
+from agentgym.models.dialects.base import Dialect
+from agentgym.models.dialects.chat import ChatDialect
+from agentgym.models.dialects.messages import MessagesDialect
+from agentgym.models.dialects.responses import ResponsesDialect
+
+CONVERTED: tuple[Dialect, ...] = (ResponsesDialect(), MessagesDialect())
+"""Those that are not chat completions themselves."""
+DIALECTS: tuple[Dialect, ...] = (ChatDialect(), *CONVERTED)
