@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 import psutil
+from machine import machine
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--live-seconds", type=float, default=30.0)
     words = parser.parse_args()
+    print(f"{machine()}\n")
     print("| rollouts | measured | ms |\n|---:|---|---:|")
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
