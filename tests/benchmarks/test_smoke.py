@@ -21,6 +21,7 @@ QUICK = {
     "sandbox_languages.py": "--runs 1",
     "solve.py": "--rounds 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
+    "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
     "watch.py": "--tasks 4 --times 5",
 }
 """Scripts of at most about twenty seconds, with their options."""

@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import sqlite3
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from agentgym.errors import UsageError
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder
 from agentgym.view.server import ViewServer
+from tests.ui import made_up
 from tests.view.conftest import Ask
 from tests.view.made_run import add_rollout, make_run, reward, tasks, tool_call
 
@@ -235,7 +237,9 @@ def test_what_cannot_be_read_is_a_sentence(
         return str(answer.json()["error"]["message"])
 
     make_run(tmp_path / "runs" / "young", steps=0, status="running")
-    assert "does not exist" in said("runs/young/rollouts")
+    young = ask("runs/young/rollouts").json()
+    assert (young["total"], "does not exist" in young["note"]) == (0, True)
+    assert "does not exist" in said("runs/young/rollouts/s00001-t000-00")
     assert ask("runs/young").json()["curves"]["step"] == []
     assert "nope" in said("runs/demo/rollouts/nope")
     (run.path / "rollouts.db").write_bytes(b"SQLite format 3\0" + b"\0" * 5000)
@@ -270,11 +274,13 @@ def test_a_change_of_the_run_is_sent_as_an_event(server: Any, run: RunFolder) ->
     headers = {"X-Agentgym-Token": server.token}
     address = f"{server.base}/api/runs/demo/events"
     with httpx.stream("GET", address, headers=headers, timeout=10) as answer:
-        lines = answer.iter_lines()
-        assert json.loads(next(lines)[6:]) == {"is_new": True}
+        events = (json.loads(line[6:]) for line in answer.iter_lines() if line)
+        nothing = {"steps": False, "rollouts": False}
+        assert next(events) == nothing
         add = Store(run.path / "rollouts.db")
         [task, *_] = tasks()
         add_rollout(add, "s00003-t000-00", task, [tool_call("lint", {})], reward(True))
         add.close()
-        found = [line for line in (next(lines), next(lines)) if line]
-        assert json.loads(found[0][6:]) == {"is_new": True}
+        assert next(events) == {**nothing, "rollouts": True}
+        run.append_metrics(asdict(made_up.step(4)))
+        assert next(events) == {**nothing, "steps": True}

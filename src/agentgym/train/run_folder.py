@@ -392,11 +392,22 @@ class RunFolder:
         Raises:
             RunFolderError: Another line holds no step; says which.
         """
+        return self.metrics_from(0)[0]
+
+    def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the lines of metrics.jsonl from a byte on, and where they end.
+
+        Raises:
+            RunFolderError: As :meth:`metrics`; lines are counted from ``start``.
+        """
         path = self.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        return [
+        data = path.read_bytes()[start:] if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = whole.split(b"\n")[:-1]
+        found = [
             _read_line(f"{path}, line {n}", line) for n, line in enumerate(lines, 1)
         ]
+        return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
         """Forget the lines of steps after ``step``, which will be done again."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.task import Task
@@ -17,12 +18,40 @@ from agentgym.view.rollout_page import read_trajectory, replay_command, rollout_
 from agentgym.view.run_page import curves, run_page, run_row
 from agentgym.view.tokens import token_texts
 
-_FILES = ("run.json", "metrics.jsonl", "rollouts.db", "rollouts.db-wal", "result.json")
+_FILES = ("run.json", "metrics.jsonl", "result.json", "rollouts.db", "rollouts.db-wal")
 _PATIENCE_S = 0.15
 _WHOLE_S = 600.0
+_NO_STORE = (
+    "does not exist. It is made when the run's first rollout begins; until then there "
+    "are no rollouts to show."
+)
 _MOST_JUDGED = 1000
 _SIBLINGS = 64
 _RELATED = 200
+
+
+Signature = tuple[tuple[int, int] | None, ...]
+
+
+@dataclass(frozen=True)
+class WatchedRun(RunFolder):
+    """A run's folder that reads each line of its metrics once."""
+
+    seen: list[dict[str, Any]] = field(default_factory=list, compare=False)
+    ends: list[int] = field(default_factory=lambda: [0], compare=False)
+    guard: Any = field(default_factory=threading.Lock, compare=False)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl; see :meth:`RunFolder.metrics`."""
+        path = self.path / "metrics.jsonl"
+        with self.guard:
+            size = path.stat().st_size if path.exists() else 0
+            if size < self.ends[0]:  # a resumed run has forgotten steps
+                self.seen.clear()
+                self.ends[0] = 0
+            new, self.ends[0] = self.metrics_from(self.ends[0])
+            self.seen.extend(new)
+            return list(self.seen)
 
 
 class OpenedRun:
@@ -35,7 +64,7 @@ class OpenedRun:
     """
 
     def __init__(self, run: RunFolder) -> None:
-        self.run = run
+        self.run = WatchedRun(run.path)
         self._store = StoreReader(run.path / "rollouts.db")
         self._index = RolloutIndex(self._store)
         self._indexed: Any = None
@@ -50,7 +79,7 @@ class OpenedRun:
         """The folder's name."""
         return self.run.path.name
 
-    def signature(self) -> tuple[tuple[int, int] | None, ...]:
+    def signature(self) -> Signature:
         """Return size and time of the run's files, which differ once it goes on."""
         found: list[tuple[int, int] | None] = []
         for name in _FILES:
@@ -86,7 +115,8 @@ class OpenedRun:
         """
         is_loading = self._refresh()
         found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
-        return found | {"is_loading": is_loading}
+        note = "" if self._store.exists else f"{self._store.path} {_NO_STORE}"
+        return found | {"is_loading": is_loading, "note": note}
 
     def facets(self) -> dict[str, Any]:
         """Return the values that filters can name, with counts."""
@@ -175,6 +205,8 @@ class OpenedRun:
         Raises:
             StoreError: It cannot be read.
         """
+        if not self._store.exists:
+            return False
         with self._lock:
             running = self._indexing
             if running is None or not running.is_alive():

@@ -36,8 +36,9 @@ EQUAL = (
 LISTED = ("rules", "roles")
 """Columns with several values, of which a filter names one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
+_HAS_WORD = "rollout_id IN (SELECT rollout_id FROM texts WHERE instr(words, ?))"
 _WRONG_ARGUMENT = "right_tool > right_arguments"
-_SHOWN = [name for name in NAMES if name != "words"]
+_SHOWN = NAMES[:-1]
 
 
 class RolloutIndex:
@@ -57,8 +58,10 @@ class RolloutIndex:
 
     def _reset(self) -> None:
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.execute(f"CREATE TABLE rollouts ({', '.join(COLUMNS)})")
-        for name in ("task_id", "task_group"):
+        self._database.execute(f"CREATE TABLE rollouts ({', '.join(COLUMNS[:-1])})")
+        # Apart from the rest, so that other filters pass over narrow rows.
+        self._database.execute(f"CREATE TABLE texts ({COLUMNS[0]}, {COLUMNS[-1]})")
+        for name in ("place", "task_id", "task_group"):
             self._database.execute(f"CREATE INDEX by_{name} ON rollouts ({name})")
         self._attempts: dict[str, Attempt] = {}
         self._last_event = self._last_end = 0
@@ -113,10 +116,15 @@ class RolloutIndex:
         ]
         if ended:
             self._last_end = ended[-1][2]
-        marks = ", ".join("?" * len(NAMES))
+        marks = ", ".join("?" * len(_SHOWN))
         with self._lock:
             self._database.executemany(
-                f"INSERT OR REPLACE INTO rollouts VALUES ({marks})", rows
+                f"INSERT OR REPLACE INTO rollouts VALUES ({marks})",
+                [row[:-1] for row in rows],
+            )
+            self._database.executemany(
+                "INSERT OR REPLACE INTO texts VALUES (?, ?)",
+                [(row[0], row[-1]) for row in rows],
             )
         return len(rows), has_more or len(ended) == _CHUNK
 
@@ -171,9 +179,9 @@ class RolloutIndex:
         """
         where, values = _conditions(filters)
         name = sort.removeprefix("-")
-        if name not in NAMES:
+        if name not in _SHOWN:
             raise UsageError(f"Rollouts cannot be sorted by {name!r}.")
-        order = f"{name} IS NULL, {name} {'DESC' if sort.startswith('-') else 'ASC'}"
+        order = f"{name} {'DESC' if sort.startswith('-') else 'ASC NULLS LAST'}"
         sql = f"""SELECT {", ".join(_SHOWN)} FROM rollouts {where}
             ORDER BY {order}, rowid LIMIT ? OFFSET ?"""
         page = (*values, max(1, min(limit, _MOST_ROWS)), max(0, offset))
@@ -238,7 +246,7 @@ def _conditions(filters: Mapping[str, str]) -> tuple[str, list[Any]]:
             values.append(f"\n{given}\n")
         elif name == "text":
             for word in given.lower().split():
-                parts.append("instr(words, ?)")
+                parts.append(_HAS_WORD)
                 values.append(word)
         elif name == "wrong_argument":
             parts.append(_WRONG_ARGUMENT)

@@ -19,11 +19,12 @@ from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.train.run_folder import RunFolder
 from agentgym.view.gate import HEADERS, PageKeys
-from agentgym.view.opened_run import OpenedRun
+from agentgym.view.opened_run import OpenedRun, Signature
 
 _HOST = "127.0.0.1"
 _LOOK_S = 1.0
 _QUIET_S = 15.0
+_STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)  # of a run's signature
 _TYPES = {
     "html": "text/html",
     "css": "text/css",
@@ -131,7 +132,7 @@ class ViewServer:
             self._opened.pop(name, None)
             raise NotFoundError("run", name, list(found))
         opened = self._opened.get(name)
-        if opened is None or opened.run != found[name]:
+        if opened is None or opened.run.path != found[name].path:
             opened = self._opened[name] = OpenedRun(found[name])
         return opened
 
@@ -237,11 +238,16 @@ class ViewServer:
             headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
         )
         await response.prepare(request)
-        before, quiet_s = None, 0.0
+        before: Signature | None = None
+        quiet_s = 0.0
         while True:
             now = run.signature()
             if now != before or quiet_s >= _QUIET_S:
-                await response.write(frame({"is_new": now != before}))
+                steps, rollouts = (
+                    before is not None and before[place] != now[place]
+                    for place in (_STEPS, _ROLLOUTS)
+                )
+                await response.write(frame({"steps": steps, "rollouts": rollouts}))
                 before, quiet_s = now, 0.0
             await asyncio.sleep(_LOOK_S)
             quiet_s += _LOOK_S

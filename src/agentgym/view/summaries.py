@@ -35,7 +35,10 @@ COLUMNS = (
     "instruction TEXT",
     "words TEXT",
 )
-"""Columns of the table of summaries, in the order of a row."""
+"""Columns of a summary, in the order of a row; the first is its key.
+
+The last holds the words to search, which are kept in a table of their own.
+"""
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
 TRAIN = "train"

@@ -29,6 +29,11 @@ class StoreReader:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @property
+    def exists(self) -> bool:
+        """Whether the run has begun its first rollout."""
+        return self.path.is_file()
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection that sees one state of the file.
@@ -71,7 +76,7 @@ class StoreReader:
         return found
 
     def _address(self) -> str:
-        if not self.path.is_file():
+        if not self.exists:
             raise StoreError(
                 f"{self.path} does not exist. It is made when the run's first rollout "
                 "begins; a run without it has no rollouts to show."

@@ -25,12 +25,12 @@ export async function get(path, query = {}, signal = undefined) {
 
 export const runPath = (run) => `runs/${encodeURIComponent(run)}`;
 
-/** Call `changed` whenever the files of a run have changed; return how to stop. */
-export function watch(run, changed) {
+/** Call `changed` whenever a run has new `what`: steps or rollouts; return how to stop. */
+export function watch(run, what, changed) {
   const stop = new AbortController();
   (async () => {
-    let first = true;
-    while (!stop.signal.aborted) {
+    for (let turn = 0; !stop.signal.aborted; turn += 1) {
+      if (turn) changed(); // the connection was lost: something may have been missed
       try {
         const response = await ask(`/api/${runPath(run)}/events`, stop.signal);
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -42,9 +42,7 @@ export function watch(run, changed) {
           const frames = rest.split('\n\n');
           rest = frames.pop();
           for (const frame of frames) {
-            const isNew = JSON.parse(frame.slice(6)).is_new;
-            if (isNew && !first) changed();
-            first = false;
+            if (JSON.parse(frame.slice(6))[what]) changed();
           }
         }
       } catch {

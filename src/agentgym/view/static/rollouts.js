@@ -5,6 +5,7 @@ import {number, percent, plural} from './format.js';
 import {at, Failure, go, link, Loading, moveRow, Outcome, plain, useApi, useKeys} from './parts.js';
 
 const SIZE = 50;
+const REFRESH_MS = 4000;
 const FILTERS = [['phase', 'for'], ['split', 'split'], ['held_out', 'held-out set'],
   ['step', 'step'], ['family', 'family'], ['level', 'level'], ['outcome', 'outcome'],
   ['reason', 'reason'], ['roles', 'role'], ['rules', 'broken rule']];
@@ -22,7 +23,19 @@ export function RolloutsPage({run, query}) {
   const facets = useApi(`${runPath(run)}/facets`, {}, [run, turn]);
   const {data, error} = useApi(`${runPath(run)}/rollouts`,
     {...asked, sort, offset: page * SIZE, limit: SIZE}, [run, JSON.stringify(query), turn]);
-  useEffect(() => watch(run, () => setTurn((now) => now + 1)), [run]);
+  useEffect(() => {
+    let waiting = null;
+    const stop = watch(run, 'rollouts', () => {
+      waiting ??= setTimeout(() => {
+        waiting = null;
+        setTurn((now) => now + 1);
+      }, REFRESH_MS);
+    });
+    return () => {
+      stop();
+      clearTimeout(waiting);
+    };
+  }, [run]);
   const here = at(run, 'rollouts');
   const choose = (name, value) => {
     const {page: _, [name]: __, ...rest} = query;
@@ -68,6 +81,7 @@ export function RolloutsPage({run, query}) {
       <p class="note" role="status">${plural(data.total, 'rollout')}
         ${data.is_loading && ' so far; the store is still being read'}
         ${pages > 1 && `, page ${page + 1} of ${pages.toLocaleString('en')}`}</p>
+      ${data.note && html`<p class="note">${data.note}</p>`}
       <div class="wide"><table>
         <thead><tr>${COLUMNS.map(([name, label]) => html`<th aria-sort=${
           sort === name ? 'ascending' : sort === `-${name}` ? 'descending' : 'none'}>

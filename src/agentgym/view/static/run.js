@@ -135,7 +135,7 @@ export function RunPage({run}) {
   const [isSmooth, setSmooth] = useState(true);
   const [phase, setPhase] = useState('after');
   const {data, error} = useApi(runPath(run), {}, [run, turn]);
-  useEffect(() => watch(run, () => setTurn((now) => now + 1)), [run]);
+  useEffect(() => watch(run, 'steps', () => setTurn((now) => now + 1)), [run]);
   useKeys({'/': () => go(at(run, 'rollouts'))});
   if (error) return html`<${Failure} error=${error} />`;
   if (!data) return html`<${Loading} />`;
