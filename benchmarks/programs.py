@@ -68,9 +68,13 @@ def main() -> None:
     given = parser.parse_args()
     found = asyncio.run(measure(given.episodes, given.concurrency))
     sys.stdout.write(
-        f"{given.episodes} attempts, {given.concurrency} at a time: "
-        f"{found['wall_s']:.1f} s; {found['own_ms']:.1f} ms of CPU an attempt, and "
-        f"{found['guard_ms']:.1f} ms of the process that ends programs\n"
+        "| measured | figure |\n|---|---:|\n"
+        f"| attempts | {given.episodes} |\n"
+        f"| at a time | {given.concurrency} |\n"
+        f"| wall s | {found['wall_s']:.1f} |\n"
+        f"| CPU ms an attempt, this process | {found['own_ms']:.1f} |\n"
+        f"| CPU ms an attempt, the process that ends programs | "
+        f"{found['guard_ms']:.1f} |\n"
     )
 
 
