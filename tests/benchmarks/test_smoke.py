@@ -17,6 +17,7 @@ QUICK = {
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
+    "programs.py": "--episodes 2",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "sandbox_languages.py": "--runs 1",
     "solve.py": "--rounds 1",

@@ -90,6 +90,11 @@ class Watcher:
         """Whether the guard still runs."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The guard's process id."""
+        return self._process.pid
+
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
         """Watch a program; the event is set if it is ended for its memory."""
         self._over[mark] = over = threading.Event()
