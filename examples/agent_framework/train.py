@@ -6,14 +6,12 @@ python train.py [EPISODES]
 import asyncio
 import sys
 
-from hotel import workflow
-
 from agentgym import Trainer
 
 if __name__ == "__main__":
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     result = Trainer().train(
-        agent=workflow,
+        agent="hotel:workflow",
         tasks="tasks.jsonl",
         episodes=episodes,
         warm_start=True,

@@ -63,6 +63,15 @@ clerk = AssistantAgent(
     max_tool_iterations=4,
 )
 """,
+    "openai_agents": """
+from agents import Agent
+from agents.mcp import MCPServerStdio
+
+clerk = Agent(
+    name="clerk", instructions="You answer for a shop.",
+    mcp_servers=[MCPServerStdio({"command": "shop", "args": []})],
+)
+""",
     "crewai": """
 from crewai import Agent
 from crewai.mcp import MCPServerStdio
