@@ -14,7 +14,7 @@ from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed
 from agentgym.rollout.store.store import Store
 
-MODULE = "tests.train.structured_agents"
+MODULES = {"crew": "structured_crew", "magentic": "structured_team"}
 ROOMS = ("blue", "green", "red", "amber", "white", "grey")
 
 
@@ -54,7 +54,12 @@ AGENTS: dict[str, tuple[list[dict[str, Any]], str, Any]] = {
 }
 
 
-FRAMEWORKS = {"crew": "crewai", "magentic": "autogen"}
+FRAMEWORKS = {
+    "rag": "langchain",
+    "team": "langchain",
+    "crew": "crewai",
+    "magentic": "autogen",
+}
 
 
 @pytest.mark.slow  # trains, with a framework each
@@ -72,17 +77,19 @@ def test_an_agent_that_answers_in_a_form_is_trained(
     monkeypatch.chdir(tmp_path)
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("\n".join(map(json.dumps, lines * 4)))
-    found = getattr(import_module(MODULE), name)
-    agent = found() if name in ("crew", "magentic") else found
-    reference = f"{MODULE}:{name}"
-    framework = FRAMEWORKS.get(name, "langchain")
+    module = f"tests.train.{MODULES.get(name, 'structured_agents')}"
+    agent, reference = getattr(import_module(module), name), f"{module}:{name}"
     asked = TrainingConfig.create(
-        scenario=str(tasks), agent=reference, framework=framework
+        scenario=str(tasks), agent=reference, framework=FRAMEWORKS[name]
     )
     assert probed(located(asked)).problems == []
 
     result = Trainer().train(
-        agent=reference, tasks=tasks, episodes=64, yes=True, framework=framework
+        agent=reference,
+        tasks=tasks,
+        episodes=64,
+        yes=True,
+        framework=FRAMEWORKS[name],
     )
 
     assert type(result.agent) is type(agent)
