@@ -281,9 +281,9 @@ def test_constrained_calls_are_valid_and_text_stays_free(
     whole = [each for each in held if each.finish_reason != "length"]
     names = {call.name for each in whole for call in each.tool_calls}
     assert names == {"Route", "look"}
-    for call in (call for each in whole for call in each.tool_calls):
-        schema = ROUTE if call.name == "Route" else LOOK
-        jsonschema.validate(json.loads(call.arguments), schema)
+    for made in (made for each in whole for made in each.tool_calls):
+        schema = ROUTE if made.name == "Route" else LOOK
+        jsonschema.validate(json.loads(made.arguments), schema)
     assert any(each.content for each in held)
     loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, temperature=0.8)
     for request, result in zip(requests[24:30], held[24:30], strict=True):
