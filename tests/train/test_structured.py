@@ -1,8 +1,6 @@
 """Agents whose models answer in a form: inspected, trained, and given back."""
 
-import asyncio
 import json
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,12 +9,11 @@ import pytest
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import ContextLengthError
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed
 from agentgym.rollout.store.store import Store
 
-MODULES = {"crew": "structured_crew", "magentic": "structured_team"}
+MODULES = {"crew": "structured_crew"}
 ROOMS = ("blue", "green", "red", "amber", "white", "grey")
 
 
@@ -44,16 +41,10 @@ def ask_crew(crew: Any) -> None:
     assert set(given.model_dump()) == {"room", "booked"}
 
 
-def ask_team(team: Any) -> None:
-    with suppress(ContextLengthError):  # of the shipped policy, 1,024 tokens
-        assert asyncio.run(team.run(task="Book the room blue.")).messages
-
-
 AGENTS: dict[str, tuple[list[dict[str, Any]], str, Any]] = {
     "rag": (list(map(look_up, ROOMS)), "GradeDocuments", ask_graph),
     "team": ([*map(book, ROOMS), *map(note, ("Ann", "Tom"))], "Route", ask_graph),
     "crew": (list(map(book, ROOMS)), "Receipt", ask_crew),
-    "magentic": (list(map(book, ROOMS)), "LedgerEntry", ask_team),
 }
 
 
@@ -61,7 +52,6 @@ FRAMEWORKS = {
     "rag": "langchain",
     "team": "langchain",
     "crew": "crewai",
-    "magentic": "autogen",
 }
 
 
