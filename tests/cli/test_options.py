@@ -14,7 +14,7 @@ from agentgym.core.settings import Settings
 from agentgym.rollout.solo.config import RolloutConfig
 
 POLICY = {"scenario", "framework", "model", "gpu", "seed", "unsafe_local_exec"}
-TEMPLATE = {"tool_format", "chat_template", "thinking"}
+TEMPLATE = {"tool_format", "chat_template", "thinking", "constrain"}
 TRAINED = {
     "agent",
     "engine",

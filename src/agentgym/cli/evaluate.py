@@ -14,6 +14,7 @@ from agentgym.cli.options import (
     CheckFunction,
     Command,
     Configurable,
+    Constrain,
     Context,
     Data,
     Framework,
@@ -69,6 +70,7 @@ def evaluate(
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
+    constrain: Constrain = None,
     compare: Annotated[
         tuple[str, str] | None,
         opt(

@@ -141,6 +141,10 @@ Thinking = Annotated[
     Literal["auto", "on", "off"] | None,
     opt("Whether the model reasons before it answers.", rich_help_panel=MODEL),
 ]
+Constrain = Annotated[
+    Literal["none", "calls"] | None,
+    opt("calls: restrict tool calls to the tools' schemas.", rich_help_panel=MODEL),
+]
 Configurable = Annotated[
     list[str] | None,
     opt(

@@ -22,6 +22,7 @@ from agentgym.cli.options import (
     CheckFunction,
     Command,
     Configurable,
+    Constrain,
     Context,
     Data,
     Framework,
@@ -123,6 +124,7 @@ def train(
     tool_format: ToolFormat = None,
     chat_template: ChatTemplate = None,
     thinking: Thinking = None,
+    constrain: Constrain = None,
     engine: Annotated[
         str | None,
         opt(

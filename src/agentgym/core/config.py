@@ -25,7 +25,7 @@ from agentgym.core.agent import (
 )
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
-from agentgym.core.formats.settings import TemplateSettings, Thinking
+from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
 from agentgym.core.settings import (
     LONGEST_S,
@@ -145,6 +145,8 @@ class TrainingConfig(Settings, BaseSettings):
         thinking: Whether the chat template asks the model to reason before it answers;
             ``auto`` leaves that to the template.
         chat_template_kwargs: Further variables of the chat template, by name.
+        constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
+            schemas allow.
         engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
@@ -252,6 +254,7 @@ class TrainingConfig(Settings, BaseSettings):
     chat_template: str = ""
     thinking: Thinking = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    constrain: Constrain = "none"
     engine_server: str | None = None
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)
@@ -324,6 +327,7 @@ class TrainingConfig(Settings, BaseSettings):
             chat_template=self.chat_template,
             thinking=self.thinking,
             chat_template_kwargs=self.chat_template_kwargs,
+            constrain=self.constrain,
         )
 
     @property

@@ -88,6 +88,7 @@ class ChatTemplate:
     Attributes:
         form: How the template writes tool calls.
         variables: Further variables of the template, besides messages and tools.
+        constrains: Whether tool calls are restricted to the tools' schemas.
     """
 
     def __init__(
@@ -121,11 +122,19 @@ class ChatTemplate:
                 f"tool_format = {forced!r} is not a form of tool calls. "
                 f"Available: auto, {', '.join(FORMATS)}."
             )
+        self.constrains = settings.constrain == "calls"
         self.variables: Mapping[str, Any] = dict(settings.chat_template_kwargs)
         if settings.thinking != "auto":
             switch = self._switch(model, on=settings.thinking == "on")
             self.variables = {**switch, **self.variables}
         self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
+        text = self.format.call_text("f")
+        if self.constrains and (text is None or not text.opening):
+            raise ModelError(
+                f"--constrain calls: the model {model!r} writes its calls in the form "
+                f"{self.format.name!r}, for which there is no grammar. Available: "
+                "hermes."
+            )
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None
 

@@ -127,8 +127,9 @@ class TrialCalls:
             for name, schema in properties.items()
             if isinstance(schema, dict) and (choices := schema.get("enum"))
         }
+        made = _with_booleans(self._arguments(function, ""), bool(self._forms % 2))
         self._forms += 1
-        return {**self._arguments(function, ""), **chosen}
+        return {**made, **chosen}
 
     def _addressees(self, function: Mapping[str, Any]) -> list[str]:
         schema = function.get("parameters") or {}
@@ -145,3 +146,14 @@ class TrialCalls:
             if name in schema.get("required", [])
         }
         return made | {self._addressee: to} if to else made
+
+
+def _with_booleans(value: Any, chosen: bool) -> Any:
+    """Return a value whose booleans, at any depth, are the one that is chosen."""
+    if isinstance(value, bool):
+        return chosen
+    if isinstance(value, dict):
+        return {name: _with_booleans(each, chosen) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_booleans(each, chosen) for each in value]
+    return value

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jsonschema
 import pytest
 import torch
 
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.ledger import NOT_REPLAYED
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import Grammar, ModelCall, Trajectory
@@ -16,7 +18,7 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.errors import GrammarError
+from agentgym.errors import GrammarError, ModelError
 from agentgym.train.batch import BatchBuilder, merged
 
 ROUTE = {
@@ -254,3 +256,47 @@ def test_ids_of_another_grammar_are_not_learned_from(policy: LocalPolicy) -> Non
     assert other.grammar is not None
     call = call_of(request, replace(result, grammar=Grammar(text=other.grammar.text)))
     assert policy.tokens.allowed(call) is None
+
+
+@pytest.fixture(scope="module")
+def constrained() -> Iterator[LocalPolicy]:
+    """Return a policy whose calls follow the tools' schemas, also if none is asked."""
+    settings = TemplateSettings(constrain="calls")
+    loaded = load_model("nano", device="cpu", rank=0, seed=0, template=settings)
+    policy = LocalPolicy(loaded)
+    yield policy
+    policy.close()
+
+
+def test_constrained_calls_are_valid_and_text_stays_free(
+    constrained: LocalPolicy, policy: LocalPolicy, loaded: LoadedModel
+) -> None:
+    free = {"wants_call": False, "temperature": 2.0}
+    requests = [asked(seed, **free) for seed in range(24)]
+    requests += [asked(seed, wants_call=False) for seed in range(24, 48)]
+    plain, held = answers(policy, requests), answers(constrained, requests)
+    assert any(
+        call.name == "malformed_call" for each in plain for call in each.tool_calls
+    )
+    whole = [each for each in held if each.finish_reason != "length"]
+    names = {call.name for each in whole for call in each.tool_calls}
+    assert names == {"Route", "look"}
+    for made in (made for each in whole for made in each.tool_calls):
+        schema = ROUTE if made.name == "Route" else LOOK
+        jsonschema.validate(json.loads(made.arguments), schema)
+    assert any(each.content for each in held)
+    loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, temperature=0.8)
+    for request, result in zip(requests[24:30], held[24:30], strict=True):
+        call = call_of(request, result)
+        allowed = constrained.tokens.allowed(call)
+        assert allowed is not None
+        places = {at: one for at, one in enumerate(allowed) if one.count > 1}
+        [forest] = loss.plant(merged([(call, places, 1.0)], 0))
+        sums = loss.total(forest)
+        assert sums.gap / sums.tokens < 1e-5
+
+
+def test_calls_of_a_form_without_a_grammar_cannot_be_constrained() -> None:
+    settings = TemplateSettings(constrain="calls", tool_format="xml")
+    with pytest.raises(ModelError):
+        load_model("nano", device="cpu", rank=0, seed=0, template=settings)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Thinking = Literal["auto", "on", "off"]
+Constrain = Literal["none", "calls"]
 
 
 class TemplateSettings(BaseModel):
@@ -18,6 +19,8 @@ class TemplateSettings(BaseModel):
         thinking: Whether the template asks the model to reason first; ``auto`` leaves
             that to the template.
         chat_template_kwargs: Further variables of the template, by name.
+        constrain: ``calls`` restricts the tokens of tool calls to those that the
+            tools' schemas allow; text outside of calls stays free.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,3 +29,4 @@ class TemplateSettings(BaseModel):
     chat_template: str = ""
     thinking: Thinking = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    constrain: Constrain = "none"

@@ -50,7 +50,11 @@ class ChatTokens:
         self._ends = ends
         self._renderer = Renderer(tokenizer, template, ends)
         self.grammars = Grammars(
-            tokenizer, template.format, stop_ids, vocabulary or len(tokenizer)
+            tokenizer,
+            template.format,
+            stop_ids,
+            vocabulary or len(tokenizer),
+            constrains_calls=template.constrains,
         )
 
     def prompt(self, request: ChatRequest) -> tuple[Prompt, int]:

@@ -8,6 +8,7 @@ tokens while sampling and while training on the sampled ids.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ class Grammars:
         form: How the model writes tool calls.
         stop_ids: Tokens that end a response.
         vocabulary: How many tokens the model gives a probability.
+        constrains_calls: Whether calls that are not asked for follow the tools' schemas
+            too, with any text around them.
     """
 
     def __init__(
@@ -71,7 +74,10 @@ class Grammars:
         form: ToolFormat,
         stop_ids: frozenset[int],
         vocabulary: int,
+        *,
+        constrains_calls: bool = False,
     ) -> None:
+        self._constrains_calls = constrains_calls
         self._tokenizer = tokenizer
         self._form = form
         self._stop_ids = stop_ids
@@ -96,7 +102,8 @@ class Grammars:
             GrammarError: No grammar expresses the schema that was asked for.
             MissingExtraError: ``llguidance`` is not installed.
         """
-        if not request.tools or not (request.form or request.wants_call):
+        is_asked = request.form or request.wants_call
+        if not request.tools or not (is_asked or self._constrains_calls):
             return None
         if self._form.call_text("f") is None:
             if not request.form:
@@ -110,6 +117,7 @@ class Grammars:
             self._reasoning(prompt_end),
             request.tools,
             request.form,
+            request.wants_call,
             request.one_call,
             request.is_strict,
         ]
@@ -159,48 +167,54 @@ class Grammars:
     def _text(self, request: ChatRequest, prompt_end: str) -> str:
         """Return a grammar, which is compiled to see whether it can be."""
         functions = [tool["function"] for tool in request.tools]
-        rules: list[str] = []
-        numbered = list(enumerate(functions))
-        calls = [n for n, each in numbered if each["name"] != request.form]
-        forms = [n for n, each in numbered if each["name"] == request.form]
-        for number, function in numbered:
-            is_form = number in forms
-            strict = self._call(number, function, lenient=False)
-            try:
-                self._compile(_whole(f"call{number}", [strict]))
-            except GrammarError as error:
-                if is_form and request.is_strict:
-                    raise _unsupported(request.form, str(error)) from None
-                lenient = self._call(number, function, lenient=True)
-                self._check(function["name"], _whole(f"call{number}", [lenient]))
-                strict = lenient
-            rules.append(strict)
-        parts = [f"call{number}" for number in forms]
-        if calls:
-            several = " | ".join(f"call{number}" for number in calls)
-            text = self._form.call_text("f")
+        rules = [self._rule(number, f, request) for number, f in enumerate(functions)]
+        named = [(f"call{n}", f["name"]) for n, f in enumerate(functions)]
+        forms = [rule for rule, name in named if name == request.form]
+        several = " | ".join(rule for rule, name in named if name != request.form)
+        text = self._form.call_text("f")
+        parts = list(forms)
+        if several:
             once = request.one_call or text is None or not text.opening
             parts.append(f"({several})" if once else f"({several}) (NL? ({several}))*")
-        start = f"{self._reasoning(prompt_end)} ({' | '.join(parts)})"
-        whole = _whole(start, rules)
+        answer = f"({' | '.join(parts)})"
+        terminals = list(_TERMINALS)
+        if not (request.form or request.wants_call):
+            assert text is not None
+            answer = f"TEXT (({several}) TEXT)*"
+            terminals.append(_without(text.opening))
+        start = f"{self._reasoning(prompt_end)} {answer}"
+        whole = _whole(start, [*rules, *terminals])
         self._compile(whole)
         return whole
 
-    def _check(self, name: str, text: str) -> None:
-        try:
-            self._compile(text)
-        except GrammarError as error:
-            raise GrammarError(
-                f"The parameters of {name!r} cannot be expressed as a grammar: {error}."
-            ) from None
+    def _rule(
+        self, number: int, function: Mapping[str, Any], request: ChatRequest
+    ) -> str:
+        """Return the rules of a call of a function, as strict as they can be.
 
-    def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
-        """Return the rules of a call of one function."""
-        text = self._form.call_text(str(function["name"]))
+        Parts of a tool's schema that no grammar expresses are left out: its calls are
+        validated when they are made.
+        """
+        for schema in (
+            _guided(function, lenient=False),
+            _guided(function, lenient=True),
+            _guided({}, lenient=True),
+        ):
+            rules = self._call(number, str(function["name"]), schema)
+            try:
+                self._compile(_whole(f"call{number}", [rules, *_TERMINALS]))
+            except GrammarError as error:
+                if request.is_strict and function["name"] == request.form:
+                    raise _unsupported(request.form, str(error)) from None
+            else:
+                return rules
+        raise GrammarError(f"The calls of {function['name']!r} have no grammar.")
+
+    def _call(self, number: int, name: str, schema: str) -> str:
+        text = self._form.call_text(name)
         assert text is not None
-        guided = _guided(function, lenient=lenient)
         parts = self._parts(text, f"args{number}")
-        return f"call{number}: {parts}\nargs{number}: %json {guided}"
+        return f"call{number}: {parts}\nargs{number}: %json {schema}"
 
     def _parts(self, text: CallText, arguments: str) -> str:
         opening = f"{self._mark(text.opening)} NL?" if text.opening else ""
@@ -416,7 +430,13 @@ def closed(schema: Any) -> Any:
 
 
 def _whole(start: str, rules: Sequence[str]) -> str:
-    return "\n".join([f"start: {start.strip()}", *rules, *_TERMINALS, ""])
+    return "\n".join([f"start: {start.strip()}", *rules, ""])
+
+
+def _without(mark: str) -> str:
+    """Return the terminal of a text in which a mark does not stand."""
+    inside = "(.|\\n)*" + re.escape(mark).replace("/", "\\/") + "(.|\\n)*"
+    return f"TEXT: /(.|\\n)*/ & ~/{inside}/"
 
 
 def _quoted(text: str) -> str:

@@ -50,6 +50,11 @@ class VerlEngines(EngineFactory):
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
                 "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
             )
+        if config.constrain != "none":
+            raise UnsupportedError(
+                f"constrain = {config.constrain!r} with engine = 'verl': it restricts "
+                "no tokens. Use the engine local or vllm."
+            )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         if find_spec("transformers") is None:
