@@ -8,6 +8,7 @@ import pytest
 from agentgym.core.openai import ApiError
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolOutcome
+from agentgym.errors import ContextLengthError
 from agentgym.integrations.command.session import ProgramSession, failed
 from agentgym.integrations.episode import Episode, EpisodeCut
 from tests.integrations.command.bookshop import TOOLS
@@ -139,6 +140,13 @@ async def test_too_many_calls_end_the_episode() -> None:
         await asked(session)
     assert (caught.value.status, caught.value.code) == (400, "max_turns")
     assert session.over.is_set()
+
+
+async def test_a_prompt_beyond_the_context_is_not_tried_again() -> None:
+    session = session_of(ContextLengthError("1,025 tokens"))
+    with pytest.raises(ApiError, match="1,025 tokens") as caught:
+        await asked(session)
+    assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
 
 
 async def test_a_failing_model_is_why_until_it_answers() -> None:

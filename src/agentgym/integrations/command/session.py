@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from agentgym.core.files import parse_json
-from agentgym.core.openai import ApiError
+from agentgym.core.openai import CONTEXT_LENGTH, ApiError
 from agentgym.core.tools import ToolOutcome, parse_arguments, result_text, whole_text
 from agentgym.core.trajectory import RequestedCall, ToolCall
-from agentgym.errors import ReplyError
+from agentgym.errors import ContextLengthError, ReplyError
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.integrations.offered import check_offered, offered_functions
 from agentgym.models.dialects.base import IS_ERROR
@@ -94,6 +94,9 @@ class ProgramSession:
         except ApiError as error:
             self.failure = error
             raise
+        except ContextLengthError as error:
+            self.failure = error
+            raise ApiError(400, str(error), CONTEXT_LENGTH) from error
         except Exception as error:
             self.failure = error
             status = 502 if isinstance(error, ReplyError) else 500
