@@ -115,8 +115,10 @@ def _events(draw: random.Random, solved: bool) -> list[tuple[str, Any]]:
     """Return the events of one rollout."""
     found: list[tuple[str, Any]] = []
     noise = " ".join(f"{draw.random():.6f}" for _ in range(300))
-    call = {"request": {"messages": [{"role": "user", "content": noise}]}}
-    call["response"] = {"choices": [{"message": {"content": "Done."}}]}
+    call = {
+        "request": {"messages": [{"role": "user", "content": noise}]},
+        "response": {"choices": [{"message": {"content": "Done."}}]},
+    }
     packed = zlib.compress(json.dumps(call).encode(), 1)
     for number in range(CALLS):
         broken = not solved and number == 0
