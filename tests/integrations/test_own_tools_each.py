@@ -25,7 +25,7 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start import lesson
 from agentgym.train.warm_start.lesson import Lesson
 from agentgym.ui.cards import agent_view, scenario_view
-from agentgym.ui.words import exported
+from agentgym.ui.words import use_of
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 from tests.train.agents import make_agent
@@ -143,7 +143,9 @@ def test_the_trained_agent_has_no_tools_of_its_own_and_says_so(tmp_path: Path) -
     result = made_up.result()
     places = result.artifacts.model_copy(update={"agent": made.path})
     result = result.model_copy(update={"artifacts": places})
-    assert exported(result) == "to_langchain(tools=[...])"
+    language, code = use_of(result)
+    assert language == "python"
+    assert code.endswith(".to_langchain(tools=[...])\n")
     here = Identity.of_saved(trained)
     assert not here.is_of(here._replace(source="elsewhere"))
 
