@@ -17,6 +17,7 @@ def completion(text: str = "Hello.", **fields: Any) -> dict[str, Any]:
     return {
         "id": "cmpl-1",
         "object": "chat.completion",
+        "created": 1_790_000_000,
         "model": "m",
         "choices": [
             {
