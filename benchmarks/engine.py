@@ -218,7 +218,7 @@ def in_form(policy: Any, count: int, in_flight: int) -> tuple[int, float, float]
     """
     from agentgym.core.policy import ChatRequest
     from agentgym.engines.local.decoding import batch
-    from agentgym.engines.tokens.grammar import GrammarPath
+    from agentgym.engines.tokens.grammar_path import GrammarPath
 
     parameters = {
         "type": "object",

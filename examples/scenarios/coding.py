@@ -27,7 +27,7 @@ if __name__ == "__main__":
     print(f"held-out tasks solved: {before:.0%} -> {after:.0%}")
 
     agent = result.to_langchain(tools=[list_files, read_file])
-    for request in ("Which files are there?", "Show me shop/prices.py."):
+    for request in ("List the files in the project.", "Read the file shop/prices.py."):
         print(request)
         for message in agent.invoke({"messages": [("user", request)]})["messages"]:
             for call in getattr(message, "tool_calls", []):

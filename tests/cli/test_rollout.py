@@ -53,6 +53,17 @@ def test_tasks_are_attempted_and_saved(agentgym: Command, tmp_path: Path) -> Non
     assert "2 succeeded" in shown.out
 
 
+def test_a_file_for_other_tools_is_not_shown(agentgym: Command, tmp_path: Path) -> None:
+    with StubServer(calculating) as server:
+        ended = agentgym(
+            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
+            *("--tools", "calculator", "--save", "out.atif.json"),
+        )
+    assert "Saved in out.atif.json\n" in ended.out
+    lines = (tmp_path / "out.atif.json").read_text().splitlines()
+    assert [json.loads(line)["schema_version"] for line in lines] == ["ATIF-v1.7"] * 2
+
+
 def test_json_is_all_there_is_on_stdout(agentgym: Command, tmp_path: Path) -> None:
     with StubServer(calculating) as server:
         ended = agentgym(
@@ -239,6 +250,7 @@ def test_show_names_lost_context_and_cut_lines(
         (["coding", "--model", "http://x/v1#m", "--reward", "json:dumps"], "has its"),
         (["coding", "--show", "x"], "--show FILE takes no tasks"),
         (["--show", "none.jsonl"], "Cannot read none.jsonl"),
+        (["--show", "x.atif.json"], "for other tools, in the format atif"),
         (["coding", "--max-steps", "0", "--model", "http://x/v1#m"], "max_steps = 0"),
     ],
     ids=" ".join,

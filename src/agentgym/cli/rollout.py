@@ -212,6 +212,7 @@ def _run(
 
 
 def _report(batch: "RolloutBatch", as_json: bool) -> None:
+    from agentgym.rollout.interchange import form_of
     from agentgym.ui.cards import summary_view
 
     if as_json:
@@ -223,15 +224,23 @@ def _report(batch: "RolloutBatch", as_json: bool) -> None:
     if batch.cached is not None:
         console.print(batch.cached)
     if batch.saved is not None:
-        console.print(f"Saved in {batch.saved}; agentgym rollout --show {batch.saved}")
+        shown = f"; agentgym rollout --show {batch.saved}"
+        is_own = form_of(batch.saved) == "jsonl"
+        console.print(f"Saved in {batch.saved}{shown * is_own}")
 
 
 def _show(path: Path, as_json: bool) -> None:
     from agentgym.errors import UsageError
+    from agentgym.rollout.interchange import form_of
     from agentgym.rollout.solo.continuity import check_continuity
     from agentgym.rollout.solo.trajectory_file import scan_jsonl
     from agentgym.rollout.summary import summarize
 
+    if (form := form_of(path)) != "jsonl":
+        raise UsageError(
+            f"{path} is named as a file for other tools, in the format {form}. --show "
+            "reads the files that --save writes to other names, as out.jsonl."
+        )
     try:
         trajectories, broken = scan_jsonl(path)
     except OSError as error:

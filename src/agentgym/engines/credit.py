@@ -20,6 +20,7 @@ r the reward of a rollout:
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Literal
 
 from agentgym.core.config import Algorithm
 from agentgym.core.tools import ToolOutcome
@@ -36,6 +37,8 @@ _EPSILON = 1e-6
 
 
 type Rewards = Sequence[Sequence[float] | None]
+GroupAlgorithm = Literal["rloo", "grpo", "dr_grpo", "dapo"]
+"""Algorithms whose baseline is that of a task's own attempts."""
 type Charges = Sequence[Sequence[float]]
 type Advantages = list[list[float] | None]
 
@@ -100,14 +103,14 @@ def _standardised(
 
 
 def group_advantages(
-    rewards: Rewards, algorithm: Algorithm, charges: Charges | None = None
+    rewards: Rewards, algorithm: GroupAlgorithm, charges: Charges | None = None
 ) -> Advantages | None:
     """Return one advantage per model call of each rollout of a group.
 
     Args:
         rewards: For each rollout one reward per model call, or None if the rollout
             was never scored; it is then no part of the others' baseline.
-        algorithm: Which baseline, one of the group.
+        algorithm: Which baseline.
         charges: Of each rollout, the penalties of its calls' advantages; not part of
             any baseline, so that no other call gains by a failure.
 

@@ -150,7 +150,8 @@ class Learner:
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
         """Return the mean k3 per trained token, in nats; see ``Engine.compare``."""
-        loss = PolicyLoss(self._loaded, clip_range("rloo"), 0.0, temperature=1.0)
+        clip = clip_range(self._config.algorithm)
+        loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         threads = torch.get_num_threads()
         torch.set_num_threads(self._loaded.threads[1])
         try:

@@ -131,9 +131,9 @@ class ChatTemplate:
         text = self.format.call_text("f")
         if self.constrains and (text is None or not text.opening):
             raise ModelError(
-                f"--constrain calls: the model {model!r} writes its calls in the form "
-                f"{self.format.name!r}, for which there is no grammar. Available: "
-                "hermes."
+                f"--constrain calls works with calls in the form hermes, and the model "
+                f"{model!r} writes them in the form {self.format.name!r}. Leave "
+                "--constrain out, or give --chat-template hermes."
             )
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None

@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from agentgym.core.openai import DEFAULT_AGENT
@@ -37,6 +38,19 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
         rollout without a model call in ``atif`` and ``openai``.
     """
     return list(_WRITERS[form](made))
+
+
+def form_of(path: Path) -> TrajectoryFormat:
+    """Return the format that a file's name says: ``x.atif.json``, ``x.openai.jsonl``.
+
+    All other names say ``jsonl``.
+    """
+    match path.suffixes[-2:-1]:
+        case [".atif"]:
+            return "atif"
+        case [".openai"]:
+            return "openai"
+    return "jsonl"
 
 
 def _jsonl(made: Trajectory) -> Iterator[dict[str, Any]]:

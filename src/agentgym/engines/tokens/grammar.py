@@ -9,7 +9,7 @@ tokens while sampling and while training on the sampled ids.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from agentgym.core.formats.base import CallText, ToolFormat
 from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
+from agentgym.engines.tokens.grammar_path import GrammarNode, GrammarPath, reason_of
 from agentgym.errors import GrammarError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -32,17 +33,6 @@ _KEYWORDS = ("properties", "$defs", "definitions")
 _TERMINALS = 'NL: "\\n"', "THOUGHT: /(.|\\n)*/"
 _NOTES = ("description", "title", "examples", "default")
 _WARNING = "WARNING"
-_WHERE = "failed to compile JSON schema: "
-
-
-class _Node:
-    """A place in an answer: the tokens that may come next, and the places after."""
-
-    __slots__ = ("after", "allowed")
-
-    def __init__(self) -> None:
-        self.allowed: Allowed | None = None
-        self.after: dict[int, _Node] = {}
 
 
 @dataclass
@@ -50,7 +40,7 @@ class _Compiled:
     """A grammar's text, compiled; ``start`` is before an answer's first token."""
 
     matcher: "LLMatcher"
-    start: _Node = field(default_factory=_Node)
+    start: GrammarNode = field(default_factory=GrammarNode)
 
 
 class Grammars:
@@ -128,7 +118,7 @@ class Grammars:
             self._texts[key] = self._text(request, prompt_end)
         return Grammar(text=self._texts[key], form=request.form)
 
-    def begin(self, grammar: Grammar) -> "GrammarPath":
+    def begin(self, grammar: Grammar) -> GrammarPath:
         """Return the path of an answer that has no token yet."""
         if self._nodes > _MOST_NODES or len(self._masks) * self._width > _MOST_BYTES:
             self._compiled.clear()
@@ -252,7 +242,7 @@ class Grammars:
         made = matchers.grammar_from_lark(text)
         matcher = matchers(self._ll, made, log_level=0)
         if matcher.is_error():
-            raise GrammarError(_reason(matcher.get_error()))
+            raise GrammarError(reason_of(matcher.get_error()))
         return _Compiled(matcher)
 
     @property
@@ -274,100 +264,6 @@ class Grammars:
         return self._made
 
 
-class GrammarPath:
-    """Follows one answer through a grammar, token by token.
-
-    Attributes:
-        grammar: The grammar.
-        failure: Why the grammar cannot go on; empty while it can.
-    """
-
-    def __init__(
-        self,
-        grammar: Grammar,
-        matcher: "LLMatcher",
-        start: _Node,
-        stop_ids: frozenset[int],
-        allowed: "Callable[[LLMatcher], Allowed]",
-    ) -> None:
-        self.grammar = grammar
-        self._first = matcher
-        self._matcher: LLMatcher | None = None
-        self._fed: list[int] = []  # the matcher has read these
-        self._node = start
-        self._ids: list[int] = []
-        self._stop_ids = stop_ids
-        self._compute = allowed
-        self.failure = ""
-
-    def advance(self, token: int) -> None:
-        """Go on by a token that was sampled."""
-        if token not in self._stop_ids:
-            self._node = self._next(self._node, token)
-            self._ids.append(token)
-
-    def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the tokens that may come next, and after each token of a draft."""
-        node, found = self._node, [self._at(self._node, ())]
-        for count, token in enumerate(draft, 1):
-            if token in self._stop_ids:
-                found.append(found[-1])  # nothing is sampled after it
-                continue
-            node = self._next(node, token)
-            found.append(self._at(node, draft[:count]))
-        return found
-
-    def draft(self, guess: Sequence[int], most: int) -> list[int]:
-        """Return up to ``most`` tokens that may come next.
-
-        Where a single one may, it is that; elsewhere that of a guess, if it may be.
-        """
-        node, made, guesses = self._node, list[int](), list(guess)
-        while len(made) < most:
-            allowed = self._at(node, made)
-            guessed = guesses[len(made)] if len(made) < len(guesses) else None
-            token = allowed.only
-            if token is None and guessed is not None and allowed.has(guessed):
-                token = guessed
-            if token is None or token in self._stop_ids:
-                break
-            if token != guessed:
-                guesses = []
-            made.append(token)
-            node = self._next(node, token)
-        return made
-
-    @staticmethod
-    def _next(node: _Node, token: int) -> _Node:
-        found = node.after.get(token)
-        if found is None:
-            found = node.after.setdefault(token, _Node())
-        return found
-
-    def _at(self, node: _Node, draft: Iterable[int]) -> Allowed:
-        if node.allowed is None:
-            node.allowed = self._ask([*self._ids, *draft])
-        return node.allowed
-
-    def _ask(self, ids: list[int]) -> Allowed:
-        """Return the tokens that may come after others."""
-        if self._matcher is None:
-            self._matcher = self._first.deep_copy()
-        matcher, fed = self._matcher, self._fed
-        if fed != ids[: len(fed)]:
-            pairs = zip(fed, ids, strict=False)
-            same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(ids))
-            matcher.rollback(len(fed) - same)
-            del fed[same:]
-        new = ids[len(fed) :]
-        matcher.consume_tokens(new)
-        fed += new
-        allowed = self._compute(matcher)
-        if matcher.is_error() or not allowed.count:
-            self.failure = _reason(matcher.get_error()) or "no token can follow"
-        return allowed
-
-
 def check_form(request: ChatRequest) -> None:
     """Check that a grammar expresses the schema that a request asks for, if any.
 
@@ -381,7 +277,7 @@ def check_form(request: ChatRequest) -> None:
             guided = _guided(function, lenient=False)
             problem = _matcher_class().validate_grammar(f"start: %json {guided}")
             if problem and not problem.startswith(_WARNING):
-                raise _unsupported(request.form, _reason(problem))
+                raise _unsupported(request.form, reason_of(problem))
 
 
 def _unsupported(form: str, why: str) -> GrammarError:
@@ -441,10 +337,3 @@ def _without(mark: str) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _reason(message: str) -> str:
-    """Return an error of the library without the grammar's text."""
-    named = message.partition(_WHERE)[2] or message
-    lines = named.partition("\n   1 |")[0].strip().splitlines() or [""]
-    return lines[-1].removeprefix("error: ").rstrip(".")

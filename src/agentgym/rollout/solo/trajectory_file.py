@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from agentgym.core.files import parse_json
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError, first_problem
-from agentgym.rollout.interchange import TrajectoryFormat, records
+from agentgym.rollout.interchange import TrajectoryFormat, form_of, records
 from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)
@@ -30,7 +30,7 @@ class TrajectoryWriter:
     """
 
     def __init__(self, path: Path, form: TrajectoryFormat | None = None) -> None:
-        self._form = form or _form_of(path)
+        self._form = form or form_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._redactor = Redactor.of_environment()
         self._file = path.open("a+b")
@@ -52,13 +52,6 @@ class TrajectoryWriter:
             line = self._redactor.record(json.dumps(record, ensure_ascii=False))
             self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
         self._file.flush()
-
-
-def _form_of(path: Path) -> TrajectoryFormat:
-    ends = {".atif", ".openai"}.intersection(path.suffixes[-2:-1])
-    if ".atif" in ends:
-        return "atif"
-    return "openai" if ends else "jsonl"
 
 
 def write_jsonl(path: Path, trajectories: Iterable[Trajectory]) -> int:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -101,7 +102,7 @@ def _read_tests(
     return worst
 
 
-class _Reader:
+class _Reader(ABC):
     """Reads the output of one chain of command lines.
 
     Attributes:
@@ -116,13 +117,13 @@ class _Reader:
         self._other = ""
         """The first lines that are not a test's."""
 
+    @abstractmethod
     def read(self, line: str) -> None:
         """Take one line of output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, code: int) -> None:
         """Report a failure that no test has: of the compiler, or an early end."""
-        raise NotImplementedError
 
     def _outcome(self, test: str, outcome: str, message: str, seconds: float) -> None:
         self._ended[test] = outcome

@@ -28,10 +28,10 @@ class CodeBenchmark(Scenario):
     """A benchmark whose answers are code, read from its own data file.
 
     Args:
-        data: The file.
+        problems: Those of the file.
 
     Raises:
-        UsageError: The file is missing or has another format.
+        UsageError: The file is missing or has another format, or repeats a problem.
     """
 
     difficulty: ClassVar[Literal["advanced"]] = "advanced"
@@ -40,14 +40,7 @@ class CodeBenchmark(Scenario):
     options: ClassVar[tuple[str, ...]] = ("data",)
     train_tokens: ClassVar[TrainTokens] = "all"
 
-    def __init__(self, data: str = "") -> None:
-        self._load(self.read(data))
-
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """Yield the problems of a file."""
-        raise NotImplementedError
-
-    def _load(self, problems: Iterator[BenchmarkProblem]) -> None:
+    def __init__(self, problems: Iterator[BenchmarkProblem]) -> None:
         self._by_id: dict[str, BenchmarkProblem] = {}
         for problem in problems:
             if problem.id in self._by_id:
@@ -146,9 +139,8 @@ class HumanEvalScenario(CodeBenchmark):
     name = "humaneval"
     description = "Complete Python functions: HumanEval."
 
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """See :meth:`CodeBenchmark.read`."""
-        return read_humaneval(data)
+    def __init__(self, data: str = "") -> None:
+        super().__init__(read_humaneval(data))
 
 
 class HumanEvalPlusScenario(CodeBenchmark):
@@ -157,9 +149,8 @@ class HumanEvalPlusScenario(CodeBenchmark):
     name = "humaneval_plus"
     description = "Complete Python functions: HumanEval+, many more inputs."
 
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """See :meth:`CodeBenchmark.read`."""
-        return read_humaneval_plus(data)
+    def __init__(self, data: str = "") -> None:
+        super().__init__(read_humaneval_plus(data))
 
 
 class MbppScenario(CodeBenchmark):
@@ -168,9 +159,8 @@ class MbppScenario(CodeBenchmark):
     name = "mbpp"
     description = "Write small Python functions: MBPP, full or sanitized."
 
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """See :meth:`CodeBenchmark.read`."""
-        return read_mbpp(data)
+    def __init__(self, data: str = "") -> None:
+        super().__init__(read_mbpp(data))
 
 
 class MbppPlusScenario(CodeBenchmark):
@@ -179,9 +169,8 @@ class MbppPlusScenario(CodeBenchmark):
     name = "mbpp_plus"
     description = "Write small Python functions: MBPP+, many more inputs."
 
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """See :meth:`CodeBenchmark.read`."""
-        return read_mbpp_plus(data)
+    def __init__(self, data: str = "") -> None:
+        super().__init__(read_mbpp_plus(data))
 
 
 class LiveCodeBenchScenario(CodeBenchmark):
@@ -198,7 +187,7 @@ class LiveCodeBenchScenario(CodeBenchmark):
     options = ("data", "start", "end")
 
     def __init__(self, data: str = "", start: str = "", end: str = "") -> None:
-        self._load(read_livecodebench(data, start, end))
+        super().__init__(read_livecodebench(data, start, end))
 
 
 class MultiPlEScenario(CodeBenchmark):
@@ -207,9 +196,8 @@ class MultiPlEScenario(CodeBenchmark):
     name = "multipl_e"
     description = "Complete functions in JavaScript, Go or Rust: MultiPL-E."
 
-    def read(self, data: str) -> Iterator[BenchmarkProblem]:
-        """See :meth:`CodeBenchmark.read`."""
-        return read_multipl_e(data)
+    def __init__(self, data: str = "") -> None:
+        super().__init__(read_multipl_e(data))
 
     def sandbox_config(self) -> SandboxConfig:
         """Return a configuration with the languages of the file."""

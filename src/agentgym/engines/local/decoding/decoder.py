@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from agentgym.engines.local.model import LoadedModel
-from agentgym.engines.tokens.grammar import GrammarPath
+from agentgym.engines.tokens.grammar_path import GrammarPath
 from agentgym.errors import EngineError
 from agentgym.security.redaction import get_logger
 
