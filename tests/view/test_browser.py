@@ -141,9 +141,10 @@ def test_rollouts_are_filtered_by_the_page(visit: Open) -> None:
     page.get_by_text("1 rollout", exact=True).wait_for()
     assert "timeout" in rows.first.inner_text()
     page.get_by_role("button", name="Clear").click()
+    page.get_by_text("4 rollouts").wait_for()
     page.locator("#find").fill("elsewhere.py")
+    page.wait_for_url("**text=elsewhere.py**")  # the place can be linked to
     page.get_by_text("1 rollout", exact=True).wait_for()
-    assert "text=elsewhere.py" in page.url  # the place can be linked to
     page.reload()
     page.get_by_text("1 rollout", exact=True).wait_for()
     page.go_back()

@@ -98,6 +98,7 @@ class Runner:
                 while waiting:
                     for rollout_id in ends.wait(BEAT_S):
                         waiting.remove(rollout_id)
+                        self._store.flush(beat)  # reading waits for the disk too
                         done[rollout_id] = self._read(asked[rollout_id])
                         on_done(done[rollout_id])
                     beat(self._store.stalled)
