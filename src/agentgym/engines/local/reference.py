@@ -12,7 +12,7 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class ReferencePolicy:
-    """The model without what training changes.
+    """The model without the changes of training.
 
     A model that is trained through an adapter is its own reference, with the adapter
     switched off. Where all weights are trained, the reference is a copy of them.
