@@ -397,7 +397,7 @@ class PolicyLoss:
     def _forward(
         self, loaded: LoadedModel, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[_Covered, Tensor, Tensor]:
-        """Return the tokens that the loss covers, and the predictions of a model for them.
+        """Return the tokens that the loss covers, and a model's predictions for them.
 
         Returns:
             The tokens, the log-probability of each target, and the entropy there.
