@@ -71,6 +71,17 @@ def test_steps_tell_more_and_the_end_is_counted(
     assert forecast.left(640, 10) == pytest.approx((25, 25))
 
 
+def test_a_run_with_a_time_has_no_more_than_the_rest_of_it_left(clock: Clock) -> None:
+    config = TrainingConfig.create(episodes=640, time="10m", **SIZES)
+    forecast = Forecast(config, held_out=50, clock=clock)
+    measured(clock, forecast, 100, 0.5)
+    early = forecast.soonest(0, 0)
+    assert early is not None
+    assert forecast.until_end(0, 0, 0, spent=0.0) == (370, 600, early)
+    assert forecast.until_end(0, 0, 0, spent=500.0) == (100, 100, None)
+    assert forecast.until_end(0, 0, 0, spent=700.0) == (0, 0, None)
+
+
 def test_a_resumed_run_is_forecast_by_its_steps_alone(forecast: Forecast) -> None:
     forecast.step_done(64, 64.0)
     assert forecast.left(640, 10) == pytest.approx((50, 50))

@@ -185,6 +185,8 @@ class TrainingConfig(Settings, BaseSettings):
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
             it where the budget ends; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
+        kl_coefficient: For ``local`` and ``vllm``: weight of the penalty on the
+            distance from the untrained model (k3, per trained token); 0 measures none.
         ratio_limit: For ``local`` and ``vllm``: an update leaves out, and counts, each
             sequence whose tokens' probability at the learner, before the update, is in
             the geometric mean more than so many times that of sampling, or less than
@@ -276,6 +278,7 @@ class TrainingConfig(Settings, BaseSettings):
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
+    kl_coefficient: float = Field(default=0.0, ge=0)
     ratio_limit: float | None = Field(default=2.0, gt=1)
     warm_start: bool = False
     warm_start_tasks: int | None = Field(default=None, ge=8, le=_MANY)

@@ -153,6 +153,8 @@ class UpdateMetrics:
         kl: Mean of the k3 estimate between sampling and updated policy, nats.
         gap: Mean distance, in nats, of the trained tokens' log-probabilities when they
             were sampled from those that the learner gives them before its update.
+        reference_kl: Mean of the k3 estimate between the reference policy and the
+            policy before its update, nats; None without ``kl_coefficient``.
         ratio_p99: 99 % of the trained tokens have at most this ratio of the probability
             that the learner gives them before its update to that of sampling; None if
             not measured.
@@ -171,6 +173,7 @@ class UpdateMetrics:
     clip_fraction: float = 0.0
     kl: float = 0.0
     gap: float = 0.0
+    reference_kl: float | None = None
     ratio_p99: float | None = None
     ratio_max: float | None = None
     effective_share: float | None = None

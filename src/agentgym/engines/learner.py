@@ -29,6 +29,7 @@ from agentgym.engines.credit import clip_range
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
+from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.models.folder import SMALL_PARAMETERS
 
 _AFTER_WARM_START = 0.25
@@ -80,6 +81,9 @@ class Learner:
             config.entropy_coefficient,
             config.temperature,
             config.ratio_limit,
+            ReferencePolicy(loaded, config.kl_coefficient)
+            if config.kl_coefficient
+            else None,
         )
 
     @property
@@ -140,6 +144,9 @@ class Learner:
             clip_fraction=sums.clipped / max(1, total),
             kl=kl,
             gap=gap,
+            reference_kl=sums.away / max(1, total)
+            if self._config.kl_coefficient
+            else None,
             ratio_p99=ratios and ratios.p99,
             ratio_max=ratios and ratios.most,
             effective_share=ratios and ratios.effective,

@@ -175,8 +175,11 @@ class MemoryEstimate:
         )
         if parts > 1:  # each has gradients of its own
             activations += parts * trained
+        weights = size * held
+        if use.compares and not use.rank:  # with those of the untrained model
+            weights *= 2
         return cls(
-            weights=size * held,
+            weights=weights,
             copies=size * copied,
             adapter=FLOAT * added,
             gradients=trained,
@@ -300,6 +303,7 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
         longest=longest_episode(config),
         on_gpu=on_gpu,
         cores=usable_cores(),
+        compares=config.kl_coefficient > 0,
     )
 
 

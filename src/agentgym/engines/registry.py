@@ -28,6 +28,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),
+    "kl_coefficient": ("local", "vllm"),
     "ratio_limit": ("local", "vllm"),
 }
 """Settings that only some of our own engines read."""

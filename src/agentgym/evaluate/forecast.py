@@ -91,6 +91,29 @@ class Forecast:
         """Seconds of the longest of the newest steps; None if none was done."""
         return max((seconds for _, seconds in self._steps), default=None)
 
+    def until_end(
+        self, episodes: int, step: int, lesson: int, spent: float
+    ) -> tuple[float, float, float | None] | None:
+        """Return seconds until the end, at least, at most and with an early goal.
+
+        None before anything was timed; see :meth:`left` and :meth:`soonest`. Where the
+        run has a time, neither is longer than the rest of it.
+
+        Args:
+            episodes: Training rollouts done.
+            step: Updates done.
+            lesson: Rollouts that a warm start, still to come, learns from, or 0.
+            spent: Wall seconds of the run so far.
+        """
+        left = self.left(episodes, step, lesson)
+        if left is None:
+            return None
+        limit = self._config.time
+        rest = math.inf if limit is None else max(0.0, limit - spent)
+        soonest = self.soonest(episodes, step, lesson)
+        is_early = soonest is not None and soonest < rest
+        return min(left[0], rest), min(left[1], rest), soonest if is_early else None
+
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
         """Return seconds until the end if the goal holds at the first validation.
 

@@ -75,6 +75,8 @@ class StepReport:
         logprob_gap: How far, in nats and on average, their log-probabilities when they
             were sampled are from the learner's; servers in lower precision, or with
             other weights, make it large.
+        reference_kl: Distance from the untrained policy, in nats per trained token;
+            None without ``kl_coefficient``.
         skipped_groups: Groups without reward variance, of ``groups``.
         dropped: Rollouts of the step that were left out.
         sampled_tokens: In all its rollouts; ``tokens_per_second`` over its wall time.
@@ -119,6 +121,7 @@ class StepReport:
     right_tool: float | None = None
     right_arguments: float | None = None
     logprob_gap: float = 0.0
+    reference_kl: float | None = None
     sequences: float = 0.0
     breaks: int = 0
     answers_cut: float = 0.0

@@ -233,9 +233,10 @@ class TrainingLoop:
 
     def _report_time_left(self, lesson: int = 0) -> None:
         """Report the forecast, if anything was timed; count a lesson's rollouts."""
-        done = self.state.episodes, self.state.step, lesson
-        if left := self._forecast.left(*done):
-            self._progress.forecast(*left, self._forecast.soonest(*done))
+        state = self.state
+        spent = state.episodes, state.step, lesson, state.wall_seconds
+        if left := self._forecast.until_end(*spent):
+            self._progress.forecast(*left)
 
     def _ask(self, offer: str) -> None:
         """Train where there is no hope only if the user says so.
@@ -279,9 +280,8 @@ class TrainingLoop:
 
     def _train(self) -> str:
         """Do steps until the goal, the budget or all patience is reached; say which."""
-        config, state = self._config, self.state
+        config, state, engine = self._config, self.state, self._engine
         tasks = TaskStream(self._scenario, config, state.stream)
-        engine = self._engine
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
         with open_tracker(config, self._run.path) as track:
@@ -318,6 +318,7 @@ class TrainingLoop:
             self._measuring.goal_reached or self._measuring.patience_spent
         ):
             if not self._time.has_room(state, self._forecast.step, self._measured):
+                self._time.check_trained(state, self._measured, self._run.path)
                 self._is_late = True
                 break
             yield state.step + 1
@@ -386,9 +387,8 @@ class TrainingLoop:
         """Put the step into numbers; its rollouts began and ended at these times."""
         now, done = time.monotonic(), self.state.episodes
         self._forecast.step_done(len(credited.rollouts), now - begun)
-        _, left = self._forecast.left(done, update.step) or (0.0, 0.0)
-        if self._config.time is not None:
-            left = min(left, max(0.0, self._config.time - self.state.wall_seconds))
+        spent = done, update.step, 0, self.state.wall_seconds
+        left = (self._forecast.until_end(*spent) or (0.0, 0.0))[1]
         times = (sampled - begun, now - sampled)
         return report_step(credited, update, times, done, self._config.episodes, left)
 

@@ -47,6 +47,7 @@ def report_step(
         grad_norm=update.grad_norm,
         clip_fraction=update.clip_fraction,
         logprob_gap=update.gap,
+        reference_kl=update.reference_kl,
         ratio_p99=update.ratio_p99,
         ratio_max=update.ratio_max,
         effective_share=update.effective_share,

@@ -121,6 +121,27 @@ def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
     assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.1
 
 
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_penalty_keeps_the_policy_near_the_untrained_one(
+    make: Make, rank: int
+) -> None:
+    def distances(coefficient: float) -> list[float]:
+        engine = make(lora_rank=rank, learning_rate=1e-2, kl_coefficient=coefficient)
+        found = [
+            engine.update(credit(engine, play(engine), ALL).batch).reference_kl
+            for _ in range(8)
+        ]
+        return [distance for distance in found if distance is not None]
+
+    free, held = distances(1e-9), distances(3.0)
+    assert free[0] == pytest.approx(0, abs=1e-6)
+    assert len(free) == len(held) == 8
+    assert free[-1] > 0.05
+    assert held[-1] < 0.5 * free[-1]
+    engine = make(lora_rank=rank)
+    assert engine.update(credit(engine, play(engine), ALL).batch).reference_kl is None
+
+
 def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     make: Make,
 ) -> None:

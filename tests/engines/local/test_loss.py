@@ -13,6 +13,7 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.prefix_tree import plant
+from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, random_groups
 
@@ -36,9 +37,16 @@ def sequences(loaded: LoadedModel, seed: int = 0) -> list[TrainingSequence]:
 
 
 def plain_gradients(
-    loaded: LoadedModel, found: list[TrainingSequence], total: int | None = None
+    loaded: LoadedModel,
+    found: list[TrainingSequence],
+    total: int | None = None,
+    reference: torch.nn.Module | None = None,
+    coefficient: float = 0.0,
 ) -> tuple[float, list[torch.Tensor]]:
-    """PPO's dually clipped loss as the papers write it, one sequence at a time."""
+    """PPO's dually clipped loss as the papers write it, one sequence at a time.
+
+    With GRPO's penalty on the distance from a reference, if one is given.
+    """
     total = total or sum(len(s.trained) for s in found)
     loaded.model.zero_grad()
     policy_loss = 0.0
@@ -46,6 +54,14 @@ def plain_gradients(
         logits = loaded.model(torch.tensor([sequence.ids])).logits[0]
         logprobs = torch.log_softmax(logits / TEMPERATURE, -1)
         objective = torch.zeros(())
+        if reference is not None:
+            with torch.no_grad():
+                logits = reference(torch.tensor([sequence.ids])).logits[0]
+            referred = torch.log_softmax(logits / TEMPERATURE, -1)
+            for token in sequence.trained:
+                place = token.position - 1, sequence.ids[token.position]
+                share = (referred[place] - logprobs[place]).exp()
+                objective = objective + coefficient * (share - share.log() - 1)
         for token in sequence.trained:
             before = logprobs[token.position - 1]
             ratio = (before[sequence.ids[token.position]] - token.logprob).exp()
@@ -85,6 +101,45 @@ def test_gradients_with_shared_prefixes_equal_plain_ones(
     scale = max(float(g.abs().max()) for g in expected)
     for (name, parameter), gradient in zip(
         loaded.trained_parameters(), expected, strict=True
+    ):
+        difference = float((parameter.grad - gradient).abs().max())
+        assert difference < 1e-5 * max(1.0, scale), name
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_the_distance_from_the_untrained_policy_is_penalised(
+    model_folder: Path, rank: int, cores: int
+) -> None:
+    def load(rank: int) -> LoadedModel:
+        return load_model(str(model_folder), device="cpu", rank=rank, seed=0)
+
+    trained, untrained = load(rank), load(0)
+    loss = PolicyLoss(
+        replace(trained, cores=cores),
+        CLIP,
+        ENTROPY,
+        TEMPERATURE,
+        reference=ReferencePolicy(trained, 0.3),
+    )
+    loss.chunk_tokens = 64
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for _, parameter in trained.trained_parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.03)
+    found = sequences(trained)
+    total = sum(len(s.trained) for s in found)
+    _, free = plain_gradients(trained, found)
+    _, expected = plain_gradients(trained, found, None, untrained.model, 0.3)
+    [forest] = plant(found, 1536)
+    sums = loss.backward(forest, total)
+
+    assert sums.away > 0.01 * total
+    moved = max(float((a - b).abs().max()) for a, b in zip(free, expected, strict=True))
+    scale = max(float(g.abs().max()) for g in expected)
+    assert moved > 1e-2 * scale, "the penalty changes nothing"
+    for (name, parameter), gradient in zip(
+        trained.trained_parameters(), expected, strict=True
     ):
         difference = float((parameter.grad - gradient).abs().max())
         assert difference < 1e-5 * max(1.0, scale), name

@@ -7,7 +7,12 @@ import pytest
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import ConfigError, TrainingInterrupted, UsageError
+from agentgym.errors import (
+    ConfigError,
+    TrainingFailedError,
+    TrainingInterrupted,
+    UsageError,
+)
 from agentgym.evaluate.progress import Progress
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.run_folder import RunFolder, RunState
@@ -81,8 +86,28 @@ def test_a_step_must_leave_room_for_the_last_measurement() -> None:
     state = RunState(wall_seconds=400)
     assert given.has_room(state, 170, measured=1.0)
     assert not given.has_room(state, 190, measured=1.0)
-    assert not given.has_room(state, None, measured=2.0)
+    begun = state.model_copy(update={"step": 3})
+    assert not given.has_room(begun, None, measured=2.0)
     assert budget().has_room(state, 1e9, 1e9)
+
+
+def test_the_first_step_needs_room_for_its_rollouts_alone() -> None:
+    """64 rollouts of 2 s, 20 in the end, and 400 s before: 568 s of 600."""
+    given = budget(time="10m", test_tasks=10, eval_samples=1)
+    assert given.has_room(RunState(wall_seconds=400), None, measured=2.0)
+    assert not given.has_room(RunState(wall_seconds=440), None, measured=2.0)
+
+
+def test_a_time_that_ends_before_the_first_step_names_one_that_does_not(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(TrainingInterrupted):
+        trainer(tmp_path, 0, progress=InterruptedAt("rollouts", 1)).train()
+    run = tmp_path / "runs" / "run"
+    with pytest.raises(TrainingFailedError) as raised:
+        Trainer().train(resume=run, time="0.1s")
+    assert f"agentgym train --resume {run} --time 1m" in str(raised.value)
+    assert Trainer().train(resume=run, time="1h").steps == 4
 
 
 def test_the_rate_falls_with_what_is_spent_first() -> None:

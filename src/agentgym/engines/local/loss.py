@@ -3,10 +3,11 @@
 Per trained token, with r the ratio of the token's probability now to when it was
 sampled and A the advantage of its model call, the loss is PPO's clipped objective
 (arXiv:1707.06347), ``-min(r A, clip(r, 1 - low, 1 + high) A)``, where A is negative at
-most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, averaged over
-the trained tokens of the whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783:
-a mean within sequences favours short ones when they succeed). Of examples to imitate it
-is ``-A log p``.
+most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, plus an
+optional penalty on the distance from a reference policy
+(:func:`~agentgym.engines.local.reference.k3`), averaged over the trained tokens of the
+whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a mean within sequences
+favours short ones when they succeed). Of examples to imitate it is ``-A log p``.
 
 A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
 arXiv:2507.18071), is beyond ``1 / limit`` and ``limit`` adds nothing to the loss: other
@@ -36,6 +37,7 @@ from agentgym.engines.local.prefix_tree import (
     plant,
     plant_apart,
 )
+from agentgym.engines.local.reference import ReferencePolicy, k3
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
 
 _U8 = torch.uint8
@@ -45,7 +47,8 @@ _HIDDEN = -1e30
 class LossSums(NamedTuple):
     """Sums over trained tokens: policy loss, entropy, clipped ones, k3, and the gap.
 
-    The gap is the distance of the log-probability from that of sampling.
+    The gap is the distance of the log-probability from that of sampling, ``away`` the
+    k3 estimate of the distance from the reference policy.
     """
 
     loss: float = 0.0
@@ -53,6 +56,7 @@ class LossSums(NamedTuple):
     clipped: float = 0.0
     kl: float = 0.0
     gap: float = 0.0
+    away: float = 0.0
     tokens: int = 0
 
 
@@ -221,12 +225,26 @@ class _Covered(NamedTuple):
         return gain, loss, counts
 
 
+class _Part(NamedTuple):
+    """A micro-batch.
+
+    Attributes:
+        trees: Of its sequences.
+        reference: Log-probability of each target under the reference policy; None
+            where no distance from it is penalised.
+    """
+
+    trees: Sequence[PrefixTree]
+    reference: Tensor | None = None
+
+
 class PolicyLoss:
     """Computes the loss of forests and adds its gradients to the parameters.
 
     ``clip`` is how far below and above 1 the ratio counts; with None the tokens were
     not sampled, but are to be imitated. ``temperature`` is that of sampling. Sequences
-    whose mean ratio is beyond ``limit`` are left out; None leaves out none.
+    whose mean ratio is beyond ``limit`` are left out; None leaves out none. The
+    distance from ``reference`` is penalised; None penalises nothing.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch, but for a tree that has more. 0
@@ -242,8 +260,10 @@ class PolicyLoss:
         entropy_coefficient: float,
         temperature: float,
         limit: float | None = None,
+        reference: ReferencePolicy | None = None,
     ) -> None:
         self._loaded = loaded
+        self._reference = reference
         self._clip = clip
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
@@ -279,13 +299,14 @@ class PolicyLoss:
             return self._backward(forest, total)
 
     def _backward(self, forest: Forest, total: int) -> LossSums:
-        computed = self._head(forest.head)
+        parts = list(self._parts(forest))
+        computed = self._head(self._loaded, forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
         wanted = [*(p for _, p in self._loaded.trained_parameters()), *leaves]
         alone = self._loaded.threads[0] == 1
         each = self._one_by_one if alone else self._side_by_side
         sums = LossSums()
-        for part in each(forest, total, leaves, wanted):
+        for part in each(parts, total, leaves, wanted):
             sums = LossSums(*map(add, sums, part))
         pairs = [
             (tensor, leaf.grad)
@@ -296,24 +317,41 @@ class PolicyLoss:
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
         return sums
 
+    def _parts(self, forest: Forest) -> Iterator[_Part]:
+        """Yield micro-batches, each with the reference's log-probabilities."""
+        chunks = forest.chunks(self.chunk_tokens)
+        if self._reference is None:
+            yield from (_Part(trees) for trees in chunks)
+            return
+        with self._reference.model() as reference:
+            head = self._head(reference, forest.head)
+            for trees in chunks:
+                yield _Part(trees, self._forward(reference, trees, head)[1])
+
     def _one_by_one(
-        self, forest: Forest, total: int, head: list[Tensor], wanted: list[Tensor]
+        self,
+        parts: Sequence[_Part],
+        total: int,
+        head: list[Tensor],
+        wanted: list[Tensor],
     ) -> Iterator[LossSums]:
         """Add the gradients of each micro-batch as they come: none is held twice."""
-        for trees in forest.chunks(self.chunk_tokens):
-            objective, part = self._objective(trees, head)
+        for each in parts:
+            objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
             yield part
 
     def _side_by_side(
-        self, forest: Forest, total: int, head: list[Tensor], wanted: list[Tensor]
+        self,
+        parts: Sequence[_Part],
+        total: int,
+        head: list[Tensor],
+        wanted: list[Tensor],
     ) -> Iterator[LossSums]:
         """Compute micro-batches in threads, and add them up in their order."""
 
-        def gradients(
-            trees: Sequence[PrefixTree],
-        ) -> tuple[LossSums, Sequence[Tensor | None]]:
-            objective, part = self._objective(trees, head)
+        def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
+            objective, part = self._objective(each, head)
             found = torch.autograd.grad(objective / total, wanted, allow_unused=True)
             return part, found
 
@@ -321,7 +359,7 @@ class PolicyLoss:
         with ThreadPoolExecutor(
             workers, "agentgym-loss", torch.set_num_threads, (kernels,)
         ) as pool:
-            for part, found in pool.map(gradients, forest.chunks(self.chunk_tokens)):
+            for part, found in pool.map(gradients, parts):
                 for tensor, gradient in zip(wanted, found, strict=True):
                     if tensor.grad is None:
                         tensor.grad = gradient
@@ -332,48 +370,58 @@ class PolicyLoss:
     @torch.no_grad()
     def total(self, forest: Forest) -> LossSums:
         """Return the sums of a whole forest, without gradients."""
-        head, sums = self._head(forest.head), LossSums()
+        head, sums = self._head(self._loaded, forest.head), LossSums()
         for trees in forest.chunks(self.chunk_tokens):
-            sums = LossSums(*map(add, sums, self._objective(trees, head)[1]))
+            sums = LossSums(*map(add, sums, self._objective(_Part(trees), head)[1]))
         return sums
 
     @torch.no_grad()
     def measure(self, forest: Forest) -> LossSums:
         """Return the sums of one micro-batch from the middle of a forest."""
         chunks = list(forest.chunks(self.chunk_tokens))
-        trees = chunks[len(chunks) // 2]
-        return self._objective(trees, self._head(forest.head))[1]
+        part = _Part(chunks[len(chunks) // 2])
+        return self._objective(part, self._head(self._loaded, forest.head))[1]
 
-    def _head(self, ids: list[int]) -> list[Tensor]:
+    def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
         """Return a head's keys and values, layer after layer, with their graph."""
         if not ids:
             return []
-        kept, device = Kept(), self._loaded.device
-        self._loaded.states(
+        kept, device = Kept(), loaded.device
+        loaded.states(
             torch.tensor(ids, device=device),
             torch.arange(len(ids), device=device),
             kept,
         )
         return [tensor for _, pair in sorted(kept.pairs.items()) for tensor in pair]
 
-    def _objective(
-        self, trees: Sequence[PrefixTree], head: Sequence[Tensor]
-    ) -> tuple[Tensor, LossSums]:
-        """Return the summed objective of some trees, and its parts."""
-        device = self._loaded.device
+    def _forward(
+        self, loaded: LoadedModel, trees: Sequence[PrefixTree], head: Sequence[Tensor]
+    ) -> tuple[_Covered, Tensor, Tensor]:
+        """Return the tokens that the loss covers, and a model's predictions for them.
+
+        Returns:
+            The tokens, the log-probability of each target, and the entropy there.
+        """
+        device = loaded.device
         starts = accumulate(map(len, trees), initial=0)
         places = [
             start + target.node
             for start, tree in zip(starts, trees, strict=False)
             for target in tree.targets.values()
         ]
-        states = self._loaded.states(
+        states = loaded.states(
             torch.tensor([token for tree in trees for token in tree.tokens]).to(device),
             torch.tensor([depth for tree in trees for depth in tree.depths]).to(device),
-            TreeLayout.of(trees, head) if self._loaded.traits.is_packed else None,
+            TreeLayout.of(trees, head) if loaded.traits.is_packed else None,
         ).index_select(0, torch.tensor(places, device=device))
         covered = _Covered.of(trees, device)
-        now, entropy = self._predict(states, covered.tokens, covered.held)
+        return covered, *self._predict(loaded, states, covered.tokens, covered.held)
+
+    def _objective(
+        self, part: _Part, head: Sequence[Tensor]
+    ) -> tuple[Tensor, LossSums]:
+        """Return the summed objective of a micro-batch, and its parts."""
+        covered, now, entropy = self._forward(self._loaded, part.trees, head)
         if self._clip is None or self._limit is None:
             near = now.new_ones(len(covered.sequences))
         else:
@@ -394,6 +442,10 @@ class PolicyLoss:
             )
         )
         objective = policy.sum() - self._entropy_coefficient * (entropy * kept).sum()
+        away = torch.zeros_like(now)
+        if self._reference is not None and part.reference is not None:
+            away = k3(now, part.reference)
+            objective = objective + self._reference.coefficient * (away * kept).sum()
         with torch.no_grad():
             is_clipped = ratio != clipped
             if objective.requires_grad:
@@ -411,11 +463,12 @@ class PolicyLoss:
                 clipped=float((is_clipped * counts).sum()),
                 kl=float(((ratio - 1 - log_ratio) * counts).sum()),
                 gap=float((log_ratio.abs() * counts).sum()),
+                away=float((away * counts).sum()),
                 tokens=int(counts.sum()),
             )
 
     def _predict(
-        self, states: Tensor, tokens: Tensor, held: _Held
+        self, loaded: LoadedModel, states: Tensor, tokens: Tensor, held: _Held
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy there.
 
@@ -424,7 +477,7 @@ class PolicyLoss:
         """
 
         def block(states: Tensor, tokens: Tensor, held: _Held) -> tuple[Tensor, Tensor]:
-            scaled = self._loaded.predict(states).float() / self._temperature
+            scaled = loaded.predict(states).float() / self._temperature
             logprobs = torch.log_softmax(held.hide(scaled), dim=-1)
             entropy = -(logprobs.exp() * logprobs).sum(-1)
             return logprobs.gather(-1, tokens[:, None])[:, 0], entropy

@@ -28,6 +28,7 @@ class Use:
         samples: Whether it also answers; else it only learns.
         nodes: Most nodes of a tree of sequences that begin alike; None: as few as
             work well.
+        compares: Whether each update measures the distance from the untrained model.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class Use:
     cores: int = 1
     samples: bool = True
     nodes: int | None = None
+    compares: bool = False
 
 
 @dataclass(frozen=True)

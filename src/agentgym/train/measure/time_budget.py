@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
-from agentgym.errors import UsageError
+from agentgym.errors import TrainingFailedError, UsageError
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.train.run_folder import RunState
 from agentgym.train.warm_start.lesson import most_tasks
@@ -161,6 +162,9 @@ class TimeBudget:
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
         """Return whether another step, and the work after it, fit into the time.
 
+        The update of the first step may take longer than that: without any step, all
+        the time before it was spent for nothing.
+
         Args:
             state: Of the run.
             step: Seconds of a step; None if none was timed.
@@ -170,10 +174,40 @@ class TimeBudget:
         if config.time is None:
             return True
         if step is None:
-            size = config.group_size * config.tasks_per_step
-            step = size * measured * _STEP_PER_ROLLOUT
+            step = self._step(measured) * (_STEP_PER_ROLLOUT if state.step else 1.0)
         after = self._after(state) * measured
         return state.wall_seconds + step + after <= config.time
+
+    def check_trained(self, state: RunState, measured: float, run: Path) -> None:
+        """Check that a run whose time has ended has learned anything.
+
+        Args:
+            state: Of the run.
+            measured: Seconds of a measured rollout.
+            run: Its folder.
+
+        Raises:
+            TrainingFailedError: It has not; the message has a time that is enough.
+        """
+        if state.step or state.warmed:
+            return
+        config = self.config
+        size = config.group_size * config.tasks_per_step
+        steps = _LEAST_STEPS * _STEP_PER_ROLLOUT * self._step(measured)
+        needed = state.wall_seconds + steps + self._after(state) * measured
+        raise TrainingFailedError(
+            f"The time of {duration(config.time or 0)} is too short for the first "
+            f"step: measuring has taken {duration(state.wall_seconds)}, and the step's "
+            f"{plural(size, 'rollout')} and the last measurement do not fit into the "
+            "rest. The policy is as it was before. Go on with `agentgym train --resume "
+            f"{run} --time {math.ceil(needed / 60)}m`, or start again with a smaller "
+            "model, or with shorter answers (--set max_tokens=256).",
+            resumable=False,
+        )
+
+    def _step(self, measured: float) -> float:
+        """Return the seconds of a step's rollouts."""
+        return self.config.group_size * self.config.tasks_per_step * measured
 
     def spent(self, state: RunState, measured: float) -> float:
         """Return the share of a run's budget that is spent, of episodes or of time."""

@@ -1,0 +1,55 @@
+"""The policy before training, from which a penalty keeps the trained one."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from agentgym.engines.local.model import LoadedModel
+
+
+class ReferencePolicy:
+    """The model without the changes of training.
+
+    A model that is trained through an adapter is its own reference, with the adapter
+    switched off. Where all weights are trained, the reference is a copy of them.
+
+    Args:
+        loaded: The model, before its first update.
+        coefficient: Weight of the penalty on the distance, at least 0.
+    """
+
+    def __init__(self, loaded: LoadedModel, coefficient: float) -> None:
+        self.coefficient = coefficient
+        self._loaded = loaded
+        if loaded.adapter is None:
+            held = copy.deepcopy(loaded.model).requires_grad_(False)
+            self._loaded = replace(loaded, model=held)
+
+    @contextmanager
+    def model(self) -> Iterator[LoadedModel]:
+        """Lend the reference; the trained model must not be used meanwhile."""
+        with torch.no_grad():
+            if self._loaded.adapter is None:
+                yield self._loaded
+            else:
+                with self._loaded.adapter.disable_adapter():
+                    yield self._loaded
+
+
+def k3(now: Tensor, reference: Tensor) -> Tensor:
+    """Return the k3 estimate of the distance from a reference policy, in nats.
+
+    ``r - 1 - log r``, with r the ratio of the reference's probability of a sampled
+    token to the policy's: unbiased and never negative
+    (http://joschu.net/blog/kl-approx.html; the penalty of GRPO, arXiv:2402.03300).
+
+    Args:
+        now: Log-probability of each token under the policy, (tokens,).
+        reference: The same under the reference, (tokens,).
+    """
+    apart = reference - now
+    return apart.exp() - 1 - apart
