@@ -49,7 +49,7 @@ def test_a_request_is_one_argument_whatever_it_says() -> None:
     [
         ("", "--command is empty"),
         ("node 'agent.js", "No closing quotation"),
-        ("no-such-program-here x", "no program 'no-such-program-here' on this machine"),
+        ("no-such-program-here x", "program 'no-such-program-here' was not found on"),
     ],
 )
 def test_a_command_that_cannot_be_meant(command: str, complaint: str) -> None:
@@ -60,7 +60,7 @@ def test_a_command_that_cannot_be_meant(command: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("node /work/shop/desk.mjs --fast", "desk"),
+        ("node /srv/shop/desk.mjs --fast", "desk"),
         ("python agent.py", "shop_tasks"),
         ("aider --message {task}", "aider"),
         ("python /srv/Loans-Desk.py", "loans_desk"),

@@ -67,6 +67,12 @@ def test_the_native_loop_takes_no_agent() -> None:
         Trainer(config).plan()
 
 
+def test_a_program_is_trained_only_where_one_is_given() -> None:
+    config = TrainingConfig.create(framework="command")
+    with pytest.raises(UnsupportedError, match="no program was given: add --command"):
+        Trainer(config).plan()
+
+
 def test_a_tracker_that_is_not_installed_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

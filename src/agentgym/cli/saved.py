@@ -324,7 +324,7 @@ def view(
             console.print("No browser was found on this machine: open the address.")
         console.print("Ctrl-C ends it.")
         end.wait()
-    raise Interrupted("The page is no longer served.")
+    raise Interrupted("The viewer has ended, and its address no longer works.")
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":

@@ -175,6 +175,17 @@ class Adapter(ABC):
             MissingExtraError: Names the extra and the install command.
         """
 
+    def check_reference(self, reference: str | None) -> None:
+        """Check that this framework can train the agent that settings name.
+
+        Args:
+            reference: ``module:name``, or a program's command; None for the scenario's
+                own agent, which most frameworks have.
+
+        Raises:
+            UnsupportedError: It cannot.
+        """
+
     @abstractmethod
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent: its model is the gateway, its tools the episode's.

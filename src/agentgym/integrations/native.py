@@ -229,6 +229,17 @@ class NativeAdapter(Adapter):
     def check(self) -> None:
         """Nothing beyond the base installation is needed."""
 
+    def check_reference(self, reference: str | None) -> None:
+        """Check that no agent was named: the loop of this package is the agent.
+
+        Raises:
+            UnsupportedError: One was.
+        """
+        if reference is not None:
+            raise UnsupportedError(
+                f"--agent {reference} needs a framework; choose one with --framework."
+            )
+
     def roles(self, agent: Any) -> list[AgentRole]:
         """Return an object as one agent, its ``@tool`` methods as the tools."""
         specs: list[ToolSpec] = tool_specs(type(agent))

@@ -1,11 +1,12 @@
 """Guard: a process that ends programs whose starter was killed, or that hold too much.
 
-It is run as a script and imports the standard library alone, so that it is small. Each
-program has a mark, which is a variable in its environment. Children inherit it, also
-those that leave the process group. The starter writes a line for each program that
-begins (``+ MARK MEGABYTES``) or ends (``- MARK``); the guard answers with a line for
-each one that it ends (``memory MARK``). When the starter is gone, everything that is
-marked is ended and the starter's folder is removed.
+It is run as a script and imports the standard library alone, so that it is small: with
+psutil, reading the environments of 120 processes takes 4 ms instead of 0.8, four times
+a second and at each program's end. Each program has a mark, which is a variable in its
+environment. Children inherit it, also those that leave the process group. The starter
+writes a line for each program that begins (``+ MARK MEGABYTES``) or ends (``- MARK``);
+the guard answers with a line for each one that it ends (``memory MARK``). When the
+starter is gone, everything that is marked is ended and the starter's folder is removed.
 """
 
 import os

@@ -73,15 +73,15 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Check that there is such a program.
+        """Check that the program of the command can be found.
 
         Raises:
-            UsageError: There is none.
+            UsageError: It was not found; names it, and how to give its path.
         """
         if shutil.which(self.words[0]) is None:
             raise UsageError(
-                f"{option} {str(self)!r}: there is no program {self.words[0]!r} on "
-                "this machine. Install it, or give its path."
+                f"{option} {str(self)!r}: the program {self.words[0]!r} was not found "
+                "on this machine. Install it, or write its whole path."
             )
 
     @property

@@ -10,7 +10,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ProviderError, UnsupportedError
+from agentgym.errors import ProviderError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.answers import AnswerCache
@@ -196,22 +196,13 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """
     require_writable_state()
     scenario = get_scenario(config.scenario)
-    FRAMEWORKS.get(config.framework).check()
-    _check_agent(config)
+    adapter = FRAMEWORKS.get(config.framework)
+    adapter.check()
+    adapter.check_reference(config.agent.reference)
+    if config.agent.reference is not None:
+        load_agent(config.agent.reference)  # as every worker will look for it
     scenario.unsafe_local_exec = config.unsafe_local_exec
     return scenario, described(tried(scenario.sandbox_config()))
-
-
-def _check_agent(config: TrainingConfig) -> None:
-    """Check that the user's agent is found, as every worker will look for it."""
-    if config.agent.reference is None:
-        return
-    if config.framework == "native":
-        raise UnsupportedError(
-            f"--agent {config.agent.reference} needs a framework; choose one with "
-            "--framework."
-        )
-    load_agent(config.agent.reference)
 
 
 def worker_count(config: TrainingConfig) -> int:

@@ -122,17 +122,28 @@ class CommandAdapter(Adapter):
         """Return the loop that starts the program.
 
         Raises:
-            UsageError: There is no such program.
+            UsageError: The program of the command was not found on this machine.
+            UnsupportedError: The agent has no command.
         """
         refuse_configurable(blueprint, "a program")
-        if blueprint.agent.reference is None:
-            raise UnsupportedError(
-                'The framework "command" trains a program: name it, as in --command '
-                '"node agent.js".'
-            )
+        self.check_reference(blueprint.agent.reference)
+        assert blueprint.agent.reference is not None
         program = ProgramCommand.parse(blueprint.agent.reference).located()
         program.require()
         return ProgramAgent(program, blueprint)
+
+    def check_reference(self, reference: str | None) -> None:
+        """Check that a program was given: a scenario has none of its own.
+
+        Raises:
+            UnsupportedError: None was.
+        """
+        if reference is None:
+            raise UnsupportedError(
+                "--framework command trains a program, and no program was given: add "
+                '--command with the command that starts it, as in --command "node '
+                'agent.js".'
+            )
 
     def own_tools(self, found: Any) -> list[Tool]:
         """Return the tools that a program offers its model first.

@@ -38,8 +38,8 @@ async def attempt(
     session = ProgramSession(episode, ask)
     with _folders(episode) as (folder, task_folder), endpoint.serve(session) as named:
         task = episode.task
-        told = {"id": task.id, "instruction": task.instruction}
-        file = write_task(task_folder, {**told, "configurable": task.configurable})
+        fields = {"id": task.id, "instruction": task.instruction}
+        file = write_task(task_folder, {**fields, "configurable": task.configurable})
         variables = {
             **base_variables(),
             **named,

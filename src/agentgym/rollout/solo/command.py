@@ -27,7 +27,7 @@ class CommandAgent(RolloutAgent):
         reference: The command, also with ``command:`` before it.
 
     Raises:
-        UsageError: There is no such program.
+        UsageError: The program of the command was not found on this machine.
     """
 
     name = "command"
