@@ -1,7 +1,7 @@
 """An extension of Griffe: docstrings of this project as Markdown.
 
-Their references are those of Sphinx (``:class:`~agentgym.Task```), and a line that ends in
-two colons announces code.
+Their references are those of Sphinx (``:class:`~agentgym.Task```), and a line that ends
+in two colons announces code.
 """
 
 import re
@@ -17,7 +17,7 @@ class Docstrings(griffe.Extension):
     """Rewrites each docstring before it is parsed."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Turn the references of an object's docstring into names, and ``::`` into code."""
+        """Rewrite the docstring of one object."""
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
 

@@ -1,7 +1,7 @@
 """Hooks of MkDocs: pages from outside docs/, and checks of the built site.
 
-mkdocs.yml names this file. Pages below ``repository/`` in its navigation are files of the
-repository, as examples/README.md: their links, and links to them, work as on GitHub.
+mkdocs.yml names this file. Pages below ``repository/`` in its navigation are files of
+the repository, as examples/README.md: their links, and links to them, work as on GitHub.
 """
 
 import logging
@@ -33,7 +33,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
     """Return a page whose links to files of the repository lead to pages of the site.
 
     A link to a file that is not a page of the site becomes its text.
@@ -57,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Warn of links and anchors that lead nowhere, and of what other hosts would serve."""
+    """Warn of links and anchors that lead nowhere, and of files from other hosts."""
     site = Path(config.site_dir)
     pages = {path: _Links(path) for path in sorted(site.rglob("*.html"))}
     checked = 0
@@ -127,7 +129,7 @@ def _source(uri: str) -> Path:
 
 
 def _uri(file: Path) -> str | None:
-    """Return the address in the site that a file would have; None outside the repository."""
+    """Return the address of a file in the site; None outside the repository."""
     if file.is_relative_to(_ROOT / "docs"):
         return file.relative_to(_ROOT / "docs").as_posix()
     if file.is_relative_to(_ROOT):
