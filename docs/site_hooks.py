@@ -1,7 +1,8 @@
 """Hooks of MkDocs: pages from outside docs/, and checks of the built site.
 
 mkdocs.yml names this file. Pages below ``repository/`` in its navigation are files of
-the repository, as examples/README.md: their links, and links to them, work as on GitHub.
+the repository, as examples/README.md; their links, and links to them, work as on
+GitHub.
 """
 
 import logging
