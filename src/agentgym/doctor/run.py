@@ -25,7 +25,7 @@ _SEEN_GAP = 0.02
 """Nats; smaller gaps are rounding. A server with earlier weights went from 0.015 to
 0.201 (TRL's issue 5312)."""
 _LARGE_GAP = 0.05
-"""Nats; bfloat16 alone made 0.02 to 0.04 (docs/benchmarks.md)."""
+"""Nats; bfloat16 alone made 0.02 to 0.04 (docs/benchmarks_history.md)."""
 _LOSING = 0.05
 """Share of the newest rollouts that are dropped."""
 

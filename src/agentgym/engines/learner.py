@@ -34,7 +34,8 @@ from agentgym.models.folder import SMALL_PARAMETERS
 
 _AFTER_WARM_START = 0.25
 """Of these rates, once calls were imitated. Full steps took that away: validation of
-flight_booking fell from 51 to 39 %, and stayed with a quarter (docs/benchmarks.md)."""
+flight_booking fell from 51 to 39 %, and stayed with a quarter: see
+docs/benchmarks_history.md."""
 _WEIGHTS, _OPTIMIZER = "weights", "optimizer"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 

@@ -102,7 +102,7 @@ async def run_rollouts(
             meet the scenario's own requirements.
         OSError: The file cannot be written.
         asyncio.CancelledError: The caller was cancelled. Ended rollouts are saved, and
-        running ones are saved as dropped.
+            running ones are saved as dropped.
     """
     if isinstance(agent, str):
         settings["agent"] = agent
