@@ -140,7 +140,7 @@ def test_every_page_begins_with_something_to_run(page: Path) -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
 def test_pages_use_plain_words(page: Path) -> None:
-    """Headings as "What it costs" are plain words on a page; the history is a record."""
+    """A heading as "What it costs" is plain on a page; the history is a record."""
     if page.name == "benchmarks_history.md":
         return
     words = "\n".join(
