@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import agentgym
+from tests.test_language import PATTERNS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -135,6 +136,26 @@ def test_every_page_begins_with_something_to_run(page: Path) -> None:
     headings = [token.map for token in found if token.tag == "h2"]
     assert all(where is None or start < where[0] for where in headings)
     assert first.info == "python" or RUNS.match(first.content)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_pages_use_plain_words(page: Path) -> None:
+    """A heading as "What it costs" is plain on a page; the history is a record."""
+    if page.name == "benchmarks_history.md":
+        return
+    words = "\n".join(
+        part.content
+        for token in tokens(page)
+        for part in token.children or ()
+        if part.type == "text"
+    )
+    found = {
+        rule: match[0]
+        for rule, pattern in PATTERNS.items()
+        if rule != "a name for the thing, not a clause with what"
+        and (match := re.search(pattern, words, re.IGNORECASE))
+    }
+    assert found == {}
 
 
 def test_the_reference_has_every_public_name_once() -> None:
