@@ -173,7 +173,7 @@ class TrainingLoop:
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
             return
-        each = self._measuring.time_rollouts(self._time.timed)
+        each = self._measuring.time_rollouts(self._time.timed, self._time.timing_s)
         self._use.update()
         fitted = self._time.fit(config.time - state.wall_seconds, each)
         self._size(config.replaced(**fitted))

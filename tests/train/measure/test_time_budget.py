@@ -1,5 +1,7 @@
 """A budget in time: what is measured, and how many steps are done, fits into it."""
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,8 @@ import pytest
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.engines.scripted import Reply, ScriptedEngine, ScriptedPolicy
 from agentgym.errors import (
     ConfigError,
     TrainingFailedError,
@@ -14,6 +18,7 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate.progress import Progress
+from agentgym.train import loop
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.train.test_loop import InterruptedAt, scripted, trainer
@@ -139,6 +144,72 @@ def test_a_run_is_sized_before_its_baseline(tmp_path: Path) -> None:
     assert "In 1 h 0 min: 7 held-out tasks, 2 attempts at each" in progress.words
     assert "a gain of about 86 points or more" in progress.words
     assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+class Slow(ScriptedPolicy):
+    """Takes a minute for two of its first answers."""
+
+    asked = 0
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        self.asked += 1
+        if self.asked in (3, 9):
+            await asyncio.sleep(60)
+        return await super().chat(request)
+
+
+def test_answers_that_go_on_are_not_waited_for_where_rollouts_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Times(Fitted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.began: dict[str, float] = {}
+
+        def phase(self, name: str, total: int) -> None:
+            super().phase(name, total)
+            self.began[name] = time.monotonic()
+
+    def create(config: TrainingConfig) -> ScriptedEngine:
+        engine = ScriptedEngine(lambda _: Reply("Done."))
+        engine._policy = Slow(lambda _: Reply("Done."))
+        return engine
+
+    monkeypatch.setattr(loop, "create_engine", create)
+    progress = Times()
+    result = trainer(tmp_path, 0, progress=progress, time="1h").train()
+    assert progress.began["before"] - progress.began["timing"] < 30
+    assert (result.stopped, result.steps) == ("budget spent", 4)
+
+
+@pytest.mark.parametrize(("most_s", "ended"), [(3600, 13), (0, 8)])
+def test_fewer_rollouts_are_timed_where_they_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_s: float, ended: int
+) -> None:
+    monkeypatch.setattr(TimeBudget, "timing_s", most_s)
+    done: list[str] = []
+
+    class Ends(Progress):
+        name = ""
+
+        def phase(self, name: str, total: int) -> None:
+            self.name = name
+
+        def rollout_done(self) -> None:
+            done.append(self.name)
+
+    trainer(tmp_path, 0, progress=Ends(), time="1h").train()
+    assert done.count("timing") == ended
+
+
+def test_a_warm_start_needs_no_time_for_steps() -> None:
+    """At 20 s a rollout, 6 tasks measured 3 times in 30 % of an hour."""
+    with pytest.raises(UsageError, match=r"2 steps of 16 rollouts and 6 held-out"):
+        budget(time="20m").fit(1200, 25.0)
+    long = TimeBudget(TrainingConfig.create(time="20m", warm_start=True), 1, 1)
+    assert long.fit(1200, 19.0)["test_tasks"] == 6
+    with pytest.raises(UsageError, match=r"a warm start and 6 .*, measured 3 times"):
+        long.fit(1200, 25.0)
 
 
 def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -24,11 +25,19 @@ from agentgym.train.run_folder import RunFolder, RunState
 
 _CONFIRMED = 48
 """Rollouts that confirm a goal, at least: 12 of 12 say little of 90 %."""
-_TIMED_SHARE = 0.8
-"""Share of the timed rollouts that count: those that end first."""
+_TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
+"""Shares of the timed rollouts that are waited for: usually, and where it takes long.
+
+One answer that goes on and on would be taken for the usual, while in a run others are
+sampled at the same time.
+"""
 _ERRORS = 0.84
 """Standard errors by which a goal must be exceeded where it is confirmed: a policy that
 misses it by as much as one passes one look in five, and there are many looks."""
+
+
+class _EnoughTimed(Exception):
+    """Ends the timing of rollouts while the last ones go on."""
 
 
 @dataclass(frozen=True)
@@ -124,27 +133,38 @@ class Measuring:
         if remarks and not self.goal_reached:
             self.progress.warned([remark.text for remark in remarks])
 
-    def time_rollouts(self, count: int) -> float:
+    def time_rollouts(self, count: int, most_s: float) -> float:
         """Return the wall seconds per rollout where ``count`` run at once.
 
-        One comes before, so that no worker's start is timed. The last fifth is left
-        out: one answer that goes on and on would be taken for the usual, while in a
-        run others are sampled at the same time.
+        They are timed from the start of the first one: workers start only once. The
+        last ones are given up.
+
+        Args:
+            count: Rollouts.
+            most_s: Seconds after which fewer of them are enough.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
-        self.progress.phase("timing", 1 + samples * len(made))
-        step = self.state.step + 1
-        self._measure({"timing-first": made[:1]}, samples=1, step=step)
-        begun, ends = time.monotonic(), list[float]()
+        total = samples * len(made)
+        usual, least = (
+            math.ceil(share * total) for share in (_TIMED_SHARE, _LEAST_TIMED)
+        )
+        self.progress.phase("timing", total)
+        begun, ended = math.inf, 0
 
         def note(trajectory: Trajectory) -> None:
-            ends.append(time.monotonic() - begun)
+            nonlocal begun, ended
+            ended += 1
+            begun = min(begun, time.monotonic() - trajectory.duration_s)
             self.on_rollout(trajectory)
+            is_long = time.monotonic() - begun > most_s
+            if ended >= (least if is_long else usual):
+                raise _EnoughTimed
 
-        self._measure({"timing": made}, samples=samples, step=step, on_rollout=note)
-        most = math.ceil(_TIMED_SHARE * len(ends))
-        return ends[most - 1] / most
+        step = self.state.step + 1
+        with suppress(_EnoughTimed):
+            self._measure({"timing": made}, samples=samples, step=step, on_rollout=note)
+        return (time.monotonic() - begun) / ended
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set of the scenario, main one first.

@@ -13,6 +13,8 @@ from agentgym.train.warm_start.lesson import most_tasks
 
 TIMED_ROLLOUTS = 16
 """Rollouts that are timed first, at most."""
+_TIMING_SHARE = 0.05
+"""Share of the time after which half of them are enough."""
 _HELD_OUT_SHARE = 0.3
 """Share of the time for the measurements of held-out tasks: before, after, a warm
 start.
@@ -77,6 +79,11 @@ class TimeBudget:
         """Rollouts to time: as many as run at once, but no more than are needed."""
         return min(TIMED_ROLLOUTS, self.workers * self.config.in_flight)
 
+    @property
+    def timing_s(self) -> float:
+        """Seconds of timing after which fewer rollouts are enough."""
+        return _TIMING_SHARE * (self.config.time or math.inf)
+
     def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
         """Return the settings with which a run takes the time that is left.
 
@@ -95,18 +102,24 @@ class TimeBudget:
         config = self.config
         batch = self._batch(left, per_rollout)
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
+        # A warm start is a result without any step, and makes rollouts shorter.
+        steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
         tasks = min(config.test_tasks, int(rollouts / self.sets))
-        if tasks < min(_LEAST_TASKS, config.test_tasks) or left < _LEAST_STEPS * step:
+        if tasks < min(_LEAST_TASKS, config.test_tasks) or left < steps * step:
             least = times * _LEAST_TASKS * self.sets * per_rollout / _HELD_OUT_SHARE
-            needed = 1.5 * max(least, 2 * _LEAST_STEPS * step)
+            needed = 1.5 * max(least, 2 * steps * step)
+            wish = "a warm start"
+            if steps:
+                wish = (
+                    f"{steps} steps of {plural(math.prod(batch.values()), 'rollout')}"
+                )
             raise UsageError(
                 f"time = {duration(config.time or 0)} is too short: a rollout takes "
                 f"{per_rollout:.1f} s here, {plural(self.timed, 'rollout')} at once, "
-                f"so that {_LEAST_STEPS} steps of "
-                f"{plural(math.prod(batch.values()), 'rollout')} and {_LEAST_TASKS} "
-                f"held-out tasks need about {duration(needed)}. Give --time "
+                f"so that {wish} and {_LEAST_TASKS} held-out tasks, measured {times} "
+                f"times, need about {duration(needed)}. Give --time "
                 f"{math.ceil(needed / 60)}m, a smaller model, or smaller steps (--set "
                 "tasks_per_step=2)."
             )
