@@ -151,8 +151,8 @@ def evaluate(
         notes = session.troubles
         ledger = Ledger()
         if config.judge is not None:
-            judge = open_judge(config, scenario, ledger, warn=notes.append)
-            judge.compare(by_task(found[split]))
+            ranking = open_judge(config, scenario, ledger, warn=notes.append)
+            ranking.compare(by_task(found[split]))
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)

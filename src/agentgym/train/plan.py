@@ -85,8 +85,8 @@ def make_plan(config: TrainingConfig) -> Plan:
     check_judge(config)
     if config.judge is None and not scenario.has_check:
         raise UsageError(
-            f"{scenario.name} has no check of its attempts (has_check is False), so that "
-            "all earn the same: name a model that ranks them with --judge."
+            f"{scenario.name} has no check of its attempts (has_check is False), so "
+            "that all earn the same: name a model that ranks them with --judge."
         )
     if config.time is not None and config.deterministic:
         raise UsageError(

@@ -1,9 +1,9 @@
 """Reads the scores of a judge's answer, and refuses anything else."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agentgym.errors import ReplyError, first_problem
 from agentgym.models.reply import read_reply
@@ -22,7 +22,7 @@ class Score(BaseModel):
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
-    attempt: str
+    attempt: Annotated[str, BeforeValidator(str)]
     why: str = ""
     score: float = Field(ge=0, le=1)
 
@@ -72,8 +72,8 @@ def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score
     by_label = {score.attempt: score for score in found.scores}
     if sorted(score.attempt for score in found.scores) != sorted(labels):
         raise ReplyError(
-            f"it scores the attempts {', '.join(by_label) or 'none'}, and was asked for "
-            f"{', '.join(sorted(labels, key=int))}"
+            f"it scores the attempts {', '.join(by_label) or 'none'}, and was asked "
+            f"for {', '.join(sorted(labels, key=int))}"
         )
     return [
         by_label[label].model_copy(update={"why": by_label[label].why[:_MOST_WHY]})

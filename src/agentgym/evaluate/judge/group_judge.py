@@ -1,12 +1,13 @@
 """GroupJudge: asks a judge about groups of attempts, and puts its ranking into rewards.
 
 As ART's RULER (https://art.openpipe.ai/fundamentals/ruler) it shows all attempts at a
-task together, which is easier to judge than one alone. Other than there, a check has the
+task together, which is easier to judge than one alone. Unlike there, a check has the
 first word: attempts that it rejects keep their reward, and those that it accepts are
-ranked among themselves. With r the reward of an accepted attempt and s its score it
-becomes ``r + w * (s - mean of s)``. The mean reward of the group stays as it is, so that
-groups without a ranking lose nothing beside it. The weight w is at most the distance
-from the lowest accepted to the highest rejected reward, so that none comes below one.
+ranked among themselves. With r the reward of an accepted attempt and s its score, it
+becomes ``r + w * (s - mean of s)``. The mean reward of the group stays as it is, so
+that groups without a ranking lose nothing compared with it. The weight w is at most the
+distance from the lowest accepted to the highest rejected reward, so that no accepted
+attempt comes to be worth less than a rejected one.
 """
 
 import asyncio
@@ -152,7 +153,7 @@ class GroupJudge(Judge):
             cost more is not sent.
         has_check: Whether ``success`` says that an attempt is right; otherwise all
             attempts are ranked.
-        timeout_s: Seconds of one request, tries again included.
+        timeout_s: Seconds of one request, tries again included; None: three minutes.
         beat: Called every half second while the judge is waited for; may raise.
         warn: Called with a sentence on the first group of each reason for which the
             judge failed.
@@ -168,7 +169,7 @@ class GroupJudge(Judge):
         prices: Prices | None = None,
         max_cost: float | None = None,
         has_check: bool = True,
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float | None = None,
         beat: Callable[[], None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -180,7 +181,7 @@ class GroupJudge(Judge):
         self._prices = prices
         self._max_cost = max_cost
         self._has_check = has_check
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s or _TIMEOUT_S
         self._beat = beat
         self._warn = warn
         self._reserved = 0.0

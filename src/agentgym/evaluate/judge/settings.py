@@ -1,4 +1,4 @@
-"""The settings of a judge: checked before anything starts, and shown with their price."""
+"""A judge's settings: checked before anything starts, and shown with their price."""
 
 import math
 from collections.abc import Callable
