@@ -153,6 +153,39 @@ def test_a_rubric_is_kept_as_text(tmp_path: Path) -> None:
     assert plan.config.judge_rubric == "Short answers are better.\n"
 
 
+@pytest.mark.slow
+def test_a_tasks_file_without_a_check_is_trained_by_the_judge_alone(
+    tmp_path: Path,
+) -> None:
+    """No early stop ends it, although every attempt succeeds; a check needs no tool."""
+    tasks = tmp_path / "rooms.jsonl"
+    tool = {"name": "book", "description": "Books.", "parameters": {"type": "object"}}
+    lines = [{"instruction": f"Room {n}?", "tools": [tool]} for n in range(16)]
+    tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with StubServer(scoring(by_length)) as server:
+        config = TrainingConfig.create(
+            scenario=f"{tasks}?check=none",
+            framework="native",
+            judge=f"{server.endpoint}#m",
+            episodes=8,
+            group_size=4,
+            tasks_per_step=1,
+            eval_every=1,
+            eval_tasks=2,
+            test_tasks=2,
+            eval_samples=1,
+            workers=1,
+            forgetting_questions=0,
+            tracker="none",
+            output=tmp_path / "runs",
+        )
+        result = Trainer(config, progress=False).train()
+    assert (result.stopped, result.steps) == (loop.SPENT, 2)
+    assert result.ledger.judging is not None
+    assert result.ledger.judging.judged == 2
+    assert result.ledger.trained == 8
+
+
 def test_a_scenario_without_a_check_needs_a_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

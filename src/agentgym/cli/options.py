@@ -237,8 +237,8 @@ AllowTool = Annotated[
 CheckFunction = Annotated[
     str | None,
     opt(
-        "Your check(task, calls, state), for a tasks file; or `posted`: the reward "
-        "that a program posts.",
+        "Your check(task, calls, state), for a tasks file; `posted`: the reward that a "
+        "program posts; `none`: --judge alone ranks attempts.",
         "--check",
         metavar=REFERENCE,
         rich_help_panel=TASKS,

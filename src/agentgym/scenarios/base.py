@@ -115,8 +115,8 @@ class Scenario(ABC):
         judges_work: Whether a reward looks at the files that a program leaves, so that
             the program's tools need not be known.
         has_check: Whether a reward's ``success`` says that an attempt is right. Set it
-            to False where no check knows that, and every attempt that ends by itself is
-            a success: a judge (``--judge``) then ranks all of them.
+            to False where no check knows that, and let attempts that are not surely
+            wrong succeed: a judge (``--judge``) ranks them.
         unsafe_local_exec: Set by the runner if the user allowed model-written code to
             run without a sandbox.
     """

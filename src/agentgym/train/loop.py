@@ -286,7 +286,7 @@ class TrainingLoop:
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
         judge = open_judge(
-            *(config, self._scenario, state.ledger),
+            *(config, state.ledger),
             beat=self._check_interrupt,
             warn=lambda text: self._progress.warned([text]),
         )

@@ -32,6 +32,11 @@ from agentgym.train.measure.time_budget import require_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
 
+_NO_CHECK = (
+    "no check judges the attempts, so that success below says only that none made a "
+    "forbidden call: compare answers before and after yourself"
+)
+
 
 def tried(plan: Plan, progress: Progress) -> Plan:
     """Return the plan with the report of a trial of the user's agent, if there is one.
@@ -88,6 +93,8 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"{scenario.name} has no check of its attempts (has_check is False), so "
             "that all earn the same: name a model that ranks them with --judge."
         )
+    if not scenario.has_check:  # or the first validation would end the run
+        config = config.replaced(early_stop=False)
     if config.time is not None and config.deterministic:
         raise UsageError(
             "With a time, the number of steps depends on the machine's speed, so that "
@@ -125,6 +132,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         judge=plan_words(config),
         notes=(
             *scenario.notes(),
+            *([_NO_CHECK] if not scenario.has_check else []),
             *answer_notes(scenario, trained),
             *prompt_notes(config, scenario),
         ),

@@ -111,16 +111,6 @@ def test_attempts_that_are_alike_are_shown_once_and_earn_the_same() -> None:
     assert found[0].reward == found[1].reward != found[2].reward
 
 
-def test_without_a_check_all_attempts_are_ranked() -> None:
-    group = [attempt(n, n * 40, success=False, reward=0.0) for n in "ab"]
-    group.append(attempt("c", "c", success=False, reward=0.0))
-    with StubServer(scoring(by_length)) as server:
-        judge, record = judge_at(server, has_check=False)
-        [found] = judge.ranked([group])
-    assert found[2].reward > 0 > found[0].reward  # type: ignore[operator]
-    assert record.pairs == 0
-
-
 async def crash(request: web.Request, body: dict[str, Any]) -> web.Response:
     return web.json_response({"error": {"message": "broken"}}, status=400)
 

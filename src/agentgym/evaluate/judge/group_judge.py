@@ -69,13 +69,13 @@ class _Group:
     accepted: Sequence[bool]
 
     @classmethod
-    def of(cls, group: Sequence[Trajectory], *, has_check: bool) -> "_Group":
+    def of(cls, group: Sequence[Trajectory]) -> "_Group":
         scored = [
             made
             for made in group
             if made.reward is not None and made.status is not RolloutStatus.DROPPED
         ]
-        return cls(scored, [bool(made.success) or not has_check for made in scored])
+        return cls(scored, [bool(made.success) for made in scored])
 
     @cached_property
     def transcripts(self) -> list[list[Entry]]:
@@ -151,8 +151,6 @@ class GroupJudge(Judge):
         prices: Of its tokens; None if they are not known.
         max_cost: Most US dollars of all requests in the record. A request that might
             cost more is not sent.
-        has_check: Whether ``success`` says that an attempt is right; otherwise all
-            attempts are ranked.
         timeout_s: Seconds of one request, tries again included; None: three minutes.
         beat: Called every half second while the judge is waited for; may raise.
         warn: Called with a sentence on the first group of each reason for which the
@@ -168,7 +166,6 @@ class GroupJudge(Judge):
         weight: float = 0.5,
         prices: Prices | None = None,
         max_cost: float | None = None,
-        has_check: bool = True,
         timeout_s: float | None = None,
         beat: Callable[[], None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
@@ -180,7 +177,6 @@ class GroupJudge(Judge):
         self._weight = weight
         self._prices = prices
         self._max_cost = max_cost
-        self._has_check = has_check
         self._timeout_s = timeout_s or _TIMEOUT_S
         self._beat = beat
         self._warn = warn
@@ -192,7 +188,7 @@ class GroupJudge(Judge):
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
         """Return the groups with the ranking in the rewards of accepted attempts."""
-        found = [_Group.of(group, has_check=self._has_check) for group in groups]
+        found = list(map(_Group.of, groups))
         scores = self._judged(found, [group.unranked() for group in found])
         return [
             list(group) if score is None else self._with_ranks(group, made, score)
@@ -201,7 +197,7 @@ class GroupJudge(Judge):
 
     def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
         """Record how often the judge agrees with the check; change no reward."""
-        found = [_Group.of(group, has_check=self._has_check) for group in groups]
+        found = list(map(_Group.of, groups))
         self._judged(found, [group.uncompared() for group in found])
 
     def _with_ranks(

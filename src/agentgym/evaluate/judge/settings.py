@@ -12,7 +12,6 @@ from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
 from agentgym.evaluate.metrics import Prices
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.located import rubric_text
-from agentgym.scenarios.base import Scenario
 
 _SETTINGS = ("judge_rubric", "judge_price_in", "judge_price_out", "judge_max_cost")
 _CHARACTERS = 4
@@ -82,7 +81,6 @@ def check_judge(config: TrainingConfig) -> None:
 
 def open_judge(
     config: TrainingConfig,
-    scenario: Scenario,
     ledger: Ledger,
     *,
     beat: Callable[[], None] = lambda: None,
@@ -107,7 +105,6 @@ def open_judge(
         weight=config.judge_weight,
         prices=prices_of(config),
         max_cost=config.judge_max_cost,
-        has_check=scenario.has_check,
         beat=beat,
         warn=warn,
     )
