@@ -116,7 +116,7 @@ class _Group:
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
-class Judge:
+class Ranker:
     """Ranks nothing; :class:`GroupJudge` ranks.
 
     Attributes:
@@ -137,7 +137,7 @@ class Judge:
         """Record how often the judge agrees with the check; change no reward."""
 
 
-class GroupJudge(Judge):
+class GroupJudge(Ranker):
     """Ranks the attempts of each group, as far as the check and the limit allow.
 
     A group about which the judge gives no usable answer keeps its own rewards; the

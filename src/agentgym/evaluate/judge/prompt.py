@@ -15,7 +15,7 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.security.redaction import Redactor
 
 MOST_CHARACTERS = 60_000
-"""Of all attempts of a request together; what is longer is cut in its middle."""
+"""Most characters of all attempts of a request; longer ones lose their middle."""
 _MOST_OF_TEXT = 3_000
 _TOOLS = 40
 _BREAKS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}

@@ -7,7 +7,7 @@ from importlib import resources
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
 from agentgym.errors import UsageError
-from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Judge
+from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
 from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
 from agentgym.evaluate.metrics import Prices
 from agentgym.models.reference import is_remote, resolve_model
@@ -85,7 +85,7 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
     warn: Callable[[str], None] = lambda text: None,
-) -> Judge:
+) -> Ranker:
     """Return the judge of a run, which keeps its record in ``ledger``.
 
     Returns:
@@ -95,7 +95,7 @@ def open_judge(
         UsageError: Its settings cannot work.
     """
     if config.judge is None:
-        return Judge()
+        return Ranker()
     if ledger.judging is None:
         ledger.judging = Judging(model=config.judge)
     return GroupJudge(
