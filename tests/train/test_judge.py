@@ -45,7 +45,12 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(folder: Path, server: StubServer, **settings: Any) -> Trainer:
-    given = {"episodes": 8, "group_size": 4, "tasks_per_step": 1, "eval_every": 9}
+    given: dict[str, Any] = {
+        "episodes": 8,
+        "group_size": 4,
+        "tasks_per_step": 1,
+        "eval_every": 9,
+    }
     given |= {"judge": f"{server.endpoint}#m", "workers": 1, **settings}
     made = trainer(folder, ALL_SOLVED, **given)
     scenario = folder / "decided" / "scenario.py"

@@ -179,7 +179,7 @@ def test_a_judge_that_fails_leaves_the_rewards_and_is_named_once(
 
 
 def test_one_group_that_fails_leaves_the_others_ranked() -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.Response:
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         if "poison" in body["messages"][1]["content"]:
             return says("?")
         return await scoring(by_length)(request, body)
@@ -222,7 +222,7 @@ def test_a_server_that_counts_no_tokens_is_charged_by_an_estimate() -> None:
 
 
 def test_a_server_that_knows_no_schema_is_asked_without_one() -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.Response:
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         if "response_format" in body:
             error = {"message": "response_format is not supported"}
             return web.json_response({"error": error}, status=400)

@@ -66,7 +66,7 @@ def test_agreement_with_the_check_and_the_price_are_reported(tmp_path: Any) -> N
     def score(entries: list[dict[str, Any]]) -> float:
         return float("please" in entries[-1]["text"])
 
-    async def judge(request: web.Request, body: dict[str, Any]) -> web.Response:
+    async def judge(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         room = re.search(r"Room (\d)", body["messages"][1]["content"])
         assert room is not None
         likes = room[1] != "0"
