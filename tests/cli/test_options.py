@@ -27,6 +27,8 @@ TRAINED = {
     "tracker",
 }
 TRAINED |= {"name", "output", "max_hourly", "max_cost"}
+JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
+JUDGE |= {"judge_price_in", "judge_price_out"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
@@ -37,13 +39,14 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
         (
             train,
             TrainingConfig,
-            POLICY | TEMPLATE | TRAINED | YOURS,
+            POLICY | TEMPLATE | TRAINED | YOURS | JUDGE,
         ),
         (
             evaluate,
             TrainingConfig,
             POLICY
             | TEMPLATE
+            | JUDGE
             | {"concurrency", "eval_temperature", "cache_requests"}
             | {"context", "inputs", "configurable"},
         ),

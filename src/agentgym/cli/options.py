@@ -237,8 +237,8 @@ AllowTool = Annotated[
 CheckFunction = Annotated[
     str | None,
     opt(
-        "Your check(task, calls, state), for a tasks file; or `posted`: the reward "
-        "that a program posts.",
+        "Your check(task, calls, state), for a tasks file; `posted`: the reward that a "
+        "program posts; `none`: --judge alone ranks attempts.",
         "--check",
         metavar=REFERENCE,
         rich_help_panel=TASKS,
@@ -283,6 +283,52 @@ def with_command(agent: str | None, command: str | None) -> str | None:
     return ProgramCommand.parse(command).located().reference
 
 
+Judge = Annotated[
+    str | None,
+    opt(
+        "A model that ranks attempts at one task, within those that the check accepts. "
+        "It is sent the attempts.",
+        "--judge",
+        metavar="PROVIDER:MODEL|ADDRESS",
+        rich_help_panel=TRAINING,
+    ),
+]
+JudgeRubric = Annotated[
+    str | None,
+    opt(
+        "By which --judge ranks, in plain sentences; by default one that ships.",
+        "--judge-rubric",
+        metavar="FILE",
+        rich_help_panel=TRAINING,
+    ),
+]
+JudgePriceIn = Annotated[
+    float | None,
+    opt(
+        "$ per million tokens that --judge reads.",
+        "--judge-price-in",
+        metavar="$",
+        rich_help_panel=TRAINING,
+    ),
+]
+JudgePriceOut = Annotated[
+    float | None,
+    opt(
+        "$ per million tokens that --judge writes.",
+        "--judge-price-out",
+        metavar="$",
+        rich_help_panel=TRAINING,
+    ),
+]
+JudgeMaxCost = Annotated[
+    float | None,
+    opt(
+        "Most $ of --judge, after which the run goes on without it.",
+        "--judge-max-cost",
+        metavar="$",
+        rich_help_panel=TRAINING,
+    ),
+]
 AgentTools = Annotated[
     str | None,
     opt(

@@ -27,6 +27,11 @@ from agentgym.cli.options import (
     Data,
     Framework,
     Inputs,
+    Judge,
+    JudgeMaxCost,
+    JudgePriceIn,
+    JudgePriceOut,
+    JudgeRubric,
     Thinking,
     Time,
     ToolAnswers,
@@ -113,6 +118,11 @@ def train(
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
     check_command: CheckCommand = None,
+    judge: Judge = None,
+    judge_rubric: JudgeRubric = None,
+    judge_price_in: JudgePriceIn = None,
+    judge_price_out: JudgePriceOut = None,
+    judge_max_cost: JudgeMaxCost = None,
     model: Annotated[
         str | None,
         opt(
@@ -302,6 +312,7 @@ def train(
         may_change: dict[str, Any] = {"episodes": episodes, "yes": yes or None}
         may_change |= {"gpu": gpu, "warm_start": warm_start or None, "time": time}
         may_change |= {"max_hourly": max_hourly, "max_cost": max_cost}
+        may_change |= {"judge_max_cost": judge_max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
         _train(settings, resume, may_change, as_json)
@@ -373,8 +384,8 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
         machine = ", ".join([*MACHINE, "vllm.KEY=VALUE", "verl.KEY=VALUE"])
         raise UsageError(
             f"{own} out: {refused}. Only --episodes, --time, --gpu, --max-hourly, "
-            "--max-cost, --warm-start, --yes and settings of memory and servers may "
-            f"change: {machine}."
+            "--max-cost, --judge-max-cost, --warm-start, --yes and settings of memory "
+            f"and servers may change: {machine}."
         )
     return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
 

@@ -108,6 +108,10 @@ class _Environment(EnvSettingsSource):
         return {**nested({**super().__call__(), **parts}), **unknown}
 
 
+def _path_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
 class TrainingConfig(Settings, BaseSettings):
     """Settings of one training run.
 
@@ -178,6 +182,15 @@ class TrainingConfig(Settings, BaseSettings):
             ``calls``, ``calls+reasoning``, or ``all``, which a reward needs that reads
             the text of the answer. None takes the scenario's: ``calls``, unless its
             author chose otherwise.
+        judge: A model that ranks attempts at one task which the check accepts, as
+            ``openai:gpt-4.1-mini`` or an address; None: none does. It is sent the
+            attempts.
+        judge_rubric: By which the judge ranks: a file, or its text; empty takes the
+            one that ships.
+        judge_weight: Most reward that the judge puts between two attempts.
+        judge_price_in: $ per million tokens that the judge reads.
+        judge_price_out: $ per million tokens that it writes.
+        judge_max_cost: Most $ of judging, after which training goes on without it.
         failure_cost: Penalty of a failed tool call on the advantage of its model call,
             in units of reward (``grpo`` and ``dapo``: of the group's deviation,
             ``reinforce++``: of the batch's); three times as much if it failed before in
@@ -275,6 +288,12 @@ class TrainingConfig(Settings, BaseSettings):
     algorithm: Algorithm = "rloo"
     train_roles: Annotated[Roles | None, NoDecode] = None
     train_tokens: TrainTokens | None = None
+    judge: str | None = None
+    judge_rubric: Annotated[str, BeforeValidator(_path_as_text)] = ""
+    judge_weight: float = Field(default=0.5, gt=0, le=_MANY)
+    judge_price_in: float | None = Field(default=None, ge=0, le=_MANY)
+    judge_price_out: float | None = Field(default=None, ge=0, le=_MANY)
+    judge_max_cost: float | None = Field(default=None, gt=0, le=_MANY)
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)

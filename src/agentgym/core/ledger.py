@@ -71,16 +71,60 @@ class RoleLedger(BaseModel):
             found[bucket.reason] += 1
 
 
+class Judging(BaseModel):
+    """How a judge ranked the groups of attempts of a run, and for how much.
+
+    Attributes:
+        model: The judge, as the user named it.
+        groups: Groups of attempts at one task.
+        judged: Groups whose attempts it ranked.
+        kept: The other groups by reason: they keep their own rewards.
+        requests: Requests that were sent to it.
+        prompt_tokens: Tokens of these requests, and ``response_tokens`` of its answers.
+        estimated: Requests whose tokens were estimated, as the server counted none.
+        cost: US dollars; None where the price of its tokens is not known.
+        pairs: Pairs of attempts at one task of which the check accepted one.
+        agreed: Those of which the judge gave the accepted one more; half of those of
+            which it gave both the same.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = ""
+    groups: int = 0
+    judged: int = 0
+    kept: Counter[str] = Field(default_factory=Counter)
+    requests: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    estimated: int = 0
+    cost: float | None = None
+    pairs: int = 0
+    agreed: float = 0.0
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of the pairs in which judge and check agree; None without a pair."""
+        return self.agreed / self.pairs if self.pairs else None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every group was judged or kept its own rewards."""
+        return self.groups == self.judged + self.kept.total()
+
+
 class Ledger(RoleLedger):
     """The same of all roles together, and of each.
 
     Attributes:
+        judging: How a judge ranked attempts; None without one.
         tokens: Which tokens of a trained call the loss covered, as ``train_tokens``
             names them; empty for runs that did not record it.
         roles: By the name of the role; those of a single agent are one. They add up to
             the whole.
     """
 
+    judging: Judging | None = None
     tokens: str = ""
     roles: dict[str, RoleLedger] = Field(default_factory=dict)
 
@@ -88,7 +132,7 @@ class Ledger(RoleLedger):
     def _read_single(self) -> Self:
         """Give the calls of a record without roles to the one agent there was."""
         if self.calls and not self.roles:
-            alone = self.model_dump(exclude={"roles", "tokens"})
+            alone = self.model_dump(exclude={"roles", "tokens", "judging"})
             self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
         return self
 
@@ -127,4 +171,5 @@ class Ledger(RoleLedger):
             self.counted == self.calls == sum(part.calls for part in parts)
             and self.trained == sum(part.trained for part in parts)
             and all(part.adds_up for part in parts)
+            and (self.judging is None or self.judging.adds_up)
         )

@@ -77,8 +77,9 @@ class TaskSource:
         answers: The source of answers to tool calls: ``recorded`` answers, a ``stub``,
             or ``live``: the tools that ``allow`` names.
         allow: Tools that may be called live.
-        check: ``module:name`` of a function that scores, or ``posted`` for the reward
-            that a program posts; None for the expected calls.
+        check: ``module:name`` of a function that scores, ``posted`` for the reward that
+            a program posts, or ``none`` where a judge alone ranks attempts; None for
+            the expected calls.
         check_command: A command that scores, run in the episode's folder.
         folder: Where the modules lie.
         given_name: Of the scenario; empty for the file's.

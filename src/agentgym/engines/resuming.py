@@ -5,7 +5,10 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 
-_BUDGET = ("episodes", "time", "gpu", "max_hourly", "max_cost", "warm_start", "yes")
+_BUDGET = (
+    *("episodes", "time", "gpu", "max_hourly", "max_cost", "warm_start", "yes"),
+    "judge_max_cost",
+)
 MACHINE = (
     "memory_share",
     "gradient_checkpointing",

@@ -9,6 +9,7 @@ from pathlib import Path
 from agentgym.core.agent import AgentSpec
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
+from agentgym.core.ledger import Ledger
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import Policy, ServedPolicy
 from agentgym.core.task import EVERY_SPLIT, Split, Task
@@ -17,6 +18,8 @@ from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
+from agentgym.evaluate.judge.group_judge import by_task
+from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
 from agentgym.evaluate.metrics import FREE, Metrics, Prices
 from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
@@ -110,6 +113,7 @@ def evaluate(
         ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
+    check_judge(config)
     tasks = tasks_to_measure(scenario, split, config.seed, config.test_tasks)
     with ExitStack() as stack:
         policy: Policy | ServedPolicy | Endpoint
@@ -145,6 +149,10 @@ def evaluate(
             lambda _: progress.rollout_done(),
         )
         notes = session.troubles
+        ledger = Ledger()
+        if config.judge is not None:
+            ranking = open_judge(config, ledger, warn=notes.append)
+            ranking.compare(by_task(found[split]))
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]
     beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
@@ -170,8 +178,13 @@ def evaluate(
         prices=prices,
         settings=config.model_dump(mode="json"),
         cached=0 if cache is None else cache.found,
-        notes=[*_notes(subject, spec, scenario, split), *notes, *problems, *cut],
+        notes=[
+            *_notes(subject, spec, scenario, split),
+            *(*notes, *problems, *cut),
+            *([judging_words(ledger.judging)] if ledger.judging else []),
+        ],
         metrics=metrics,
+        judging=ledger.judging,
         baselines=beside,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,

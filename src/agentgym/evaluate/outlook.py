@@ -13,7 +13,7 @@ MOST_CUT = 0.02
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
-def doubts(baseline: Metrics) -> list[str]:
+def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
     """Return why training will hardly work, in plain words; empty if it may.
 
     Training reinforces attempts that did better than others at the same task. Where
@@ -22,6 +22,7 @@ def doubts(baseline: Metrics) -> list[str]:
     Args:
         baseline: Metrics of the policy on held-out tasks before its first update;
             doubts that so few tasks cannot show are left out.
+        judged: Whether a judge ranks attempts that succeed, so that they differ too.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -37,6 +38,8 @@ def doubts(baseline: Metrics) -> list[str]:
             "succeeded. Training reinforces calls that succeed at times; where none "
             f"do, agents learn to make one harmless call. {_TRY}"
         )
+    if judged:
+        return found
     if solved == attempts:
         found.append(
             f"All {attempts:,} attempts at {len(tasks):,} held-out tasks succeeded: "

@@ -38,6 +38,7 @@ class Plan:
         drops_reasoning: Whether its template leaves earlier reasoning out once the
             user speaks again.
         answers: How long answers and rollouts may be, in words.
+        judge: Who ranks attempts, how often and for how much, in words; empty without.
     """
 
     config: TrainingConfig
@@ -59,6 +60,7 @@ class Plan:
     path: str = ""
     drops_reasoning: bool = False
     answers: str = ""
+    judge: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from agentgym.core.files import write_atomically
+from agentgym.core.ledger import Judging
 from agentgym.core.trajectory import Reason
 from agentgym.errors import UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix
@@ -46,6 +47,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         settings: Every setting of the rollouts.
         notes: Caveats for readers of the figures, in sentences.
         metrics: The figures, per-task sums included.
+        judging: How far a judge agrees with the check, and for how much; None without.
         baselines: Of agents without a model, on the same tasks, by name.
         calls: Tool calls of scored rollouts by class; they add up to all of them.
         confusion: Which tool was called where which was needed; None if the
@@ -70,6 +72,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     settings: dict[str, Any] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
     metrics: Metrics
+    judging: Judging | None = None
     baselines: dict[str, Metrics] = Field(default_factory=dict)
     calls: dict[CallClass, int] = Field(default_factory=dict)
     confusion: ConfusionMatrix | None = None

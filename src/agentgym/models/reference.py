@@ -80,6 +80,13 @@ def _key_of(provider: str) -> str:
     return f"{provider.upper()}_API_KEY"
 
 
+def key_variable(spec: str) -> str:
+    """Return the environment variable with the key of a model behind a server."""
+    match = _SPEC.fullmatch(spec)
+    is_named = match is not None and match[1].lower() in PROVIDERS
+    return _key_of(match[1].lower()) if match and is_named else KEY_OF_ADDRESS
+
+
 def provider_url(provider: str) -> str:
     """Return a provider's base URL: its own, or that of a proxy in ``NAME_BASE_URL``.
 

@@ -1,5 +1,7 @@
 """Settings that other processes understand, from whatever folder they run in."""
 
+from pathlib import Path
+
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.errors import UsageError
@@ -9,6 +11,8 @@ from agentgym.models.template import template_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
+
+_MOST_RUBRIC = 2**16
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
@@ -26,8 +30,8 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
         UnsupportedError: The agent is of no framework.
-        UsageError: The chat template cannot be read, or the scenario's own agent is of
-            another framework.
+        UsageError: The chat template or the judge's rubric cannot be read, or the
+            scenario's own agent is of another framework.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -44,8 +48,36 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
         chat_template=template_text(config.chat_template),
+        judge_rubric=rubric_text(config.judge_rubric),
         framework=framework,
     )
+
+
+def rubric_text(given: str) -> str:
+    """Return the text of a judge's rubric.
+
+    Args:
+        given: A file, or the text itself, which has several words; empty for none.
+
+    Raises:
+        UsageError: The file cannot be read, or it is empty or too long.
+    """
+    path = Path(given).expanduser()
+    if not given or "\n" in given or (" " in given and not path.suffix):
+        return given
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"judge_rubric = {given!r} cannot be read: {error}. Give a text file that "
+            "says in plain sentences which attempt is better."
+        ) from None
+    if not text.strip() or len(text) > _MOST_RUBRIC:
+        raise UsageError(
+            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric has "
+            f"some words, and at most {_MOST_RUBRIC:,} characters."
+        )
+    return text if "\n" in text else f"{text}\n"
 
 
 def _own_agent(reference: str, framework: str) -> str | None:

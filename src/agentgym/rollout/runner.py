@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Self
 
 from agentgym.core.files import BEAT_S, Beat, no_beat
 from agentgym.core.openai import DEFAULT_AGENT
@@ -43,6 +44,16 @@ class RolloutRequest:
     train: bool
     group: str
     step: int
+
+    @classmethod
+    def of_groups(cls, tasks: Sequence[Task], size: int, step: int) -> list[Self]:
+        """Return the requests of a training step: each task's attempts are a group."""
+        groups = [(task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks)]
+        return [
+            cls(f"{group}-{attempt:02d}", task, train=True, group=group, step=step)
+            for task, group in groups
+            for attempt in range(size)
+        ]
 
 
 class Runner:

@@ -114,6 +114,9 @@ class Scenario(ABC):
             of the answer. The setting of the same name overrides it.
         judges_work: Whether a reward looks at the files that a program leaves, so that
             the program's tools need not be known.
+        has_check: Whether a reward's ``success`` says that an attempt is right. Set it
+            to False where no check knows that, and let attempts that are not surely
+            wrong succeed: a judge (``--judge``) ranks them.
         unsafe_local_exec: Set by the runner if the user allowed model-written code to
             run without a sandbox.
     """
@@ -130,6 +133,7 @@ class Scenario(ABC):
     extras: ClassVar[tuple[str, ...]] = ()
     train_tokens: ClassVar[TrainTokens] = "calls"
     judges_work: bool = False
+    has_check: bool = True
     unsafe_local_exec: bool = False
 
     @staticmethod

@@ -15,11 +15,13 @@ NOT_FROM_FILE = frozenset(
         "AGENTGYM_CONTEXT",
         *("AGENTGYM_ELSEWHERE_PYTHON", "AGENTGYM_ENGINE_SERVER", "AGENTGYM_GPU"),
         *("AGENTGYM_HOME", "AGENTGYM_INPUTS", "AGENTGYM_SCENARIO"),
+        *("AGENTGYM_JUDGE", "AGENTGYM_JUDGE_RUBRIC"),
         *("AGENTGYM_UNSAFE_LOCAL_EXEC", "AGENTGYM_VERL", "AGENTGYM_VLLM"),
     }
 )
 """They name code, as ``module:name``, a pack, an agent saved in a folder or a flag of a
-server does; they let it run unprotected; or they say where a run and its keys go."""
+server does; they let it run unprotected; or they say where a run, its attempts and its
+keys go."""
 _LOADERS = re.compile(
     r"""
     AGENTGYM_(?:VERL|VLLM)__.* | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL

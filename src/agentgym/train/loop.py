@@ -22,6 +22,7 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate.forecast import Forecast
+from agentgym.evaluate.judge.settings import open_judge
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.outlook import doubts, warm_start_offer
 from agentgym.evaluate.progress import Plan, Progress, StepReport
@@ -249,7 +250,7 @@ class TrainingLoop:
         Raises:
             TrainingFailedError: The user does not.
         """
-        found = doubts(self.state.start)
+        found = doubts(self.state.start, judged=self._config.judge is not None)
         remarks = [*found, offer] if offer else found
         has_result = bool(self.state.warmed) and self.state.start.pass_1.value > 0
         if remarks and (self._config.yes or has_result or not found):
@@ -284,17 +285,22 @@ class TrainingLoop:
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
+        judge = open_judge(
+            *(config, state.ledger),
+            beat=self._check_interrupt,
+            warn=lambda text: self._progress.warned([text]),
+        )
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()
                 chosen = tasks.take(self._most_tasks())
-                groups = self._attempt(chosen, step)
+                groups = judge.ranked(self._attempt(chosen, step))
                 sampled = time.monotonic()
                 credited = builder.build(groups, self._scenario.broadcast_rewards)
                 credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
-                lines = list(credit_lines(credited))
+                lines = list(credit_lines(credited, judge.verdicts))
                 patiently(partial(self._run.append_credit, lines), self._say_stalled)
                 tasks.learn(groups)
                 report = self._report(credited, update, begun, sampled)
@@ -342,17 +348,7 @@ class TrainingLoop:
             TrainingFailedError: Every rollout was dropped.
         """
         size = self._config.group_size
-        requests = [
-            RolloutRequest(
-                rollout_id=f"s{step:05d}-t{index:03d}-{attempt:02d}",
-                task=task,
-                train=True,
-                group=f"s{step:05d}-t{index:03d}",
-                step=step,
-            )
-            for index, task in enumerate(tasks)
-            for attempt in range(size)
-        ]
+        requests = RolloutRequest.of_groups(tasks, size, step)
         self._progress.phase("rollouts", len(requests))
         with self._engine.sampling():
             found = self._session.run(requests, self._on_rollout)

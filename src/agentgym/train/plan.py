@@ -14,6 +14,7 @@ from agentgym.engines.registry import check_engine, paced_settings
 from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
+from agentgym.evaluate.judge.settings import check_judge, plan_words
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.hub import require_config
@@ -30,6 +31,11 @@ from agentgym.train.export import Identity
 from agentgym.train.measure.time_budget import require_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
+
+_NO_CHECK = (
+    "no check judges the attempts, so that success below says only that none made a "
+    "forbidden call: compare answers before and after yourself"
+)
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:
@@ -81,6 +87,14 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"episodes = {config.episodes} is less than one group of "
             f"{config.group_size}; raise --episodes or lower group_size."
         )
+    check_judge(config)
+    if config.judge is None and not scenario.has_check:
+        raise UsageError(
+            f"{scenario.name} has no check of its attempts (has_check is False), so "
+            "that all earn the same: name a model that ranks them with --judge."
+        )
+    if not scenario.has_check:  # or the first validation would end the run
+        config = config.replaced(early_stop=False)
     if config.time is not None and config.deterministic:
         raise UsageError(
             "With a time, the number of steps depends on the machine's speed, so that "
@@ -115,8 +129,10 @@ def make_plan(config: TrainingConfig) -> Plan:
         saved_as=saved_as,
         answers=answer_words(given, config),
         trained=tokens,
+        judge=plan_words(config),
         notes=(
             *scenario.notes(),
+            *([_NO_CHECK] if not scenario.has_check else []),
             *answer_notes(scenario, trained),
             *prompt_notes(config, scenario),
         ),

@@ -1,6 +1,6 @@
 """Puts a finished training step into numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -68,12 +68,14 @@ def report_step(
     )
 
 
-def credit_lines(credited: Credited) -> Iterator[dict[str, Any]]:
+def credit_lines(
+    credited: Credited, verdicts: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Yield a line for each rollout of a step: how its model calls were trained.
 
     Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
     and the trained ``spans`` of its response's tokens, each a first place and the place
-    after the last.
+    after the last. A rollout that a judge has scored has its verdict, ``judge``.
     """
     trained: dict[int, dict[str, Any]] = {}
     for sequence in credited.batch.sequences:
@@ -86,8 +88,10 @@ def credit_lines(credited: Credited) -> Iterator[dict[str, Any]]:
             trained[id(call)] = {"advantage": advantage, "spans": spans}
     for rollout in credited.rollouts:
         buckets = credited.ledger[rollout.rollout_id]
+        judged = verdicts.get(rollout.rollout_id)
         yield {
             "rollout": rollout.rollout_id,
+            **({} if judged is None else {"judge": judged}),
             "calls": [
                 {"bucket": bucket.verb, "reason": bucket.reason}
                 | trained.get(id(call), {})

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agentgym.core.ledger import Ledger
+from agentgym.evaluate.judge.settings import judging_words, plan_words
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.progress import Plan
 from agentgym.train.export import Saved
@@ -95,6 +96,8 @@ def plan_view(plan: Plan) -> RenderableType:
         )
     if plan.trained:
         facts.add_row("learns from", trained_words(plan.trained))
+    if plan.judge:
+        facts.add_row("judge", plan.judge)
     if config.task_choice == "adaptive":
         facts.add_row(
             "tasks",
@@ -139,6 +142,8 @@ def elsewhere_view(plan: Elsewhere) -> RenderableType:
     if plan.variables:
         facts.add_row("hands over", f"the values of {', '.join(plan.variables)}")
     facts.add_row("budget", plural(plan.config.episodes, "episode"))
+    if words := plan_words(plan.config):
+        facts.add_row("judge", words)
     title = Text.assemble(
         ("Training elsewhere: ", "bold"), (plan.config.scenario_name, "bold cyan")
     )
@@ -261,7 +266,7 @@ def over(metrics: Metrics) -> str:
 
 
 def ledger_view(ledger: Ledger) -> Text:
-    """Show where every model call went, with the reasons, in two lines."""
+    """Show where every model call went, with the reasons, in a few lines."""
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
@@ -279,6 +284,8 @@ def ledger_view(ledger: Ledger) -> Text:
         reasons = [*reasons[:_REASONS], f"{plural(more, 'other reason')}"]
     if reasons:
         text.append(f"\n  {'; '.join(reasons)}", "dim")
+    if ledger.judging is not None:
+        text.append(f"\n  {judging_words(ledger.judging)}", "dim")
     return text
 
 

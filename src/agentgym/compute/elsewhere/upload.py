@@ -14,6 +14,7 @@ from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
 from agentgym.models.folder import model_source
 from agentgym.models.gguf import is_converted
+from agentgym.models.reference import key_variable
 from agentgym.scenarios.options import data_of, has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file
 from agentgym.scenarios.registry import extras_of
@@ -145,6 +146,9 @@ def make_upload(config: TrainingConfig) -> Upload:
         sources.add_folder(folder, f"model/{folder.name}")
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
+    if config.judge is not None:
+        key = key_variable(config.judge)
+        sources.variables |= {key} & os.environ.keys()
     extras = ["local"]
     extras += [config.framework.replace("_", "-")] * (config.framework in _FRAMEWORKS)
     extras += ["wandb"] * (config.tracker == "wandb")

@@ -28,6 +28,8 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
 }
 """The tripwires: a function that yields problems, and the sentence if there are none.
 """
+_OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
+"""Those that look at the check of a scenario."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
@@ -59,6 +61,8 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 def run_tripwire(name: str, examined: Examination) -> Finding:
     """Run one of the ``TRIPWIRES``; an exception is a finding too."""
     look, holds = TRIPWIRES[name]
+    if name in _OF_CHECKS and not examined.scenario.has_check:
+        return Finding(name, "skip", "no check judges attempts, a model ranks them")
     try:
         said = list(look(examined))
     except Exception as error:  # noqa: BLE001 - the scenario's own code

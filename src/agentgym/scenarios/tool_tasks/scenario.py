@@ -14,7 +14,7 @@ from agentgym.core.needs import NeededCall, is_own
 from agentgym.core.plugins import load_object
 from agentgym.core.task import Answers, Split, Task, TaskSource
 from agentgym.core.tools import Tool, ToolSpec, as_tools
-from agentgym.core.trajectory import Reward, Trajectory
+from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, UsageError
 from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.base import Environment, Scenario
@@ -44,6 +44,8 @@ from agentgym.scenarios.tool_tasks.task_file import (
 
 TOOLS_FROM = "--tools-from"
 CHECK = "--check"
+NO_CHECK = "none"
+"""Says, in place of a check function, that none judges: a model ranks attempts."""
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -112,6 +114,7 @@ class ToolScenario(Scenario):
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
             judges_work=judge is not None,
+            has_check=check is not _accept,
             splits=tuple(split for split in Split if self._splits[split]),
             max_turns=max(_LEAST_TURNS, 2 * longest + 2),
             train_tokens=read_train_tokens(file)
@@ -302,7 +305,7 @@ def tasks_reference(
             "one task a line to a file, or give Scenario.from_tools(tools, tasks=...)."
         )
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
-    if check is None or check == POSTED:
+    if check in (None, POSTED, NO_CHECK):
         found = TaskSource(path, check=check, check_command=check_command)
         return absolute_source(str(found)) if check or check_command else path
     [scorer], folder = _importable(check)
@@ -384,7 +387,14 @@ def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
     return as_tools(tools, " and ".join(references))
 
 
+def _accept(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) -> bool:
+    """Accept any attempt, as no check knows better."""
+    return True
+
+
 def _load_check(reference: str, folder: str) -> Check:
+    if reference == NO_CHECK:
+        return _accept
     found = _imported(reference, CHECK, folder)
     if not callable(found):
         raise UsageError(

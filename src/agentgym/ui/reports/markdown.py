@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from agentgym.evaluate.calls import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
+from agentgym.evaluate.judge.settings import judging_words
 from agentgym.evaluate.metrics import METRICS
 from agentgym.evaluate.result import Evaluation
 from agentgym.train.result import TrainingResult
@@ -80,6 +81,7 @@ def render_report(
         "## Where every model call went\n",
         _table(["bucket", "calls"], [*buckets, ("**all**", f"**{ledger.calls:,}**")]),
         *([f"Learned from: {trained_words(ledger.tokens)}.\n"] * bool(ledger.tokens)),
+        *([f"{judging_words(ledger.judging)}\n"] if ledger.judging else []),
         *_forgetting(result),
         *_roles(result),
         "## Use it\n",

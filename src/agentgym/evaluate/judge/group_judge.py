@@ -1,0 +1,371 @@
+"""GroupJudge: asks a judge about groups of attempts, and puts its ranking into rewards.
+
+As ART's RULER (https://art.openpipe.ai/fundamentals/ruler) it shows all attempts at a
+task together, which is easier to judge than one alone. Unlike there, a check has the
+first word: attempts that it rejects keep their reward, and those that it accepts are
+ranked among themselves. With r the reward of an accepted attempt and s its score, it
+becomes ``r + w * (s - mean of s)``. The mean reward of the group stays as it is, so
+that groups without a ranking lose nothing compared with it. The weight w is at most the
+distance from the lowest accepted to the highest rejected reward, so that no accepted
+attempt comes to be worth less than a rejected one.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from agentgym.core.background import in_background
+from agentgym.core.files import BEAT_S
+from agentgym.core.ledger import Judging
+from agentgym.core.openai import Completion
+from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.errors import (
+    AgentGymError,
+    ContextLengthError,
+    ProviderError,
+    ReplyError,
+)
+from agentgym.evaluate.judge.answer import Score, read_scores, response_format
+from agentgym.evaluate.judge.prompt import Entry, Question, question, transcript
+from agentgym.evaluate.metrics import Prices
+from agentgym.models.endpoint import EndpointLlm
+from agentgym.models.reference import PROVIDERS, Endpoint
+from agentgym.security.redaction import beginning
+
+PART = "judge"
+"""Name of the part of a reward that the judge's ranking adds."""
+MOST_ANSWER = 4_096
+"""Tokens of an answer, those of a reasoning model's thoughts included."""
+FEW = "fewer than two attempts that the check accepts"
+ALIKE = "its attempts are alike"
+NO_ROOM = "a rejected attempt has as much reward as an accepted one"
+ONE_SIDED = "the check accepts all of its attempts or none"
+NO_ANSWER = "the judge did not answer"
+TIMEOUT = "the judge took too long"
+REFUSED = "the judge refused the key"
+TOO_LONG = "the attempts are longer than the judge reads"
+NONSENSE = "the judge's answer could not be read"
+CAP = "the judge's cost limit was reached"
+
+_IN_FLIGHT = 8
+_TIMEOUT_S = 180.0
+_CHARACTERS = 4
+"""Characters of a token in an estimate; in a bound two."""
+_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The scored attempts at one task, and which of them the check accepts."""
+
+    attempts: Sequence[Trajectory]
+    accepted: Sequence[bool]
+
+    @classmethod
+    def of(cls, group: Sequence[Trajectory]) -> "_Group":
+        scored = [
+            made
+            for made in group
+            if made.reward is not None and made.status is not RolloutStatus.DROPPED
+        ]
+        return cls(scored, [bool(made.success) for made in scored])
+
+    @cached_property
+    def transcripts(self) -> list[list[Entry]]:
+        return list(map(transcript, self.attempts))
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """For each attempt the place of the first one that is like it."""
+        seen: dict[str, int] = {}
+        texts = (json.dumps(each, default=str) for each in self.transcripts)
+        return [seen.setdefault(text, place) for place, text in enumerate(texts)]
+
+    @property
+    def distinct(self) -> list[int]:
+        return list(dict.fromkeys(self.kinds))
+
+    def rewards(self, accepted: bool) -> list[float]:
+        pairs = zip(self.attempts, self.accepted, strict=True)
+        return [made.reward or 0.0 for made, is_one in pairs if is_one == accepted]
+
+    @property
+    def room(self) -> float:
+        """The distance from the lowest accepted to the highest rejected reward."""
+        rejected = self.rewards(False)
+        return min(self.rewards(True)) - max(rejected, default=-float("inf"))
+
+    def unranked(self) -> str:
+        """Return why a ranking could change no reward; empty if it can."""
+        chosen = [k for k, good in zip(self.kinds, self.accepted, strict=True) if good]
+        if len(chosen) < 2:
+            return FEW
+        if len(set(chosen)) < 2:
+            return ALIKE
+        return NO_ROOM if self.room <= 0 else ""
+
+    def uncompared(self) -> str:
+        """Return why the judge cannot be compared with the check; empty if it can."""
+        return ONE_SIDED if len(set(self.accepted)) < 2 else ""
+
+
+class Ranker:
+    """Ranks nothing; :class:`GroupJudge` ranks.
+
+    Attributes:
+        verdicts: The score of each judged attempt of the last groups, and why.
+    """
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, dict[str, Any]] = {}
+
+    def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
+        """Return the groups with the ranking in the rewards of accepted attempts.
+
+        Each of these has a further part of its reward, ``judge``.
+        """
+        return list(map(list, groups))
+
+    def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
+        """Record how often the judge agrees with the check; change no reward."""
+
+
+class GroupJudge(Ranker):
+    """Ranks the attempts of each group, as far as the check and the limit allow.
+
+    A group about which the judge gives no usable answer keeps its own rewards; the
+    record says why.
+
+    Args:
+        endpoint: Of the judge.
+        rubric: By which it judges, as text.
+        record: Is kept up to date.
+        weight: Most reward between two accepted attempts.
+        prices: Of its tokens; None if they are not known.
+        max_cost: Most US dollars of all requests in the record. A request that might
+            cost more is not sent.
+        timeout_s: Seconds of one request, tries again included; None: three minutes.
+        beat: Called every half second while the judge is waited for; may raise.
+        warn: Called with a sentence on the first group of each reason for which the
+            judge failed.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        rubric: str,
+        record: Judging,
+        *,
+        weight: float = 0.5,
+        prices: Prices | None = None,
+        max_cost: float | None = None,
+        timeout_s: float | None = None,
+        beat: Callable[[], None] = lambda: None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._rubric = rubric
+        self._record = record
+        self._weight = weight
+        self._prices = prices
+        self._max_cost = max_cost
+        self._timeout_s = timeout_s or _TIMEOUT_S
+        self._beat = beat
+        self._warn = warn
+        self._reserved = 0.0
+        self._takes_schema = True
+        self._warned: set[str] = set(record.kept)
+        if prices is not None and record.cost is None:
+            record.cost = 0.0
+
+    def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
+        """Return the groups with the ranking in the rewards of accepted attempts."""
+        found = list(map(_Group.of, groups))
+        scores = self._judged(found, [group.unranked() for group in found])
+        return [
+            list(group) if score is None else self._with_ranks(group, made, score)
+            for group, made, score in zip(groups, found, scores, strict=True)
+        ]
+
+    def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
+        """Record how often the judge agrees with the check; change no reward."""
+        found = list(map(_Group.of, groups))
+        self._judged(found, [group.uncompared() for group in found])
+
+    def _with_ranks(
+        self, group: Sequence[Trajectory], made: _Group, scores: Sequence[float]
+    ) -> list[Trajectory]:
+        accepted = [s for s, good in zip(scores, made.accepted, strict=True) if good]
+        mean, weight = fmean(accepted), min(self._weight, made.room)
+        added = {
+            attempt.rollout_id: weight * (score - mean)
+            for attempt, score, good in zip(
+                made.attempts, scores, made.accepted, strict=True
+            )
+            if good
+        }
+        return [_with_part(each, added.get(each.rollout_id)) for each in group]
+
+    def _judged(
+        self, groups: Sequence[_Group], unfit: Sequence[str]
+    ) -> list[list[float] | None]:
+        """Return the scores of each group's attempts; None for one that has none."""
+        self.verdicts = {}
+        asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
+        answers = iter(in_background(self._ask_all(asked)) if asked else ())
+        found: list[list[float] | None] = []
+        record = self._record
+        for group, why in zip(groups, unfit, strict=True):
+            answer = why or next(answers)
+            record.groups += 1
+            if isinstance(answer, str):
+                record.kept[answer] += 1
+                found.append(None)
+                continue
+            record.judged += 1
+            found.append(self._read(group, answer))
+        return found
+
+    def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
+        """Return the score of every attempt, and count where judge and check agree."""
+        by_kind = dict(zip(group.distinct, answer, strict=True))
+        found = [by_kind[kind] for kind in group.kinds]
+        for attempt, score in zip(group.attempts, found, strict=True):
+            self.verdicts[attempt.rollout_id] = {"score": score.score, "why": score.why}
+        scores = [score.score for score in found]
+        sides = [
+            [s for s, good in zip(scores, group.accepted, strict=True) if good == side]
+            for side in (True, False)
+        ]
+        for right, wrong in product(*sides):
+            self._record.pairs += 1
+            self._record.agreed += 1.0 if right > wrong else 0.5 * (right == wrong)
+        return scores
+
+    async def _ask_all(self, groups: Sequence[_Group]) -> list[list[Score] | str]:
+        llm = EndpointLlm(self._endpoint)
+        limit = asyncio.Semaphore(_IN_FLIGHT)
+        try:
+            async with asyncio.TaskGroup() as work:
+                made = [work.create_task(self._ask(llm, limit, g)) for g in groups]
+                while not all(task.done() for task in made):
+                    await asyncio.wait(made, timeout=BEAT_S)
+                    self._beat()
+        except BaseExceptionGroup as error:  # of one: _ask fails in no other way
+            raise error.exceptions[0] from None
+        finally:
+            await llm.close()
+        return [task.result() for task in made]
+
+    async def _ask(
+        self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
+    ) -> list[Score] | str:
+        """Return the scores of a group's distinct attempts, or why there are none."""
+        async with limit:
+            asked = self._question(group)
+            bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
+            if not self._affords(bound):
+                return self._failed(CAP, f"judge_max_cost = {self._max_cost}")
+            self._reserved += bound
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._answer(llm, asked)
+            except TimeoutError:
+                self._count({}, asked, "")  # it may be charged all the same
+                return self._failed(TIMEOUT, f"{self._timeout_s:g} s")
+            except ReplyError as error:
+                return self._failed(NONSENSE, str(error))
+            except ProviderError as error:
+                return self._failed(REFUSED, str(error))
+            except ContextLengthError as error:
+                return self._failed(TOO_LONG, str(error))
+            except AgentGymError as error:
+                return self._failed(NO_ANSWER, str(error))
+            finally:
+                self._reserved -= bound
+
+    async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
+        """Ask; where the server knows no schema, ask without one."""
+        is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
+        options: dict[str, Any] = {
+            "max_completion_tokens" if is_openai else "max_tokens": MOST_ANSWER
+        }
+        form = {"response_format": response_format(asked.labels)}
+        self._record.requests += 1
+        try:
+            given = form if self._takes_schema else {}
+            found = await llm(asked.messages, **options, **given)
+        except AgentGymError as error:
+            if "response_format" not in str(error) and "json_schema" not in str(error):
+                raise
+            self._takes_schema = False
+            found = await llm(asked.messages, **options)
+        text = json.dumps(found.get("choices"), default=str)
+        self._count(Completion(found).token_counts, asked, text)
+        return read_scores(found, asked.labels)
+
+    def _question(self, group: _Group) -> Question:
+        first = group.attempts[0]
+        tools = next((call.tools for call in first.model_calls if call.tools), [])
+        shown = [group.transcripts[place] for place in group.distinct]
+        order = list(range(len(shown)))
+        Random(first.rollout_id).shuffle(order)
+        mark = f"=== {secrets.token_hex(8)}"
+        return question(shown, tools, self._rubric, mark=mark, order=order)
+
+    def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
+        """Count a request's tokens, estimated where the server counts none."""
+        record = self._record
+        prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
+        if prompt is None or response is None:
+            record.estimated += 1
+            prompt, response = asked.size // _CHARACTERS, len(text) // _CHARACTERS
+        record.prompt_tokens += prompt
+        record.response_tokens += response
+        if record.cost is not None:
+            record.cost += self._cost(prompt, response)
+
+    def _cost(self, prompt: int, response: int) -> float:
+        if self._prices is None:
+            return 0.0
+        read, written = prompt * self._prices.prompt, response * self._prices.response
+        return (read + written) / 1e6
+
+    def _affords(self, bound: float) -> bool:
+        if self._max_cost is None:
+            return True
+        return (self._record.cost or 0.0) + self._reserved + bound <= self._max_cost
+
+    def _failed(self, why: str, detail: str) -> str:
+        if why not in self._warned:
+            self._warned.add(why)
+            self._warn(
+                f"{why[:1].upper()}{why[1:]}: {beginning(detail, _SHOWN)}. Groups of "
+                "attempts without its ranking keep their own rewards."
+            )
+        return why
+
+
+def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
+    if added is None or trajectory.reward is None:
+        return trajectory
+    parts = dict(trajectory.reward_parts) or {"scenario": trajectory.reward}
+    parts[PART] = parts.get(PART, 0.0) + added
+    reward = trajectory.reward + added
+    return trajectory.model_copy(update={"reward": reward, "reward_parts": parts})
+
+
+def by_task(trajectories: Collection[Trajectory]) -> list[list[Trajectory]]:
+    """Return the attempts at each task as a group."""
+    found: dict[str, list[Trajectory]] = {}
+    for made in trajectories:
+        found.setdefault(made.task_id, []).append(made)
+    return list(found.values())
