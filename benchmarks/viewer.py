@@ -1,11 +1,14 @@
 """How fast `agentgym view` shows runs with many rollouts, and what a watched run pays.
 
     python benchmarks/viewer.py --rollouts 10000 100000 --rounds 5 --live-seconds 30
+    python benchmarks/viewer.py --rollouts --train-rounds 5 --train-episodes 2048
 
 Each store is made: four model calls, three tool calls and a reward a rollout. The first
-page is that of a run, with all its files, from the moment that the server starts. The
-last table writes rollouts as training does, and counts the processor time of a viewer
-whose page follows the run.
+page is that of a run, with all its files, from the start of the server. A line
+writes rollouts as training does, and counts the processor time of a viewer whose page
+follows the run. The last table trains in turn without and with an open page of the run
+and one of its rollouts, which follow it, on the same machine; and times the record of
+how calls were trained, ``credit.jsonl``.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -38,6 +42,12 @@ CALLS = 3
 ASSETS = ("/", "/static/app.js", "/static/style.css", "/static/vendor/preact.mjs")
 FILTERS: tuple[dict[str, str], ...] = (
     {},
+    {"split": "train"},
+    {"phase": "train"},
+    {"level": "2"},
+    {"roles": "planner"},
+    {"reason": "goal not reached"},
+    {"text": "nowhere"},
     {"outcome": "failed"},
     {"wrong_argument": "1"},
     {"family": "lint", "outcome": "failed"},
@@ -56,6 +66,47 @@ with ViewServer(lambda: [run]) as server:
     server.start()
     print(server.base, server.token, flush=True)
     sys.stdin.readline()
+"""
+
+TRAIN = """
+import json, sys, time
+from pathlib import Path
+from agentgym import Trainer, TrainingConfig
+from agentgym.train import loop
+from agentgym.train.run_folder import RunFolder
+
+folder, name, episodes = sys.argv[1:]
+seconds, size = [], []
+lines_of, append = loop.credit_lines, RunFolder.append_credit
+
+def timed_lines(*given):
+    began = time.perf_counter()
+    found = list(lines_of(*given))
+    seconds.append(time.perf_counter() - began)
+    return found
+
+def timed_append(run, lines):
+    began = time.perf_counter()
+    append(run, lines)
+    seconds.append(time.perf_counter() - began)
+
+loop.credit_lines, RunFolder.append_credit = timed_lines, timed_append
+config = TrainingConfig.create(
+    scenario="coding", framework="native", episodes=int(episodes), name=name,
+    output=Path(folder), test_tasks=4, eval_tasks=4, eval_samples=1, eval_every=10**6,
+    tracker="none", yes=True,
+)
+result = Trainer(config, progress=False).train()
+steps = RunFolder(Path(folder) / name).metrics()
+print(json.dumps({
+    "cpu": result.cpu_seconds,
+    "wall": result.wall_seconds,
+    "steps": sum(s["rollout_seconds"] + s["update_seconds"] for s in steps),
+    "count": len(steps),
+    "rollouts": result.episodes,
+    "credit": sum(seconds) / len(steps),
+    "bytes": (Path(folder) / name / "credit.jsonl").stat().st_size,
+}))
 """
 
 
@@ -262,13 +313,77 @@ def watched(folder: Path, seconds: float) -> float:
 
 def _follow(viewer: Viewer, name: str) -> None:
     """Ask as an open page of a run does."""
+    _on_change(viewer, name, "steps", lambda: viewer.get(name))
+
+
+def _follow_rollouts(viewer: Viewer, name: str) -> None:
+    """Ask as an open table of a run's rollouts does: at most every four seconds."""
+
+    def ask() -> None:
+        viewer.get(f"{name}/facets")
+        viewer.get(f"{name}/rollouts")
+        time.sleep(4)
+
+    _on_change(viewer, name, "rollouts", ask)
+
+
+def _on_change(viewer: Viewer, name: str, what: str, ask: Callable[[], Any]) -> None:
+    """Ask again whenever an event says that something has changed."""
     try:
         with viewer.client.stream("GET", f"/api/runs/{name}/events") as answer:
             for line in answer.iter_lines():
-                if line and json.loads(line[6:])["steps"]:
-                    viewer.get(name)
+                if line and json.loads(line[6:])[what]:
+                    with suppress(httpx.HTTPStatusError):  # the run begins just now
+                        ask()
     except httpx.HTTPError:  # the viewer has ended
         return
+
+
+def trained(folder: Path, name: str, episodes: int, *, is_open: bool) -> dict[str, Any]:
+    """Train in a process of its own, maybe with open pages; return its figures."""
+    command = [sys.executable, "-c", TRAIN, str(folder), name, str(episodes)]
+    if not is_open:
+        return _figures(command)
+    with ThreadPoolExecutor(2) as pool, Viewer(folder / name) as viewer:
+        pool.submit(_follow, viewer, name)
+        pool.submit(_follow_rollouts, viewer, name)
+        before = viewer.cpu_s
+        found = _figures(command)
+        found["viewer"] = viewer.cpu_s - before
+    return found
+
+
+def _figures(command: list[str]) -> dict[str, Any]:
+    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    found: dict[str, Any] = json.loads(said.stdout.splitlines()[-1])
+    return found
+
+
+def watched_training(folder: Path, rounds: int, episodes: int) -> None:
+    """Print what open pages cost a training, and the record of how calls were trained.
+
+    The order of the two changes from round to round, so that neither has the machine
+    warm more often.
+    """
+    found: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for number in range(rounds):
+        for is_open in (False, True) if number % 2 == 0 else (True, False):
+            name = f"run-{number}-{is_open}"
+            found[is_open].append(trained(folder, name, episodes, is_open=is_open))
+    print("\n| training | without | with the pages open | difference |")
+    print("|---|---:|---:|---:|")
+    for name, label in (("cpu", "CPU s"), ("wall", "wall s"), ("steps", "s in steps")):
+        alone, beside = (median(each[name] for each in found[k]) for k in (False, True))
+        share = beside / alone - 1
+        print(f"| {label} | {alone:.1f} | {beside:.1f} | {share:+.1%} |", flush=True)
+    last = found[True][-1]
+    print(f"\nThe viewer meanwhile: {last['viewer']:.2f} CPU s")
+    step = last["steps"] / last["count"]
+    print(
+        f"credit.jsonl: {1000 * last['credit']:.1f} ms a step "
+        f"({last['credit'] / step:.2%} of {step:.1f} s), "
+        f"{last['bytes'] / last['rollouts']:.0f} bytes a rollout"
+    )
 
 
 def asset_bytes() -> int:
@@ -280,14 +395,21 @@ def asset_bytes() -> int:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--rollouts", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--live-seconds", type=float, default=30.0)
+    parser.add_argument("--train-rounds", type=int, default=0)
+    parser.add_argument("--train-episodes", type=int, default=1024)
     words = parser.parse_args()
     print(f"{machine()}\n")
-    print("| rollouts | measured | ms |\n|---:|---|---:|")
+    if words.train_rounds:
+        with TemporaryDirectory() as scratch:
+            watched_training(Path(scratch), words.train_rounds, words.train_episodes)
+    if not words.rollouts:
+        return
+    print("\n| rollouts | measured | ms |\n|---:|---|---:|")
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for count in words.rollouts:

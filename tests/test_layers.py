@@ -53,6 +53,7 @@ PLUG_INS = {
     "train/places.py names compute/auto.py": "the machine of --gpu auto",
     "train/places.py names compute/rented.py": "a place where a run is trained",
     "train/places.py names compute/ssh.py": "a place where a run is trained",
+    "train/trainer.py names ui/reports/run.py": "the reports of a run that has ended",
 }
 """Names in texts that run up the map, each with its reason; all others run down."""
 _NAME = re.compile(r"agentgym(\.\w+)+(:\w+)?")

@@ -127,6 +127,11 @@ class Desk(Environment):
         rows = self._database.execute("SELECT what FROM looked_up")
         return {row["what"] for row in rows}
 
+    def end_state(self) -> dict[str, Any]:
+        """Return the bookings, and what was only read."""
+        bookings = [list(booking) for booking in self.bookings()]
+        return {"bookings": bookings, "looked_up": sorted(self.looked_up())}
+
     def close(self) -> None:
         """Free the database."""
         self._database.close()

@@ -46,7 +46,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeTrainer]:
 
 
 def test_options_become_settings(agentgym: Command, fake: type[FakeTrainer]) -> None:
-    words = "--agent coding --tasks 8 --seed 3 --concurrency 2 --split validation"
+    words = "--agent coding --tasks 8 --task t-1 --seed 3 --split validation"
+    words += " --concurrency 2"
     prices = "--price-in 2 --price-out 8 --no-baselines"
     assert agentgym("eval", "coding", *words.split(), *prices.split()).code == 0
     [(config, given)] = fake.calls
@@ -57,6 +58,7 @@ def test_options_become_settings(agentgym: Command, fake: type[FakeTrainer]) -> 
         "tasks": 8,
         "samples": None,
         "prices": Prices(prompt=2, response=8),
+        "task": "t-1",
         "baselines": False,
     }
 

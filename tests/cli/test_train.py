@@ -91,11 +91,6 @@ def test_shows_everything_a_newcomer_needs(
     assert "\x1b" not in ended.out
 
 
-def test_writes_the_report(agentgym: Command, fake: type[FakeTrainer]) -> None:
-    agentgym("train", "coding")
-    assert "| pass^1 | 52 % [48, 56] |" in Path("runs/demo/report.md").read_text()
-
-
 def test_json_alone_is_on_standard_output(
     agentgym: Command, fake: type[FakeTrainer]
 ) -> None:

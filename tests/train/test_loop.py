@@ -156,6 +156,36 @@ def train(folder: Path, solved: int, tasks: int = 4) -> TrainingResult:
     return trainer(folder, solved, tasks).train()
 
 
+class NoRoomForAReport(Progress):
+    """Puts a folder where the report belongs; notes the warnings."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.warnings: list[str] = []
+
+    def ended(self, stopped: str, ledger: Any) -> None:
+        (self.run / "report.html").mkdir()
+
+    def warned(self, remarks: Sequence[str]) -> None:
+        self.warnings += remarks
+
+
+def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:
+    run = train(tmp_path, 8).artifacts.run
+    text, page = (run / "report.md").read_text(), (run / "report.html").read_text()
+    assert text.startswith("# ")
+    assert "Before and after" in text
+    assert "<svg" in page
+
+
+def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    seen = NoRoomForAReport(tmp_path / "runs" / "run")
+    result = trainer(tmp_path, 8, progress=seen).train()
+    assert TrainingResult.load(seen.run) == result
+    [said] = [line for line in seen.warnings if "report" in line]
+    assert f"`agentgym runs show {seen.run} --html FILE` writes it" in said
+
+
 @pytest.mark.parametrize(("tasks", "solved"), [(4, 8), (40, 79)])
 def test_training_ends_once_the_goal_holds_with_other_tasks_too(
     tmp_path: Path, tasks: int, solved: int

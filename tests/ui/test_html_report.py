@@ -102,7 +102,9 @@ def test_a_run_leaves_both_reports(tmp_path: Path) -> None:
     write_reports(result)
     page = (run.path / "report.html").read_text()
     assert "Tool needed (rows), tool called (columns), after training" in page
-    assert "| **all** | **10,000** |" in (run.path / "report.md").read_text()
+    text = (run.path / "report.md").read_text()
+    assert "| **all** | **10,000** |" in text
+    assert "| pass^1 | 52 % [48, 56] |" in text
 
 
 def test_a_run_without_a_result_shows_its_curves(tmp_path: Path) -> None:

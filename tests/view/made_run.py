@@ -155,3 +155,20 @@ def fill(store: Store) -> list[Task]:
         agents=["planner", "coder"],
     )
     return [read]
+
+
+def fill_team(store: Store) -> None:
+    """Add two rollouts of a team: one of two calls, one of three."""
+    [task, *_] = tasks()
+    calls = [tool_call("list_files", {}), tool_call("lint", {}), tool_call("lint", {})]
+    for step, who in ((1, ["planner", "coder"]), (2, ["planner", "coder", "coder"])):
+        scored = reward(
+            step == 2,
+            speakers=who,
+            changed_files={"src/a.py": "print(1)\n", "src/old.py": None},
+            end_state={"orders": [["A1", "cancelled"]]},
+        )
+        name, made = f"s{step:05d}-t000-00", calls[: len(who)]
+        add_rollout(
+            store, name, task, made, scored, step=step, is_train=True, agents=who
+        )

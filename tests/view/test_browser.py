@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,16 @@ import pytest
 
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import list_runs
-from tests.view.made_run import add_rollout, fill, make_run, reward, tasks, tool_call
+from tests.ui import made_up
+from tests.view.made_run import (
+    add_rollout,
+    fill,
+    fill_team,
+    make_run,
+    reward,
+    tasks,
+    tool_call,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,6 +68,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = make_run(root / name, steps=steps, result=name == "demo")
         with Store(run.path / "rollouts.db") as store:
             fill(store)
+    trained = {"bucket": "trained", "reason": "", "advantage": 0.5}
+    run.append_credit(
+        [
+            {
+                "rollout": "s00001-t000-01",
+                "calls": [{**trained, "spans": [[1, 3]], "gaps": [0.01, -0.2]}] * 2,
+            }
+        ]
+    )
+    team = make_run(root / "team", steps=2)
+    with Store(team.path / "rollouts.db") as store:
+        fill_team(store)
     hostile = make_run(root / "hostile", steps=1)
     [task, *_] = tasks()
     with Store(hostile.path / "rollouts.db") as store:
@@ -131,6 +153,67 @@ def test_four_clicks_lead_from_the_list_to_the_first_wrong_call(visit: Open) -> 
     assert page.locator(".token").count() == 3
     page.get_by_role("link", name="after_held-out-t0000-00").first.click()
     page.get_by_text("No call was wrong.").wait_for()
+
+
+def test_a_trained_token_says_how_far_the_learner_was(visit: Open) -> None:
+    page = visit("/run/other/rollout/s00001-t000-01")
+    page.keyboard.press("t")
+    token = page.locator(".token.good").nth(1)
+    token.wait_for()
+    title = token.get_attribute("title") or ""
+    assert "log-probability when sampled -0.300" in title
+    assert "the learner gave it -0.500, a gap of -0.200 nats" in title
+    assert "gap" not in (page.locator(".token").first.get_attribute("title") or "")
+
+
+def test_a_team_is_shown_as_it_ran_and_summed_up(visit: Open) -> None:
+    page = visit("/run/team")
+    sums = page.locator(".graph")
+    sums.wait_for()
+    assert "planner, then coder: 2" in (
+        sums.get_by_role("img").get_attribute("aria-label") or ""
+    )
+    assert sums.locator("path.turn").count() == 2
+    page.locator("#team-phase").select_option("after")
+    page.get_by_text("Sums over 0 scored rollouts").wait_for()
+    page.get_by_label("Lines").select_option("roles")
+    page.get_by_text("Model calls of a rollout by role").wait_for()
+    page.goto(page.url.split("#")[0] + "#/run/team/rollout/s00002-t000-00")
+    order = page.locator(".order li")
+    order.first.wait_for()
+    assert order.all_inner_texts() == ["planner", "coder", "coder"]
+    assert page.locator(".graph").count() == 2
+    page.get_by_text("Sums over 2 scored rollouts of this task").wait_for()
+    ended = page.locator("h2", has_text="State at the end").locator("xpath=..")
+    assert "cancelled" in ended.inner_text()
+    assert "src/old.py (removed)" in ended.inner_text()
+
+
+def test_a_run_is_listed_as_it_begins_warns_as_it_goes_on_and_may_be_removed(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    from agentgym.view.server import ViewServer
+
+    page = browser.new_page()
+    with ViewServer(lambda: list_runs(tmp_path)) as empty:
+        empty.start()
+        page.goto(empty.url)
+        said = page.locator("#no-runs").inner_text()
+        assert "agentgym train coding --framework langchain" in said
+        made = make_run(tmp_path / "young", steps=1)
+        page.get_by_role("link", name="young").click()  # listed without a reload
+        page.get_by_role("heading", name="young").wait_for()
+        page.get_by_text("1 step").wait_for()
+        for number in range(2, 12):
+            step = made_up.step(number, logprob_gap=0.5)
+            made.append_metrics(asdict(step))
+        page.get_by_text("nats from the learner's in the first steps").wait_for()
+        shutil.rmtree(made.path)
+        removed = page.get_by_role("alert")
+        removed.wait_for()
+        assert "No run is named 'young'" in removed.inner_text()
+        assert "It was removed" in removed.inner_text()
+        page.close()
 
 
 def test_rollouts_are_filtered_by_the_page(visit: Open) -> None:
@@ -218,6 +301,7 @@ def test_pages_are_accessible_and_fit(visit: Open, scheme: str) -> None:
         "/run/demo",
         "/run/demo/rollouts",
         "/run/demo/rollout/s00001-t000-01",
+        "/run/team",
         "/compare?runs=demo,other",
     )
     for place in places:

@@ -6,6 +6,8 @@ import re
 import shutil
 import socket
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +23,14 @@ from agentgym.train.run_folder import RunFolder
 from agentgym.view.server import ViewServer
 from tests.ui import made_up
 from tests.view.conftest import Ask
-from tests.view.made_run import add_rollout, make_run, reward, tasks, tool_call
+from tests.view.made_run import (
+    add_rollout,
+    fill_team,
+    make_run,
+    reward,
+    tasks,
+    tool_call,
+)
 
 STATIC = Path(str(files("agentgym.view"))) / "static"
 MOST_BYTES = 300_000
@@ -42,7 +51,7 @@ def state_of(folder: Path) -> dict[str, tuple[str, int]]:
 def read_all(ask: Ask, run: str = "demo") -> None:
     """Open every endpoint of a run."""
     assert ask("runs").status_code == 200
-    for path in ("", "/metrics", "/facets", "/curves?by=family", "/rollouts"):
+    for path in ("", "/facets", "/curves?by=roles", "/graph", "/rollouts"):
         assert ask(f"runs/{run}{path}").status_code == 200
     for row in ask(f"runs/{run}/rollouts").json()["rows"]:
         own = f"runs/{run}/rollouts/{row['rollout_id']}"
@@ -159,8 +168,9 @@ def test_the_first_wrong_call_stands_with_the_needed_one(ask: Ask) -> None:
 
 
 def test_tokens_show_how_they_were_trained(ask: Ask, run: RunFolder) -> None:
-    calls = [
-        {"bucket": "trained", "reason": "", "advantage": -0.5, "spans": [[1, 3]]},
+    trained: dict[str, Any] = {"bucket": "trained", "reason": "", "advantage": -0.5}
+    calls: list[dict[str, Any]] = [
+        {**trained, "spans": [[1, 3]], "gaps": [0.01, -0.2]},
         {"bucket": "masked", "reason": "no trainable component"},
     ]
     own = "s00001-t000-01"
@@ -169,7 +179,51 @@ def test_tokens_show_how_they_were_trained(ask: Ask, run: RunFolder) -> None:
     first, second = ask(f"runs/demo/rollouts/{own}/tokens").json()["calls"]
     assert first["trained"] == [False, True, True]
     assert (first["advantage"], first["logprobs"]) == (-0.5, [-0.1, -0.2, -0.3])
+    assert first["gaps"] == [None, 0.01, -0.2]
     assert second["reason"] == "no trainable component"
+    assert second["gaps"] == [None] * 3
+    run.append_credit([{"rollout": own, "calls": [{**calls[0], "gaps": []}, {}]}])
+    near, _ = ask(f"runs/demo/rollouts/{own}/tokens").json()["calls"]
+    assert near["gaps"] == [None, 0.0, 0.0]
+
+
+def test_a_teams_turns_are_summed_over_a_run_and_a_task(
+    ask: Ask, tmp_path: Path
+) -> None:
+    team = make_run(tmp_path / "runs" / "team", steps=2)
+    with Store(team.path / "rollouts.db") as store:
+        fill_team(store)
+    there = {"from": "planner", "to": "coder", "count": 2}
+    again = {"from": "coder", "to": "coder", "count": 1}
+    whole = ask("runs/team/graph").json()
+    assert (whole["rollouts"], whole["turns"]) == (2, [there, again])
+    assert whole["roles"] == {"planner": 2, "coder": 3}
+    part = ask("runs/team/graph", step="1", phase="train").json()
+    assert part["turns"] == [{**there, "count": 1}]
+    assert ask("runs/team/graph", text="coder").json()["turns"] == []
+    page = ask("runs/team/rollouts/s00002-t000-00").json()
+    assert page["graph"]["turns"] == [{**there, "count": 1}, again]
+    assert page["team"]["turns"] == [there, again]
+    assert page["changed_files"] == {"src/a.py": "print(1)\n", "src/old.py": None}
+    assert page["end_state"] == {"orders": [["A1", "cancelled"]]}
+    assert ask("runs/demo/graph").json()["rollouts"] == 1
+
+
+def test_curves_by_role_count_a_rollout_for_each_role(ask: Ask, tmp_path: Path) -> None:
+    team = make_run(tmp_path / "runs" / "team", steps=2)
+    with Store(team.path / "rollouts.db") as store:
+        fill_team(store)
+    rows = ask("runs/team/curves", by="roles").json()["rows"]
+    found = {(row["name"], row["step"]): row for row in rows}
+    assert set(found) == {(n, step) for n in ("coder", "planner") for step in (1, 2)}
+    assert found["coder", 2]["model_calls"] == 2
+    assert found["planner", 2]["model_calls"] == 1
+    assert (found["coder", 1]["success"], found["coder", 2]["success"]) == (0, 1)
+    [first, second] = ask("runs/team/curves", by="family").json()["rows"]
+    assert (first["model_calls"], second["model_calls"]) == (2, 3)
+    assert first["tool_reliability"] == 1
+    assert first["right_arguments"] == 0.5
+    assert ask("runs/team/curves", by="colour").status_code == 400
 
 
 def test_looking_changes_no_file(ask: Ask, run: RunFolder) -> None:
@@ -251,6 +305,26 @@ def test_what_cannot_be_read_is_a_sentence(
     assert "demo" in said("runs/demo")
 
 
+def test_a_run_of_another_version_is_shown_or_says_what_to_do(
+    ask: Ask, run: RunFolder
+) -> None:
+    record = json.loads((run.path / "run.json").read_text())
+    record["config"] |= {"setting_of_another_version": 3}
+    del record["config"]["temperature"]
+    (run.path / "run.json").write_text(json.dumps(record))
+    assert ask("runs/demo").json()["status"] == "done"
+    assert ask("runs/demo/rollouts").json()["total"] == 4
+    result = json.loads((run.path / "result.json").read_text())
+    (run.path / "result.json").write_text(json.dumps(result | {"newer": 1}))
+    answer = ask("runs/demo")
+    assert answer.status_code == 409
+    said = answer.json()["error"]["message"]
+    assert "newer: Extra inputs" in said
+    assert "move the file away" in said
+    assert [row["problem"] for row in ask("runs").json()["runs"]] == [said]
+    assert ask("runs/demo/rollouts").json()["total"] == 4
+
+
 def test_a_port_in_use_names_the_option() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -271,16 +345,44 @@ def test_a_scenario_that_is_gone_leaves_the_rest(ask: Ask, run: RunFolder) -> No
 
 
 def test_a_change_of_the_run_is_sent_as_an_event(server: Any, run: RunFolder) -> None:
-    headers = {"X-Agentgym-Token": server.token}
-    address = f"{server.base}/api/runs/demo/events"
-    with httpx.stream("GET", address, headers=headers, timeout=10) as answer:
-        events = (json.loads(line[6:]) for line in answer.iter_lines() if line)
+    with events(server, "runs/demo/events") as found:
         nothing = {"steps": False, "rollouts": False}
-        assert next(events) == nothing
+        assert next(found)[0] == nothing
         add = Store(run.path / "rollouts.db")
         [task, *_] = tasks()
         add_rollout(add, "s00003-t000-00", task, [tool_call("lint", {})], reward(True))
         add.close()
-        assert next(events) == {**nothing, "rollouts": True}
+        assert next(found)[0] == {**nothing, "rollouts": True}
         run.append_metrics(asdict(made_up.step(4)))
-        assert next(events) == {**nothing, "steps": True}
+        assert next(found)[0] == {**nothing, "steps": True}
+
+
+def test_no_change_is_lost_between_a_page_and_its_events(
+    server: Any, ask: Ask, run: RunFolder, tmp_path: Path
+) -> None:
+    shown = ask("runs/demo").json()["cursor"]
+    assert ask("runs/demo/rollouts").json()["cursor"] == shown
+    listed = ask("runs").json()["cursor"]
+    with events(server, f"runs/demo/events?since={shown}") as found:
+        assert next(found) == ({"steps": False, "rollouts": False}, shown)
+    run.append_metrics(asdict(made_up.step(4)))
+    with events(server, f"runs/demo/events?since={shown}") as found:
+        changed, newer = next(found)
+    assert changed == {"steps": True, "rollouts": False}
+    with events(server, f"runs/demo/events?since={newer}") as found:
+        assert next(found)[0] == {"steps": False, "rollouts": False}
+    with events(server, "runs/demo/events?since=x") as found:
+        assert next(found)[0] == {"steps": True, "rollouts": True}
+    make_run(tmp_path / "runs" / "young", steps=0, status="running")
+    with events(server, f"events?since={listed}") as found:
+        assert next(found)[0] == {"runs": True}
+
+
+@contextmanager
+def events(server: Any, path: str) -> Iterator[Iterator[tuple[dict[str, bool], str]]]:
+    """Subscribe to events: each says which part has changed, and has a cursor."""
+    headers = {"X-Agentgym-Token": server.token}
+    address = f"{server.base}/api/{path}"
+    with httpx.stream("GET", address, headers=headers, timeout=10) as answer:
+        found = (json.loads(line[6:]) for line in answer.iter_lines() if line)
+        yield ((each, each.pop("cursor")) for each in found)

@@ -90,6 +90,7 @@ def evaluate(
         opt("test, validation, out_of_vocabulary, or all.", show_default="test"),
     ] = None,
     tasks: Annotated[int | None, opt("How many tasks.")] = None,
+    task: Annotated[str | None, opt("Only the task with this id.")] = None,
     samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
     seed: Annotated[int | None, opt("Of tasks and sampling.")] = None,
     concurrency: Annotated[
@@ -181,7 +182,7 @@ def evaluate(
             f"{trained} is measured at the temperature that it was trained for: leave "
             "out --temperature."
         )
-    if compare is not None and (trained, model, save) != (None, None, None):
+    if compare is not None and (trained, model, save, task) != (None,) * 4:
         raise UsageError("--compare names both sides; leave out the other options.")
     if (price_in is None) != (price_out is None):
         raise UsageError("Give both --price-in and --price-out, or neither.")
@@ -208,6 +209,7 @@ def evaluate(
     with TerminalProgress(console) as progress:
         if compare is None:
             trainer = Trainer(settings, progress=progress)
+            given["task"] = task
             sides = [trainer.evaluate(agent=trained, baselines=baselines, **given)]
         else:
             sides = _both(compare, settings, given, progress)

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from agentgym.rollout.solo.config import RolloutConfig
 
 
-_MOST_SEARCHED = 2000
-"""Tasks of a scenario among which one is found by its id."""
-
-
 def rollout(
     context: typer.Context,
     tasks: Annotated[
@@ -93,6 +89,7 @@ def rollout(
     """Let an agent attempt tasks with any model; nothing is trained."""
     from agentgym.errors import Interrupted, UsageError
     from agentgym.rollout.solo.config import RolloutConfig
+    from agentgym.scenarios.task_lists import MOST_SEARCHED, with_id
     from agentgym.scenarios.tool_tasks.scenario import with_own_tools
 
     if show is not None:
@@ -127,10 +124,10 @@ def rollout(
         if agent is not None and ":" in agent:
             tasks = with_own_tools(tasks, agent)
     if task is not None:
-        count = max(count, _MOST_SEARCHED)
+        count = max(count, MOST_SEARCHED)
     found, scored_by = _tasks(tasks, reward, split, seed, count, is_scored=is_scored)
     if task is not None:
-        found = [_with_id(found, task)]
+        found = [with_id(found, task)]
     try:
         batch = _run(found, model, chosen, scored_by, as_json)
     except KeyboardInterrupt:
@@ -175,20 +172,6 @@ def _tasks(
         return tasks_to_measure(scenario, measured, seed, count), source
     finally:
         scenario.close()
-
-
-def _with_id(tasks: "list[Task]", task_id: str) -> "Task":
-    """Return the task with an id.
-
-    Raises:
-        NotFoundError: None of them has it.
-    """
-    from agentgym.errors import NotFoundError
-
-    for task in tasks:
-        if task.id == task_id:
-            return task
-    raise NotFoundError("task", task_id, [task.id for task in tasks[:10]])
 
 
 def _run(

@@ -320,6 +320,14 @@ def view(
     ):
         server.start()
         console.print(f"Open {server.url}", soft_wrap=True, markup=False)
+        if not find():
+            console.print(
+                f"{output} has no runs yet. Start one in another terminal, e.g. "
+                "agentgym train coding --framework langchain: the page lists it as it "
+                "begins. "
+                "Runs of another folder are shown by --output FOLDER.",
+                markup=False,
+            )
         if not no_open and not webbrowser.open(server.url):
             console.print("No browser was found on this machine: open the address.")
         console.print("Ctrl-C ends it.")

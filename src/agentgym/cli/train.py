@@ -465,9 +465,8 @@ def _train(
     may_change: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Train, show the result, and write its reports into the run folder."""
+    """Train, and show the result."""
     from agentgym.train.trainer import Trainer
-    from agentgym.ui.reports.run import write_reports
     from agentgym.ui.tables import result_view
     from agentgym.ui.terminal_progress import TerminalProgress
 
@@ -475,7 +474,6 @@ def _train(
     with TerminalProgress(console) as progress:
         trainer = Trainer(settings, progress=progress, began=began())
         result = trainer.train(resume=resume, **may_change)
-    write_reports(result)
     console.print(result_view(result))
     if as_json:
         print_json(result)

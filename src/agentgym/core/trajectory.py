@@ -13,7 +13,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.errors import message_of
 from agentgym.security.redaction import redacted
 
-TRAJECTORY_VERSION = 7
+TRAJECTORY_VERSION = 8
 _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
@@ -261,7 +261,7 @@ class Trajectory(_Record):
             optional fields: 2 token counts, ``answer`` and ``changed_files``, 3
             ``unused_calls``; 4 replaced a text by a :class:`Reason`, 5 has the role of
             a team that made the unused calls, 6 the rewards of single model calls, 7
-            the grammars of model calls.
+            the grammars of model calls, 8 ``end_state``.
         rollout_id: The rollout; ``attempt`` counts its retries from 0.
         group: Rollouts of one group attempted the same task at the same step.
         steps: Model calls and tool calls in the order they happened.
@@ -277,6 +277,8 @@ class Trajectory(_Record):
         answer: The agent's last message, None if unknown or empty.
         changed_files: Text files of the agent's workspace that differ from the
             task's at the end, None for one that is gone; empty without a workspace.
+        end_state: The environment's state at the end, as JSON values; empty if it
+            does not report one.
         unused_calls: Requests to the model that resulted in no step, by role of a team
             and kind of reason: it did not answer, or the attempt that they belonged to
             was given up.
@@ -301,6 +303,7 @@ class Trajectory(_Record):
     duration_s: float = 0.0
     answer: str | None = None
     changed_files: dict[str, str | None] = Field(default_factory=dict)
+    end_state: dict[str, Any] = Field(default_factory=dict)
     unused_calls: dict[str, dict[str, int]] = Field(default_factory=dict)
 
     @field_validator("unused_calls", mode="before")

@@ -163,6 +163,9 @@ class UpdateMetrics:
             as a share of their number.
         far_off: Sequences that the loss left out, since the learner's probability of
             them is too far from that of sampling: beyond ``ratio_limit``.
+        learned: For each sequence of the batch, the log-probability that the learner
+            gives each of its trained tokens before the update, in their order; empty
+            if not measured.
         refused: Why the weights were left as they were; empty if they were not.
     """
 
@@ -178,6 +181,7 @@ class UpdateMetrics:
     ratio_max: float | None = None
     effective_share: float | None = None
     far_off: Sequence[TrainingSequence] = ()
+    learned: Sequence[Sequence[float]] = ()
     refused: str = ""
 
 

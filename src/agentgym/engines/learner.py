@@ -152,6 +152,7 @@ class Learner:
             ratio_max=ratios and ratios.most,
             effective_share=ratios and ratios.effective,
             far_off=far_off,
+            learned=[ratios.learned[id(s)] for s in batch.sequences] if ratios else (),
             refused=refused,
         )
 

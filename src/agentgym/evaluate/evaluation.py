@@ -35,7 +35,12 @@ from agentgym.models.reference import (
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.base import Scenario
-from agentgym.scenarios.task_lists import needs_of, tasks_to_measure
+from agentgym.scenarios.task_lists import (
+    MOST_SEARCHED,
+    needs_of,
+    tasks_to_measure,
+    with_id,
+)
 from agentgym.security.audit import default_log
 
 _PROVIDER_IN_FLIGHT = 8
@@ -93,6 +98,7 @@ def evaluate(
     spec: AgentSpec | None = None,
     prices: Prices | None = None,
     baselines: bool = True,
+    task: str | None = None,
 ) -> Evaluation:
     """Measure ``config.model`` on tasks of ``split``; leaves no files behind.
 
@@ -105,16 +111,20 @@ def evaluate(
         prices: Of the model's tokens; None: nothing on this machine, unknown
             elsewhere.
         baselines: Whether agents without a model are measured as well.
+        task: The id of the only task to measure; None: as many as ``config`` says.
 
     Raises:
-        UsageError: A setting cannot work.
+        UsageError: A setting cannot work, or no task has this id.
         ProviderError: The model's server refuses to answer for good.
         RolloutError: Not one rollout could be scored.
         ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
     check_judge(config)
-    tasks = tasks_to_measure(scenario, split, config.seed, config.test_tasks)
+    count = config.test_tasks if task is None else MOST_SEARCHED
+    tasks = tasks_to_measure(scenario, split, config.seed, count)
+    if task is not None:
+        tasks = [with_id(tasks, task)]
     with ExitStack() as stack:
         policy: Policy | ServedPolicy | Endpoint
         cache = None

@@ -349,6 +349,7 @@ class Episode:
             duration_s=time.perf_counter() - self._started,
             answer=answer or None,
             changed_files={} if where is None else where.changed_files(),
+            end_state={} if where is None else where.end_state(),
         )
 
     def enter(self, environment: Environment) -> None:

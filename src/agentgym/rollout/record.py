@@ -13,6 +13,7 @@ from agentgym.core.trajectory import (
     ToolCall,
     Trajectory,
 )
+from agentgym.errors import RolloutError
 from agentgym.rollout.store.events import ATTEMPT_FAILED, RecordedEvent, answered_calls
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.store.rollout import FIRST_ATTEMPT, Rollout, RolloutState
@@ -35,9 +36,29 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
     with store.reading() as connection:
         names = [name for (name,) in connection.execute(sql)]
     for name in names:
-        rollout = store.rollout(name) if only in name else None
-        if rollout is not None:
-            yield to_trajectory(rollout, store.attempts(name))
+        found = stored_rollout(store, name) if only in name else None
+        if found is not None:
+            yield found[1]
+
+
+def stored_rollout(
+    store: StoreReader, rollout_id: str
+) -> tuple[Rollout, Trajectory] | None:
+    """Return a rollout, which may still run, and its trajectory; None if unknown.
+
+    Raises:
+        StoreError: The store cannot be read.
+        RolloutError: The rollout's input is not a task, or its record is damaged.
+    """
+    rollout = store.rollout(rollout_id)
+    if rollout is None:
+        return None
+    try:
+        return rollout, to_trajectory(rollout, store.attempts(rollout_id))
+    except ValueError as error:
+        raise RolloutError(
+            f"The record of rollout {rollout_id} cannot be read: {error}"
+        ) from error
 
 
 def to_trajectory(
@@ -80,6 +101,8 @@ def to_trajectory(
         status=RolloutStatus.SUCCEEDED if reward else RolloutStatus.DROPPED,
         reason=reward["reason"] if reward else _why_dropped(rollout, events),
         duration_s=reward["duration_s"] if reward else 0.0,
+        changed_files=(reward or {}).get("changed_files", {}),
+        end_state=(reward or {}).get("end_state", {}),
         unused_calls=_unused_calls(attempts, last),
     )
     return trajectory.scored(Reward(**reward["score"])) if reward else trajectory

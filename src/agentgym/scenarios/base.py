@@ -74,6 +74,14 @@ class Environment(ABC):
         """
         return {}
 
+    def end_state(self) -> dict[str, Any]:
+        """Return the state at the end as JSON values, for people; by default none.
+
+        A trajectory holds it, and `agentgym view` shows it. Files belong to
+        :meth:`changed_files`.
+        """
+        return {}
+
     def close(self) -> None:
         """Release the episode's resources. Called exactly once, also after errors."""
 

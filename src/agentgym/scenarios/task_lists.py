@@ -1,14 +1,17 @@
 """Ask a scenario for tasks, and refuse unusable ones."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentgym.core.needs import Needs
 from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import ScenarioError
+from agentgym.errors import NotFoundError, ScenarioError
 from agentgym.scenarios.base import Scenario
+
+MOST_SEARCHED = 2000
+"""Tasks of a scenario among which one is found by its id."""
 
 
 def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[Task]:
@@ -39,6 +42,18 @@ def tasks_to_measure(
         before[task.family] += 1
     in_turn = sorted(range(len(every)), key=lambda place: turns[place])
     return [every[place] for place in in_turn[:count]]
+
+
+def with_id(tasks: Sequence[Task], task_id: str) -> Task:
+    """Return the task with an id.
+
+    Raises:
+        NotFoundError: None of them has it.
+    """
+    for task in tasks:
+        if task.id == task_id:
+            return task
+    raise NotFoundError("task", task_id, [task.id for task in tasks[:10]])
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:

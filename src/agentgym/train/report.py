@@ -1,7 +1,7 @@
 """Puts a finished training step into numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any
 
 from agentgym.engines.base import UpdateMetrics
@@ -69,23 +69,38 @@ def report_step(
 
 
 def credit_lines(
-    credited: Credited, verdicts: Mapping[str, Any]
+    credited: Credited,
+    verdicts: Mapping[str, Any],
+    learned: Sequence[Sequence[float]] = (),
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for each rollout of a step: how its model calls were trained.
 
     Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
     and the trained ``spans`` of its response's tokens, each a first place and the place
-    after the last. A rollout that a judge has scored has its verdict, ``judge``.
+    after the last. Its ``gaps`` are the learner's log-probabilities less those of
+    sampling, in nats, of its trained tokens: empty if all are below 0.0005. A rollout
+    that a judge has scored has its verdict, ``judge``.
+
+    Args:
+        credited: The step's rollouts, with their training data.
+        verdicts: Those of a judge, by rollout.
+        learned: As in ``UpdateMetrics``; without them no line has ``gaps``.
     """
     trained: dict[int, dict[str, Any]] = {}
-    for sequence in credited.batch.sequences:
+    sequences = credited.batch.sequences
+    for sequence, values in zip(sequences, learned or repeat(()), strict=False):
+        known = values or repeat(None)
+        pairs = list(zip(sequence.trained, known, strict=False))
         for call in sequence.calls:
             start, size = len(call.prompt_ids), len(call.response_ids)
-            own = [t for t in sequence.trained if 0 <= t.position - start < size]
-            places = [token.position - start for token in own]
-            advantage = own[0].advantage if own else 0.0
-            spans = _spans(places)
-            trained[id(call)] = {"advantage": advantage, "spans": spans}
+            own = [p for p in pairs if 0 <= p[0].position - start < size]
+            trained[id(call)] = {
+                "advantage": own[0][0].advantage if own else 0.0,
+                "spans": _spans([token.position - start for token, _ in own]),
+            }
+            if learned:
+                gaps = [round(v - t.logprob, 3) for t, v in own if v is not None]
+                trained[id(call)]["gaps"] = gaps if any(gaps) else []
     for rollout in credited.rollouts:
         buckets = credited.ledger[rollout.rollout_id]
         judged = verdicts.get(rollout.rollout_id)

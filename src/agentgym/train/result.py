@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from agentgym.core.agent import agent_reference, is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
-from agentgym.errors import RunFolderError
+from agentgym.errors import RunFolderError, first_problem
 from agentgym.evaluate.compare import Effect, measure_effect
 from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.metrics import Metrics
@@ -91,6 +91,12 @@ class TrainingResult(BaseModel, extra="forbid"):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        except ValidationError as error:
+            raise RunFolderError(
+                f"{path} cannot be read: {first_problem(error)}. Another version of "
+                "agentgym may have written it: look at it with that one, or move the "
+                "file away to see the run's steps and rollouts without its result."
+            ) from None
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{path} cannot be read: {error}") from None
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.agent import flattened
@@ -12,10 +13,12 @@ from agentgym.core.machines import is_elsewhere
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.engines.resuming import resumed_config
 from agentgym.errors import (
+    AgentGymError,
     LimitReached,
     TrainingFailedError,
     TrainingInterrupted,
     UsageError,
+    message_of,
     resume_hint,
 )
 from agentgym.evaluate.lines import LinesProgress
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _TARGETS = ("local",)
+_WRITE_REPORTS = "agentgym.ui.reports.run:write_reports"
 
 
 class Trainer:
@@ -227,7 +231,7 @@ class Trainer:
                 result.baseline.pass_1.value,
                 result.metrics.pass_1.value,
             )
-            return result
+            return self._with_reports(result)
 
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
@@ -235,11 +239,28 @@ class Trainer:
         """Run to the end on another machine."""
         with _ended_helpfully(run, is_new=is_new):
             try:
-                return place_of(config.gpu).train(config, run, self._progress)
+                result = place_of(config.gpu).train(config, run, self._progress)
+                return self._with_reports(result)
             except Exception:
                 if is_new and not (run.path / DATABASE_FILE).exists():
                     run.discard_unless_begun()  # as where a run is refused here
                 raise
+
+    def _with_reports(self, result: TrainingResult) -> TrainingResult:
+        """Write a finished run's reports into its folder, and return its result.
+
+        A report that cannot be written is a warning: the result is on disk already.
+        """
+        try:
+            resolve_name(_WRITE_REPORTS)(result)
+        except (AgentGymError, OSError) as error:
+            folder = result.artifacts.run
+            text = (
+                f"The run's report could not be written: {message_of(error)}. "
+                f"`agentgym runs show {folder} --html FILE` writes it elsewhere."
+            )
+            self._progress.warned([text])
+        return result
 
     def evaluate(
         self,
@@ -252,6 +273,7 @@ class Trainer:
         samples: int | None = None,
         prices: Prices | None = None,
         baselines: bool = True,
+        task: str | None = None,
     ) -> Evaluation:
         """Measure an agent, or the untrained model, without training.
 
@@ -269,6 +291,7 @@ class Trainer:
             prices: Of the model's tokens, for the cost.
             baselines: Whether a do-nothing and a call-everything agent are measured
                 on the same tasks.
+            task: The id of the only task to measure.
 
         Raises:
             UsageError: A setting cannot work.
@@ -327,6 +350,7 @@ class Trainer:
             spec=None if trained is None else trained.spec,
             prices=prices,
             baselines=baselines,
+            task=task,
         )
 
     def deploy(

@@ -1,24 +1,30 @@
 """OpenedRun: one run of the viewer, with the part of its store that was read."""
 
 import threading
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentgym.core.task import Task
+from agentgym.core.trajectory import Trajectory
 from agentgym.errors import AgentGymError, NotFoundError, StoreError
-from agentgym.rollout.record import to_trajectory
+from agentgym.rollout.record import stored_rollout
 from agentgym.rollout.store.reader import StoreReader
+from agentgym.rollout.store.rollout import Rollout
 from agentgym.rollout.task_input import read_task
 from agentgym.train.run_folder import RunFolder
 from agentgym.view.first_wrong import CallJudge
+from agentgym.view.replay import replay_command
 from agentgym.view.rollout_index import RolloutIndex
-from agentgym.view.rollout_page import read_trajectory, replay_command, rollout_page
-from agentgym.view.run_page import curves, run_page, run_row
+from agentgym.view.rollout_page import rollout_page, speaker_graph
+from agentgym.view.run_page import run_page
 from agentgym.view.tokens import token_texts
 
 _FILES = ("run.json", "metrics.jsonl", "result.json", "rollouts.db", "rollouts.db-wal")
+_STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)
 _PATIENCE_S = 0.15
 _WHOLE_S = 600.0
 _NO_STORE = (
@@ -74,25 +80,18 @@ class OpenedRun:
         self._judge: CallJudge | None = None
         self._confusions: dict[Any, Any] = {}
 
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.run.path.name
-
     def signature(self) -> Signature:
         """Return size and time of the run's files, which differ once it goes on."""
-        found: list[tuple[int, int] | None] = []
-        for name in _FILES:
-            try:
-                status = (self.run.path / name).stat()
-                found.append((status.st_size, status.st_mtime_ns))
-            except OSError:
-                found.append(None)
-        return tuple(found)
+        return file_marks(self.run.path, _FILES)
 
-    def row(self) -> dict[str, Any]:
-        """Return its line in the list of runs."""
-        return run_row(self.run)
+    def cursor(self) -> dict[str, str]:
+        """Return a mark of the steps and one of the rollouts as they are now.
+
+        A page that was read after it is asked for has all that it stands for.
+        """
+        now = self.signature()
+        parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
+        return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
         """Return its page.
@@ -100,11 +99,8 @@ class OpenedRun:
         Raises:
             RunFolderError: It cannot be read, or is gone.
         """
-        return run_page(self.run)
-
-    def metrics(self) -> dict[str, Any]:
-        """Return the curves of its steps alone."""
-        return {"name": self.name, "curves": curves(self.run.metrics())}
+        cursor = as_text(self.cursor())
+        return run_page(self.run) | {"cursor": cursor}
 
     def rollouts(
         self, filters: Mapping[str, str], sort: str, offset: int, limit: int
@@ -113,10 +109,21 @@ class OpenedRun:
 
         ``is_loading`` says that the store is still being read: there will be more.
         """
+        cursor = as_text(self.cursor())
         is_loading = self._refresh()
         found = self._index.find(filters, sort=sort, offset=offset, limit=limit)
         note = "" if self._store.exists else f"{self._store.path} {_NO_STORE}"
-        return found | {"is_loading": is_loading, "note": note}
+        return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
+
+    def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
+        """Return who of a team spoke after whom, summed over scored rollouts.
+
+        Args:
+            filters: As of :meth:`RolloutIndex.find`.
+        """
+        is_loading = self._refresh()
+        found = speaker_graph(self._index.speakers(filters))
+        return found | {"is_loading": is_loading}
 
     def facets(self) -> dict[str, Any]:
         """Return the values that filters can name, with counts."""
@@ -134,19 +141,19 @@ class OpenedRun:
         Raises:
             NotFoundError: The store does not have it.
         """
-        rollout = self._store.rollout(rollout_id)
-        if rollout is None:
-            raise NotFoundError("rollout", rollout_id, [])
-        page = rollout_page(self._store, rollout, self._judged())
+        page = rollout_page(*self._read(rollout_id), self._judged())
         self._refresh()
         group, task = page["group"], page["task"]["id"]
         siblings = self._index.find(
             {"task_group": group}, sort="rollout_id", limit=_SIBLINGS
         )
         related = self._index.find({"task_id": task}, sort="step", limit=_RELATED)
-        more = {"siblings": siblings["rows"], "same_task": related["rows"]}
-        scenario = str(self.run.record()["config"].get("scenario"))
-        return page | more | {"replay": replay_command(scenario, page["task"])}
+        return page | {
+            "siblings": siblings["rows"],
+            "same_task": related["rows"],
+            "team": speaker_graph(self._index.speakers({"task_id": task})),
+            "replay": replay_command(self.run.record()["config"], page["task"]),
+        }
 
     def tokens(self, rollout_id: str) -> dict[str, Any]:
         """Return the sampled tokens of a rollout, and how each was trained.
@@ -154,10 +161,13 @@ class OpenedRun:
         Raises:
             NotFoundError: The store does not have it.
         """
-        trajectory = read_trajectory(self._store, rollout_id)
-        if trajectory is None:
+        return token_texts(self.run, self._read(rollout_id)[1])
+
+    def _read(self, rollout_id: str) -> tuple[Rollout, Trajectory]:
+        found = stored_rollout(self._store, rollout_id)
+        if found is None:
             raise NotFoundError("rollout", rollout_id, [])
-        return token_texts(self.run, trajectory)
+        return found
 
     def confusion(self, phase: str) -> dict[str, Any]:
         """Return which tool was called where which was needed, in one measurement.
@@ -178,12 +188,11 @@ class OpenedRun:
         tasks: dict[str, Task] = {}
         trajectories = []
         for rollout_id in ids[:_MOST_JUDGED]:
-            rollout = self._store.rollout(rollout_id)
-            if rollout is not None:
-                task = read_task(rollout.input)
+            found = stored_rollout(self._store, rollout_id)
+            if found is not None:
+                task = read_task(found[0].input)
                 tasks[task.id] = task
-                attempts = self._store.attempts(rollout_id)
-                trajectories.append(to_trajectory(rollout, attempts))
+                trajectories.append(found[1])
         return self._judged().confusion(list(tasks.values()), trajectories)
 
     def start_indexing(self) -> None:
@@ -236,3 +245,25 @@ class OpenedRun:
             self._indexed = signature
         except StoreError as error:
             self._problem = error
+
+
+def file_marks(folder: Path, names: Iterable[str]) -> Signature:
+    """Return size and time of some files of a folder; None for one that is missing."""
+    found: list[tuple[int, int] | None] = []
+    for name in names:
+        try:
+            status = (folder / name).stat()
+            found.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def digest(value: object) -> str:
+    """Return a short text that differs for different values."""
+    return f"{zlib.crc32(repr(value).encode()):08x}"
+
+
+def as_text(cursor: Mapping[str, str]) -> str:
+    """Return a cursor as one text, which the page sends back."""
+    return ".".join(cursor.values())

@@ -2,13 +2,16 @@
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import add
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.view.summaries import COLUMNS, NAMES, Attempt
+from agentgym.view.word_index import WordIndex
 
 _EVENTS = """SELECT rowid, event_type, rollout_id, attempt_id,
     CASE event_type WHEN 'model_request' THEN NULL ELSE data END
@@ -36,9 +39,21 @@ EQUAL = (
 LISTED = ("rules", "roles")
 """Columns with several values, of which a filter names one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
-_HAS_WORD = "rollout_id IN (SELECT rollout_id FROM texts WHERE instr(words, ?))"
+_HAS_WORDS = "has_words(number)"
 _WRONG_ARGUMENT = "right_tool > right_arguments"
-_SHOWN = NAMES[:-1]
+_RATIOS = {
+    "success": ("sum(outcome = 'succeeded')", "count(*)"),
+    "tool_reliability": ("sum(tool_calls - errors)", "sum(tool_calls)"),
+    "reward": ("sum(reward)", "count(reward)"),
+    "right_tool": ("sum(right_tool)", "count(right_tool)"),
+    "right_arguments": ("sum(right_arguments)", "count(right_arguments)"),
+    "model_calls": ("sum(model_calls)", "count(*)"),
+}
+"""Lines over steps: each is the ratio of two sums over rollouts."""
+_WRONG, _ALL = "wrong_argument", "all"
+Facets = dict[str, Counter[Any]]
+"""Of each filter, how many rollouts have each of its values."""
+_KEPT, _SHOWN = NAMES[:-1], NAMES[:-2]
 
 
 class RolloutIndex:
@@ -58,9 +73,14 @@ class RolloutIndex:
 
     def _reset(self) -> None:
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.execute(f"CREATE TABLE rollouts ({', '.join(COLUMNS[:-1])})")
-        # Apart from the rest, so that other filters pass over narrow rows.
-        self._database.execute(f"CREATE TABLE texts ({COLUMNS[0]}, {COLUMNS[-1]})")
+        columns = ", ".join(("number INTEGER PRIMARY KEY", *COLUMNS[:-1]))
+        self._database.execute(f"CREATE TABLE rollouts ({columns})")
+        self._words = WordIndex()
+        self._searched = ""
+        self._counts: Facets = {}
+        self._open_counts: Facets = {}
+        self._numbers: dict[str, int] = {}
+        self._next = 0
         for name in ("place", "task_id", "task_group"):
             self._database.execute(f"CREATE INDEX by_{name} ON rollouts ({name})")
         self._attempts: dict[str, Attempt] = {}
@@ -110,23 +130,46 @@ class RolloutIndex:
                 for rollout_id, text, place in ended
             ]
             unfinished = [] if has_more else store.execute(_OPEN).fetchall()
-        rows += [
+        still_open = [
             self._attempts.get(rollout_id, Attempt()).summarize(rollout_id, text, None)
             for rollout_id, text in unfinished
         ]
         if ended:
             self._last_end = ended[-1][2]
-        marks = ", ".join("?" * len(_SHOWN))
+        self._write(rows, still_open)
+        return len(rows) + len(still_open), has_more or len(ended) == _CHUNK
+
+    def _write(
+        self, ended: Sequence[tuple[Any, ...]], still_open: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Write rows of rollouts, over those of the same ones while they were open."""
+        rows = [*ended, *still_open]
+        if not rows:
+            return
+        marks = ", ".join("?" * (1 + len(_KEPT)))
         with self._lock:
+            numbers = [self._number(row[0]) for row in rows]
             self._database.executemany(
                 f"INSERT OR REPLACE INTO rollouts VALUES ({marks})",
-                [row[:-1] for row in rows],
+                [(n, *row[:-1]) for n, row in zip(numbers, rows, strict=True)],
             )
-            self._database.executemany(
-                "INSERT OR REPLACE INTO texts VALUES (?, ?)",
-                [(row[0], row[-1]) for row in rows],
+            known = list(zip(numbers, rows, strict=True))
+            for number, row in known[: len(ended)]:
+                self._words.add(number, row[-1])
+            self._numbers |= {row[0]: number for number, row in known[len(ended) :]}
+            self._words.replace_open(
+                {number: row[-1] for number, row in known[len(ended) :]}
             )
-        return len(rows), has_more or len(ended) == _CHUNK
+            self._searched = ""
+            _count(ended, self._counts)
+            self._open_counts = _count(still_open, {})
+
+    def _number(self, rollout_id: str) -> int:
+        """Return the number of a rollout that was open before, or a new one."""
+        number = self._numbers.pop(rollout_id, None)
+        if number is None:
+            number, self._next = self._next, self._next + 1
+        return number
 
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
@@ -177,15 +220,16 @@ class RolloutIndex:
         Raises:
             UsageError: A filter or the order names no column.
         """
-        where, values = _conditions(filters)
         name = sort.removeprefix("-")
         if name not in _SHOWN:
             raise UsageError(f"Rollouts cannot be sorted by {name!r}.")
         order = f"{name} {'DESC' if sort.startswith('-') else 'ASC NULLS LAST'}"
-        sql = f"""SELECT {", ".join(_SHOWN)} FROM rollouts {where}
-            ORDER BY {order}, rowid LIMIT ? OFFSET ?"""
-        page = (*values, max(1, min(limit, _MOST_ROWS)), max(0, offset))
+        limits = max(1, min(limit, _MOST_ROWS)), max(0, offset)
         with self._lock:
+            where, values = self._conditions(filters)
+            sql = f"""SELECT {", ".join(_SHOWN)} FROM rollouts {where}
+                ORDER BY {order}, number LIMIT ? OFFSET ?"""
+            page = (*values, *limits)
             ((total,),) = self._database.execute(
                 f"SELECT count(*) FROM rollouts {where}", values
             )
@@ -194,65 +238,121 @@ class RolloutIndex:
 
     def facets(self) -> dict[str, Any]:
         """Return the values of each column that a filter can name, with their count."""
-        found: dict[str, Any] = {}
+        names = (*FACETS, *LISTED)
         with self._lock:
-            for name in FACETS:
-                found[name] = self._database.execute(
-                    f"""SELECT {name}, count(*) FROM rollouts WHERE {name} IS NOT NULL
-                    AND {name} != '' GROUP BY 1 ORDER BY 1"""
-                ).fetchall()
-            for name in LISTED:
-                counts: dict[str, int] = {}
-                sql = f"SELECT {name}, count(*) FROM rollouts WHERE {name} != '' GROUP "
-                for text, count in self._database.execute(f"{sql} BY 1"):
-                    for value in text.strip("\n").split("\n"):
-                        counts[value] = counts.get(value, 0) + count
-                found[name] = sorted(counts.items())
-            sql = f"SELECT count(*) FROM rollouts WHERE {_WRONG_ARGUMENT}"
-            ((found["wrong_argument"],),) = self._database.execute(sql)
-            ((found["all"],),) = self._database.execute("SELECT count(*) FROM rollouts")
-        return found
+            both = {
+                name: self._counts.get(name, Counter())
+                + self._open_counts.get(name, Counter())
+                for name in (*names, _WRONG, _ALL)
+            }
+        found: dict[str, Any] = {
+            name: sorted(both[name].items(), key=_by_type) for name in names
+        }
+        return found | {name: both[name].total() for name in (_WRONG, _ALL)}
+
+    def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
+        """Return the roles of a team in the order they spoke, and how often it was so.
+
+        Scored rollouts alone have them.
+
+        Args:
+            filters: As of :meth:`find`.
+        """
+        with self._lock:
+            where, values = self._conditions(filters)
+            both = f"{where} AND" if where else "WHERE"
+            rows = self._database.execute(
+                f"SELECT speakers, count(*) FROM rollouts {both} speakers != ''"
+                " GROUP BY 1",
+                values,
+            ).fetchall()
+        return [(text.split("\n"), count) for text, count in rows]
 
     def curves(self, by: str) -> list[dict[str, Any]]:
         """Return success, reward and choices of training rollouts by step and a column.
+
+        By role, each rollout counts for every role that spoke in it.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")
-        sql = f"""SELECT {by}, step, count(*), avg(outcome = 'succeeded'), avg(reward),
-            avg(right_tool), avg(right_arguments) FROM rollouts
+        column = "speakers" if by == "roles" else by
+        sums = ", ".join(sql for pair in _RATIOS.values() for sql in pair)
+        sql = f"""SELECT {column}, step, count(*), {sums} FROM rollouts
             WHERE phase = 'train' AND outcome IN ('succeeded', 'failed')
-            GROUP BY 1, 2 ORDER BY 1, 2"""
-        names = "name", "step", "count", "success", "reward", "right_tool"
+            GROUP BY 1, 2"""
         with self._lock:
             rows = self._database.execute(sql).fetchall()
+        lines: dict[tuple[Any, int], list[float]] = {}
+        for name, step, count, *found in rows:
+            values = [value or 0 for value in found]
+            calls = Counter(name.split("\n")) if by == "roles" else {name: None}
+            for each, own in calls.items():
+                added = values if own is None else [*values[:-2], own * count, count]
+                before = lines.get((each, step), [0] * len(added))
+                lines[each, step] = list(map(add, before, added))
         return [
-            dict(zip((*names, "right_arguments"), row, strict=True)) for row in rows
+            {"name": name, "step": step}
+            | {
+                each: top / bottom if bottom else None
+                for each, top, bottom in zip(
+                    _RATIOS, found[::2], found[1::2], strict=True
+                )
+            }
+            for (name, step), found in sorted(lines.items())
         ]
 
+    def _conditions(self, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
+        """Return the SQL of some filters, with its values."""
+        parts: list[str] = []
+        values: list[Any] = []
+        for name, given in filters.items():
+            if name in EQUAL:
+                several = given.split(",") if name in ("step", "level") else [given]
+                parts.append(f"{name} IN ({', '.join('?' * len(several))})")
+                values += several
+            elif name in LISTED:
+                parts.append(f"instr({name}, ?)")
+                values.append(f"\n{given}\n")
+            elif name == "text":
+                if given.split():
+                    parts.append(_HAS_WORDS)
+                    self._find_words(given)
+            elif name == "wrong_argument":
+                parts.append(_WRONG_ARGUMENT)
+            else:
+                raise UsageError(f"Rollouts cannot be filtered by {name!r}.")
+        return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
-def _conditions(filters: Mapping[str, str]) -> tuple[str, list[Any]]:
-    parts: list[str] = []
-    values: list[Any] = []
-    for name, given in filters.items():
-        if name in EQUAL:
-            several = given.split(",") if name in ("step", "level") else [given]
-            parts.append(f"{name} IN ({', '.join('?' * len(several))})")
-            values += several
-        elif name in LISTED:
-            parts.append(f"instr({name}, ?)")
-            values.append(f"\n{given}\n")
-        elif name == "text":
-            for word in given.lower().split():
-                parts.append(_HAS_WORD)
-                values.append(word)
-        elif name == "wrong_argument":
-            parts.append(_WRONG_ARGUMENT)
-        else:
-            raise UsageError(f"Rollouts cannot be filtered by {name!r}.")
-    return f"WHERE {' AND '.join(parts)}" if parts else "", values
+    def _find_words(self, text: str) -> None:
+        """Let the SQL of a filter know the rows that have all words of a text."""
+        if self._searched != text:
+            rows = self._words.find(text.lower().split())
+            is_found = rows.tobytes().__getitem__
+            self._database.create_function("has_words", 1, is_found)
+            self._searched = text
+
+
+def _by_type(item: tuple[Any, int]) -> tuple[bool, Any]:
+    """Return a key to sort numbers before texts, which other programs may write."""
+    return isinstance(item[0], str), item[0]
+
+
+def _count(rows: Sequence[tuple[Any, ...]], counts: Facets) -> Facets:
+    """Count the values of each column that a filter can name."""
+    for row in rows:
+        record = dict(zip(NAMES, row, strict=True))
+        named = {name: [record[name]] for name in FACETS}
+        named |= {name: record[name].split("\n") for name in LISTED}
+        shares = record["right_tool"], record["right_arguments"]
+        is_wrong = None not in shares and shares[0] > shares[1]
+        named |= {_WRONG: [True] * is_wrong, _ALL: [True]}
+        for name, values in named.items():
+            known = (value for value in values if value not in (None, ""))
+            counts.setdefault(name, Counter()).update(known)
+    return counts
 
 
 def _record(row: Sequence[Any]) -> dict[str, Any]:

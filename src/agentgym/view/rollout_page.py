@@ -1,38 +1,31 @@
 """Everything that the page of one rollout shows, as JSON values."""
 
-import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, takewhile
 from operator import eq
 from typing import Any
 
 from agentgym.core.trajectory import ModelCall, Trajectory
-from agentgym.errors import RolloutError
-from agentgym.rollout.record import to_trajectory
-from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.store.rollout import FINAL_STATES, FIRST_ATTEMPT, Rollout
 from agentgym.rollout.task_input import read_task
-from agentgym.scenarios.packs import is_tasks_file
 from agentgym.view.first_wrong import CallJudge
 
 
 def rollout_page(
-    store: StoreReader, rollout: Rollout, judge: CallJudge
+    rollout: Rollout, trajectory: Trajectory, judge: CallJudge
 ) -> dict[str, Any]:
     """Return the task, the steps, their judgement and the reward of a rollout.
 
     Args:
-        store: It is in.
         rollout: Its record; it may still run.
+        trajectory: Its steps so far.
         judge: Of the run's scenario.
 
     Raises:
         RolloutError: Its input is not a task.
     """
-    attempts = store.attempts(rollout.rollout_id)
     task = read_task(rollout.input)
-    trajectory = to_trajectory(rollout, attempts)
     judged = judge.judge(rollout.input, trajectory)
     has_ended = rollout.status.state in FINAL_STATES
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT
@@ -55,29 +48,36 @@ def rollout_page(
         "steps": _steps(trajectory),
         "tools": _tools(trajectory),
         "judgement": judged,
-        "graph": speaker_graph([call.agent for call in trajectory.model_calls]),
+        "graph": speaker_graph([([c.agent for c in trajectory.model_calls], 1)]),
+        "changed_files": trajectory.changed_files,
+        "end_state": trajectory.end_state,
         "task_line": task_line(trajectory, task.model_dump(mode="json"), judged),
     }
 
 
-def speaker_graph(speakers: Sequence[str]) -> dict[str, Any]:
-    """Return who of a team spoke, and how often one spoke after another."""
-    turns = Counter(pairwise(speakers))
+def speaker_graph(
+    conversations: Iterable[tuple[Sequence[str], int]],
+) -> dict[str, Any]:
+    """Return who of a team spoke, and how often one spoke after another.
+
+    Args:
+        conversations: The roles in the order they spoke, and how often it was so.
+    """
+    roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
+    for speakers, times in conversations:
+        rollouts += times
+        for role in speakers:
+            roles[role] += times
+        for pair in pairwise(speakers):
+            turns[pair] += times
     return {
-        "roles": Counter(speakers),
+        "rollouts": rollouts,
+        "roles": roles,
         "turns": [
             {"from": before, "to": after, "count": count}
-            for (before, after), count in turns.items()
+            for (before, after), count in turns.most_common()
         ],
     }
-
-
-def tokens_page(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the sampled token ids of each model call, with log-probabilities."""
-    return [
-        {"ids": call.response_ids, "logprobs": call.logprobs}
-        for call in trajectory.model_calls
-    ]
 
 
 def task_line(
@@ -101,18 +101,6 @@ def task_line(
         if (answer := next(answers, None)) is not None:
             call["answer"] = answer
     return {"instruction": task["instruction"], "expect": needed}
-
-
-def replay_command(scenario: str, task: Mapping[str, Any]) -> str | None:
-    """Return the command that lets another model attempt a task of a scenario.
-
-    None for a tasks file: its line is copied into another file instead.
-    """
-    if is_tasks_file(scenario):
-        return None
-    words = ["agentgym", "rollout", scenario, "--task", task["id"]]
-    words += ["--split", task["split"], "--seed", str(task["seed"])]
-    return shlex.join([*words, "--model", "MODEL"])
 
 
 def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -165,20 +153,3 @@ def _tools(trajectory: Trajectory) -> list[dict[str, Any]]:
         {"name": each.get("name"), "description": each.get("description")}
         for each in functions
     ]
-
-
-def read_trajectory(store: StoreReader, rollout_id: str) -> Trajectory | None:
-    """Return a rollout's record; None if the store does not have it.
-
-    Raises:
-        RolloutError: Its input is not a task.
-    """
-    rollout = store.rollout(rollout_id)
-    if rollout is None:
-        return None
-    try:
-        return to_trajectory(rollout, store.attempts(rollout_id))
-    except ValueError as error:
-        raise RolloutError(
-            f"The record of rollout {rollout_id} cannot be read: {error}"
-        ) from error

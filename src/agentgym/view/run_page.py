@@ -11,21 +11,11 @@ from agentgym.doctor.status import UNREADABLE, run_status
 from agentgym.errors import AgentGymError, ComputeError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.intervals import Estimate
-from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.scenarios.packs import pack_name
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
-SHOWN: tuple[MetricName, ...] = (
-    "right_tool",
-    "right_arguments",
-    "pass_1",
-    "pass_k",
-    "tool_reliability",
-    "reward",
-    "model_calls",
-    "tokens",
-)
 _CURVES = (
     "step",
     "episodes",
@@ -117,7 +107,7 @@ def curves(steps: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def _validations(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     measured = [step for step in steps if step.get("validation")]
     return [
-        {"step": step["step"]} | {name: step["validation"].get(name) for name in SHOWN}
+        {"step": step["step"], **{n: step["validation"].get(n) for n in METRICS}}
         for step in measured
     ]
 
@@ -171,7 +161,7 @@ def _families(
 
 
 def _shares(metrics: Metrics) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _estimate(metrics[name]) for name in SHOWN}
+    found: dict[str, Any] = {name: _estimate(metrics[name]) for name in METRICS}
     sizes = {"tasks": metrics.tasks, "rollouts": metrics.rollouts, "k": metrics.k}
     return {**found, **sizes, "dropped": metrics.dropped}
 

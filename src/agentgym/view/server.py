@@ -19,12 +19,12 @@ from agentgym.rollout.gateway.http.routes import Route
 from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.train.run_folder import RunFolder
 from agentgym.view.gate import HEADERS, PageKeys
-from agentgym.view.opened_run import OpenedRun, Signature
+from agentgym.view.opened_run import OpenedRun, as_text, digest, file_marks
+from agentgym.view.run_page import run_row
 
 _HOST = "127.0.0.1"
 _LOOK_S = 1.0
 _QUIET_S = 15.0
-_STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)  # of a run's signature
 _TYPES = {
     "html": "text/html",
     "css": "text/css",
@@ -35,7 +35,13 @@ _TYPES = {
 _BARE = b'from"preact"'
 _RESOLVED = b'from"./preact.mjs"'
 """Preact's hooks name their package, which a browser cannot find."""
-_FILTERS = ("sort", "offset", "limit")
+_LISTED = ("run.json", "result.json")
+"""Files of a run that its line in the list shows."""
+_GONE = (
+    "It was removed, or lies in another folder: go back to the list of runs, or start "
+    "`agentgym view --output FOLDER`."
+)
+_PAGING = ("sort", "offset", "limit")
 
 
 class ViewServer:
@@ -67,20 +73,11 @@ class ViewServer:
                 Route("GET", "/", self._index),
                 Route("GET", "/static/{path:.+}", self._static),
                 Route("GET", "/api/runs", self._json(self._runs)),
-                Route("GET", "/api/runs/{run}", self._of_run(self._page)),
-                Route("GET", "/api/runs/{run}/metrics", self._of_run(self._metrics)),
-                Route("GET", "/api/runs/{run}/curves", self._of_run(self._curves)),
-                Route("GET", "/api/runs/{run}/facets", self._of_run(self._facets)),
-                Route("GET", "/api/runs/{run}/confusion", self._of_run(self._confuse)),
-                Route("GET", "/api/runs/{run}/rollouts", self._of_run(self._rollouts)),
-                Route("GET", "/api/runs/{run}/events", self._events),
-                Route(
-                    "GET", "/api/runs/{run}/rollouts/{id}", self._of_run(self._rollout)
-                ),
-                Route(
-                    "GET",
-                    "/api/runs/{run}/rollouts/{id}/tokens",
-                    self._of_run(self._tokens),
+                Route("GET", "/api/events", self._runs_events),
+                Route("GET", f"{_RUN}/events", self._events),
+                *(
+                    Route("GET", f"{_RUN}{path}", self._of_run(read))
+                    for path, read in _OF_RUN.items()
                 ),
             ],
             GatewaySettings(host=_HOST, port=port),
@@ -130,7 +127,7 @@ class ViewServer:
         found = {run.path.name: run for run in self._find()}
         if name not in found:
             self._opened.pop(name, None)
-            raise NotFoundError("run", name, list(found))
+            raise NotFoundError("run", name, list(found), _GONE)
         opened = self._opened.get(name)
         if opened is None or opened.run.path != found[name].path:
             opened = self._opened[name] = OpenedRun(found[name])
@@ -172,85 +169,80 @@ class ViewServer:
 
         return handler
 
-    def _of_run(
-        self, read: Callable[[OpenedRun, Request, Mapping[str, str]], Any]
-    ) -> Callable[[Request], Awaitable[web.Response]]:
-        return self._json(
-            lambda request, query: read(
-                self._open(request.names["run"]), request, query
-            )
-        )
+    def _of_run(self, read: "_Read") -> Callable[[Request], Awaitable[web.Response]]:
+        def of_run(request: Request, query: Mapping[str, str]) -> Any:
+            run = self._open(request.names["run"])
+            return read(run, query, request.names.get("id", ""))
+
+        return self._json(of_run)
 
     def _runs(self, request: Request, query: Mapping[str, str]) -> Any:
-        return {"runs": [OpenedRun(run).row() for run in reversed(self._find())]}
+        cursor = as_text(self._cursor())
+        rows = [run_row(run) for run in reversed(self._find())]
+        return {"runs": rows, "cursor": cursor}
 
-    def _page(self, run: OpenedRun, request: Request, query: Mapping[str, str]) -> Any:
-        return run.page()
+    def _cursor(self) -> dict[str, str]:
+        """Return a mark of the list of runs as it is now."""
+        runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
+        return {"runs": digest(runs)}
 
-    def _metrics(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.metrics()
-
-    def _curves(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.curves(query.get("by", "family"))
-
-    def _facets(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.facets()
-
-    def _confuse(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.confusion(query.get("phase", "after"))
-
-    def _rollouts(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        filters = {k: v for k, v in query.items() if k not in _FILTERS}
-        return run.rollouts(
-            filters,
-            query.get("sort", "-place"),
-            _number(query, "offset", 0),
-            _number(query, "limit", 50),
-        )
-
-    def _rollout(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.rollout(request.names["id"])
-
-    def _tokens(
-        self, run: OpenedRun, request: Request, query: Mapping[str, str]
-    ) -> Any:
-        return run.tokens(request.names["id"])
+    async def _runs_events(self, request: Request) -> web.StreamResponse:
+        return await _send_changes(request, self._cursor)
 
     async def _events(self, request: Request) -> web.StreamResponse:
-        """Send an event whenever the run's files change, until the page is closed."""
         try:
             run = self._open(request.names["run"])
         except NotFoundError as error:
             raise ApiError(404, str(error), "not_found") from error
-        response = web.StreamResponse(
-            headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
-        )
-        await response.prepare(request)
-        before: Signature | None = None
-        quiet_s = 0.0
-        while True:
-            now = run.signature()
-            if now != before or quiet_s >= _QUIET_S:
-                steps, rollouts = (
-                    before is not None and before[place] != now[place]
-                    for place in (_STEPS, _ROLLOUTS)
-                )
-                await response.write(frame({"steps": steps, "rollouts": rollouts}))
-                before, quiet_s = now, 0.0
-            await asyncio.sleep(_LOOK_S)
-            quiet_s += _LOOK_S
+        return await _send_changes(request, run.cursor)
+
+
+_RUN = "/api/runs/{run}"
+_Read = Callable[[OpenedRun, Mapping[str, str], str], Any]
+"""Reads a part of a run, as a query says, maybe about the rollout with an id."""
+_OF_RUN: dict[str, _Read] = {
+    "": lambda run, query, name: run.page(),
+    "/curves": lambda run, query, name: run.curves(query.get("by", "family")),
+    "/facets": lambda run, query, name: run.facets(),
+    "/confusion": lambda run, query, name: run.confusion(query.get("phase", "after")),
+    "/graph": lambda run, query, name: run.graph(query),
+    "/rollouts": lambda run, query, name: run.rollouts(
+        {key: value for key, value in query.items() if key not in _PAGING},
+        query.get("sort", "-place"),
+        _number(query, "offset", 0),
+        _number(query, "limit", 50),
+    ),
+    "/rollouts/{id}": lambda run, query, name: run.rollout(name),
+    "/rollouts/{id}/tokens": lambda run, query, name: run.tokens(name),
+}
+
+
+async def _send_changes(
+    request: Request, cursor: Callable[[], Mapping[str, str]]
+) -> web.StreamResponse:
+    """Send an event whenever one of a cursor's marks changes, until the page closes.
+
+    The page says by ``since`` which state it has shown, so that no change is lost
+    between its first answer and this connection, or between two connections.
+    """
+    response = web.StreamResponse(
+        headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
+    )
+    await response.prepare(request)
+    query = dict(parse_qsl(request.rel_url.raw_query_string))
+    now = await asyncio.to_thread(cursor)
+    shown = query["since"].split(".") if "since" in query else list(now.values())
+    quiet_s = _QUIET_S
+    while True:
+        marks = list(now.values())
+        if marks != shown or quiet_s >= _QUIET_S:
+            known = dict(zip(now, shown, strict=False))
+            is_new = {name: mark != known.get(name) for name, mark in now.items()}
+            await response.write(frame({**is_new, "cursor": as_text(now)}))
+            shown, quiet_s = marks, 0.0
+        await asyncio.sleep(_LOOK_S)
+        quiet_s += _LOOK_S
+        now = await asyncio.to_thread(cursor)
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:

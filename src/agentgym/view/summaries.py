@@ -11,7 +11,7 @@ from agentgym.rollout.store.events import ATTEMPT_FAILED, MODEL_REQUEST
 from agentgym.rollout.store.rollout import FIRST_ATTEMPT, RolloutState
 
 COLUMNS = (
-    "rollout_id TEXT PRIMARY KEY",
+    "rollout_id TEXT UNIQUE",
     "place INTEGER",
     "split TEXT",
     "phase TEXT",
@@ -33,11 +33,13 @@ COLUMNS = (
     "rules TEXT",
     "roles TEXT",
     "instruction TEXT",
+    "speakers TEXT",
     "words TEXT",
 )
 """Columns of a summary, in the order of a row; the first is its key.
 
-The last holds the words to search, which are kept in a table of their own.
+The last two are not shown: the roles of all model calls in their order, and the words
+to search, which an index of their own holds.
 """
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
@@ -112,7 +114,7 @@ class Attempt:
         outcome, reason = self._outcome(record.get("status") or {})
         scored = (self.reward or {}) if outcome in ("succeeded", "failed") else {}
         score = scored.get("score") or {}
-        roles = scored.get("speakers") or []
+        speakers = scored.get("speakers") or []
         instruction = str(task.get("instruction") or "")
         words = [rollout_id, str(task.get("id")), instruction, reason, *self.words]
         return (
@@ -136,8 +138,9 @@ class Attempt:
             self.errors,
             scored.get("duration_s"),
             _listed(self.rules),
-            _listed(roles),
+            _listed(speakers),
             instruction[:_MOST_INSTRUCTION],
+            _END.join(speakers),
             " ".join(words)[:_MOST_WORDS].lower(),
         )
 

@@ -20,7 +20,7 @@ def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
     """Return the tokens of each model call of a rollout.
 
     A token without a tokenizer is shown by its id. The policy's log-probability is that
-    of sampling.
+    of sampling; a gap is the learner's less that, None where it was not measured.
     """
     tokenizer, problem = _tokenizer(run)
     credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
@@ -58,10 +58,16 @@ def _call(tokenizer: Any, call: ModelCall, earned: dict[str, Any]) -> dict[str, 
     trained = [False] * len(ids)
     for start, end in earned.get("spans", ()):
         trained[start:end] = [True] * (end - start)
+    places = [place for place, is_trained in enumerate(trained) if is_trained]
+    gaps: list[float | None] = [None] * len(ids)
+    if (known := earned.get("gaps")) is not None:
+        for place, gap in zip(places, known or [0.0] * len(places), strict=False):
+            gaps[place] = gap
     return {
         "texts": texts,
         "logprobs": call.logprobs,
         "trained": trained,
+        "gaps": gaps,
         "bucket": earned.get("bucket"),
         "reason": earned.get("reason"),
         "advantage": earned.get("advantage"),

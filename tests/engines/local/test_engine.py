@@ -17,6 +17,7 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import CheckpointError
+from agentgym.train.report import credit_lines
 from tests.engines.local.rollouts import TOOLS, call, credit, rollout
 
 ALL = {
@@ -153,7 +154,8 @@ def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     assert usual.effective_share == pytest.approx(1, abs=1e-4)
 
     engine = make()
-    batch = credit(engine, play(engine), ALL).batch
+    credited = credit(engine, play(engine), ALL)
+    batch = credited.batch
     far = max(batch.sequences, key=lambda sequence: sequence.ids[-1])
     last = far.trained[-1]
     ratio, count = math.exp(5), batch.trained_tokens
@@ -168,6 +170,20 @@ def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     assert found.ratio_p99 == pytest.approx(ratio if count < 100 else 1, rel=0.01)
     effective = (count - 1 + ratio) ** 2 / (count * (count - 1 + ratio**2))
     assert found.effective_share == pytest.approx(effective, rel=0.01)
+    apart = {
+        (id(sequence), token.position): value - token.logprob
+        for sequence, values in zip(batch.sequences, found.learned, strict=True)
+        for token, value in zip(sequence.trained, values, strict=True)
+    }
+    assert apart.pop((id(far), last.position)) == pytest.approx(5, abs=1e-3)
+    assert max(map(abs, apart.values())) < 1e-3
+    lines = credit_lines(credited, {}, found.learned)
+    calls = [call for line in lines for call in line["calls"]]
+    gaps = [call["gaps"] for call in calls if call["bucket"] == "trained"]
+    [[*others, shown]] = [found for found in gaps if found]
+    assert (any(others), shown) == (False, pytest.approx(5, abs=1e-3))
+    unknown = [c for line in credit_lines(credited, {}) for c in line["calls"]]
+    assert all("gaps" not in call for call in unknown)
 
 
 def test_sequences_that_other_weights_have_sampled_are_masked_and_counted(

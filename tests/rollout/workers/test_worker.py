@@ -134,6 +134,18 @@ def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
     assert found.model_calls[1].messages[-1]["content"] == call.result
 
 
+def test_the_state_at_the_end_is_recorded_as_json(pack: Path, tmp_path: Path) -> None:
+    source = pack / "scenario.py"
+    state = "{'degrees': self.degrees, 'odd': {1: Exception('no JSON')}}"
+    added = f"    def end_state(self):\n        return {state}\n\n    def _known("
+    source.write_text(source.read_text().replace("    def _known(", added, 1))
+    room = next(iter(get_scenario(str(pack)).tasks(Split.TRAIN, 0, 1)[0].initial_state))
+    asked = Reply(calls=[("set_temperature", {"room": room, "degrees": 7})])
+    found = run(pack, tmp_path, asked, Reply("Done."))
+    assert found.end_state["degrees"][room] == 7
+    assert found.end_state["odd"] == {"1": "no JSON"}
+
+
 @pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_contract_2_a_broken_tool_is_no_mistake_of_the_policys(
     pack: Path, tmp_path: Path, framework: str

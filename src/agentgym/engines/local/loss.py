@@ -16,7 +16,7 @@ is the masking of DeepSeek-V3.2 (arXiv:2512.02556) on both sides, for either sig
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import add
@@ -66,16 +66,24 @@ class Ratios(NamedTuple):
     ``p99`` and ``most`` are of the ratio of a token's probability before the update to
     that when it was sampled. ``effective`` is the effective sample size (Kish 1965),
     ``(sum of ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are
-    equal. ``far_off`` are the sequences that the loss left out.
+    equal. ``far_off`` are the sequences that the loss left out. ``learned`` are the
+    log-probabilities before the update of each sequence's trained tokens, by the
+    sequence's ``id``.
     """
 
     p99: float
     most: float
     effective: float
     far_off: Sequence[TrainingSequence]
+    learned: Mapping[int, Sequence[float]]
 
     @classmethod
-    def of(cls, ratios: Tensor, far_off: Sequence[TrainingSequence]) -> Self:
+    def of(
+        cls,
+        ratios: Tensor,
+        far_off: Sequence[TrainingSequence],
+        learned: Mapping[int, Sequence[float]],
+    ) -> Self:
         """Return those of one ratio per token, of at least one token."""
         ordered = ratios.double().sort().values
         count = len(ordered)
@@ -84,6 +92,7 @@ class Ratios(NamedTuple):
             float(ordered[-1]),
             float(ordered.sum() ** 2 / (count * ordered.square().sum())),
             far_off,
+            learned,
         )
 
 
@@ -148,6 +157,7 @@ class _Covered(NamedTuple):
     Attributes:
         tokens: Of each target, as are ``counts``, its occurrences, and ``sampled``,
             its log-probability when sampled, their mean.
+        nodes: Of each target, whose prediction it is in its tree.
         held: The tokens that targets were sampled from.
         target: Of each occurrence, as are its ``sequence`` among those of all trees,
             its ``logprob`` when sampled and its ``advantage``.
@@ -158,6 +168,7 @@ class _Covered(NamedTuple):
     held: "_Held"
     counts: Tensor
     sampled: Tensor
+    nodes: Sequence[int]
     target: Tensor
     sequence: Tensor
     logprob: Tensor
@@ -189,6 +200,7 @@ class _Covered(NamedTuple):
             _Held.of(targets, device),
             counts.to(device),
             (sampled / counts).float().to(device),
+            [each.node for each in targets],
             which.to(device),
             sequence.long().to(device),
             logprob.float().to(device),
@@ -210,6 +222,24 @@ class _Covered(NamedTuple):
         )
         mean = sums[:, 0] / sums[:, 1]
         return (~(mean.abs() > math.log(limit))).float()
+
+    def by_sequence(self, now: Tensor) -> dict[int, list[float]]:
+        """Return the log-probabilities of each sequence's tokens, by its ``id``.
+
+        Args:
+            now: Log-probability of each target.
+        """
+        found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
+        values = now.detach().tolist()
+        for number, target in zip(
+            self.sequence.tolist(), self.target.tolist(), strict=True
+        ):
+            found[number].append((self.nodes[target], values[target]))
+        # A node's number is above those of the nodes before it in a sequence.
+        return {
+            id(sequence): [value for _, value in sorted(own)]
+            for sequence, own in zip(self.sequences, found, strict=True)
+        }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return sums by target: of positive and negative advantages, and occurrences.
@@ -270,6 +300,7 @@ class PolicyLoss:
         self._limit = limit
         self._ratios: list[Tensor] = []
         self._far_off: list[TrainingSequence] = []
+        self._learned: dict[int, list[float]] = {}
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if loaded.tree_nodes is not None:
@@ -281,7 +312,8 @@ class PolicyLoss:
         """Return the ratios of all tokens since this was called last; None of none."""
         found, self._ratios = self._ratios, []
         far_off, self._far_off = self._far_off, []
-        return Ratios.of(torch.cat(found), far_off) if found else None
+        learned, self._learned = self._learned, {}
+        return Ratios.of(torch.cat(found), far_off, learned) if found else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
         """Lay sequences out as the model can take them: trees, or one by one."""
@@ -450,6 +482,7 @@ class PolicyLoss:
             is_clipped = ratio != clipped
             if objective.requires_grad:
                 self._ratios.append(ratio.repeat_interleave(counts))
+                self._learned.update(covered.by_sequence(now))
                 self._far_off += [
                     each
                     for each, is_near in zip(

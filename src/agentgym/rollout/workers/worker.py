@@ -68,6 +68,7 @@ _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 
 _CLAIM_WAIT_S = 20.0
 _BEAT_S = 1.0
+_MOST_STATE_BYTES = 200_000
 
 
 class Worker:
@@ -288,8 +289,18 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
         "duration_s": ended.duration_s,
         **({"inner": inner} if any(inner) else {}),
         **({"speakers": speakers} if set(speakers) - {DEFAULT_AGENT} else {}),
+        **_end_of(ended),
     }
     return [*events, {"event_type": "reward", "data": scored}]
+
+
+def _end_of(ended: Trajectory) -> dict[str, Any]:
+    """Return the changed files and the state at the end, unless they are large."""
+    found = {"changed_files": ended.changed_files, "end_state": ended.end_state}
+    kept = {name: value for name, value in found.items() if value}
+    text = orjson.dumps(kept, default=str, option=orjson.OPT_NON_STR_KEYS)
+    made: dict[str, Any] = orjson.loads(text) if len(text) <= _MOST_STATE_BYTES else {}
+    return made
 
 
 def _failed(reason: Reason) -> dict[str, Any]:

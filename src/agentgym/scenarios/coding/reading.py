@@ -69,6 +69,10 @@ class ReadableProject[B: ReadingBooks](Environment):
                 lines.append(f"({len(found) - len(lines)} more)")
             return "\n".join(lines)[:_MOST_CHARACTERS]
 
+    def changed_files(self) -> dict[str, str | None]:
+        """Return the files that the agent changed."""
+        return self.workspace.changed()
+
     def shown(self, name: str) -> str:
         """Return a file's text as ``read_file`` shows it."""
         return self.workspace.files[name]

@@ -52,6 +52,10 @@ class SupportEnvironment(Environment):
         """Return the state that a goal is compared with."""
         return snapshot(self._database)
 
+    def end_state(self) -> dict[str, list[list[Any]]]:
+        """Return the rows that a goal is compared with."""
+        return self.snapshot()
+
     def close(self) -> None:
         """Drop the database."""
         self._database.close()

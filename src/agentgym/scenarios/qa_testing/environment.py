@@ -97,10 +97,6 @@ class TestingEnvironment(ReadableProject[TestingBooks]):
             files = dict(self.workspace.files)
             return await execution.run_tests(self._sandbox, files, execution.TESTS)
 
-    def changed_files(self) -> dict[str, str | None]:
-        """Return the test files that the agent wrote."""
-        return self.workspace.changed()
-
 
 def _dotted(path: str) -> str:
     return path.removesuffix(".py").replace("/", ".")

@@ -25,14 +25,15 @@ export async function get(path, query = {}, signal = undefined) {
 
 export const runPath = (run) => `runs/${encodeURIComponent(run)}`;
 
-/** Call `changed` whenever a run has new `what`: steps or rollouts; return how to stop. */
-export function watch(run, what, changed) {
+/** Call `changed` whenever `what` is new after the state that `cursor` stands for.
+ *  `path` is that of the list of runs, or of one; `what` is runs, steps or rollouts. */
+export function watch(path, what, cursor, changed) {
   const stop = new AbortController();
+  let since = cursor;
   (async () => {
-    for (let turn = 0; !stop.signal.aborted; turn += 1) {
-      if (turn) changed(); // the connection was lost: something may have been missed
+    while (!stop.signal.aborted) {
       try {
-        const response = await ask(`/api/${runPath(run)}/events`, stop.signal);
+        const response = await ask(`/api/${path}events?since=${since}`, stop.signal);
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         let rest = '';
         for (;;) {
@@ -42,7 +43,9 @@ export function watch(run, what, changed) {
           const frames = rest.split('\n\n');
           rest = frames.pop();
           for (const frame of frames) {
-            if (JSON.parse(frame.slice(6))[what]) changed();
+            const found = JSON.parse(frame.slice(6));
+            since = found.cursor;
+            if (found[what]) changed();
           }
         }
       } catch {

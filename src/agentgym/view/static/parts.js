@@ -1,6 +1,6 @@
 // Parts that several pages share.
 import {html, useEffect, useRef, useState} from './dom.js';
-import {get} from './api.js';
+import {get, watch} from './api.js';
 
 const SHORT = 4000;
 
@@ -22,6 +22,15 @@ export function useApi(path, query, keys) {
     return () => stop.abort();
   }, [...keys, turn]);
   return {...state, reload: () => setTurn((now) => now + 1)};
+}
+
+/** Call `changed` on new `what` of a path, from the first answer that was shown on. */
+export function useChanges(path, what, {data, error}, changed) {
+  const isShown = Boolean(data || error);
+  const now = useRef(changed);
+  now.current = changed;
+  useEffect(() => (isShown
+    ? watch(path, what, data?.cursor ?? '', () => now.current()) : undefined), [path, isShown]);
 }
 
 export const Failure = ({error}) =>

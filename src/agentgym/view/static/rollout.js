@@ -2,7 +2,8 @@
 import {html, useState} from './dom.js';
 import {runPath} from './api.js';
 import {json, number, percent, plural, seconds} from './format.js';
-import {at, Copy, Failure, go, link, Loading, Outcome, plain, Text, useApi, useKeys} from './parts.js';
+import {Graph} from './graph.js';
+import {at, Copy, Failure, go, link, Loading, Outcome, plain, Text, useApi, useChanges, useKeys} from './parts.js';
 
 const written = (value) => (typeof value === 'string' ? value : json(value));
 
@@ -28,10 +29,8 @@ function FirstWrong({page, calls}) {
   const wanted = first.needed == null ? null : needed?.[first.needed];
   return html`<section class="first" id="first-wrong" aria-label="First wrong call">
     <h2>First wrong call${first.call != null && ` (number ${first.call + 1} of ${calls.length})`}</h2>
-    <p>${first.words} ${call && html`<a href="#" onClick=${(event) => {
-      event.preventDefault();
-      document.getElementById(`call-${first.call}`)?.scrollIntoView({block: 'center'});
-    }}>Show it among the steps</a>`}</p>
+    <p>${first.words} ${call && html`<a href="#" onClick=${(event) =>
+      show(event, `call-${first.call}`)}>Show it among the steps</a>`}</p>
     <div class="pair">
       <div class="made"><h3>Called</h3>
         ${call ? html`<p><code>${plain(call.name)}</code></p>
@@ -72,8 +71,10 @@ function Tokens({call, index}) {
     <p dir="ltr">${call.texts.map((text, place) => {
       const logprob = call.logprobs[place];
       const trained = call.trained[place];
+      const gap = call.gaps[place];
       const title = [`token ${place + 1}`,
         logprob == null ? '' : `log-probability when sampled ${logprob.toFixed(3)} (${percent(Math.exp(logprob))})`,
+        gap == null ? '' : `the learner gave it ${(logprob + gap).toFixed(3)}, a gap of ${gap.toFixed(3)} nats`,
         trained ? `advantage ${number(advantage)}` : (reason || 'masked')].filter(Boolean).join('; ');
       return html`<span title=${title} class=${trained ? `token ${kind} s${strength}` : 'token'}>${plain(text) || '∅'}</span>`;
     })}</p></div>`;
@@ -88,13 +89,13 @@ function Steps({page, tokens}) {
       answer += 1;
       const own = tokens?.calls[answer];
       return html`${step.messages.map((message) => html`<${Message} message=${message} />`)}
-        <article class="step answer"><h3>model${isTeam && html` as <b>${plain(step.agent)}</b>`}
-          <small>${[step.response_tokens != null && plural(step.response_tokens, 'token'),
+        <article class="step answer" id=${`answer-${answer}`}><h3>model${isTeam && html` as <b>${plain(step.agent)}</b>`}
+          ${' '}<small>${[step.response_tokens != null && plural(step.response_tokens, 'token'),
             step.finish_reason === 'length' && 'cut at its most tokens',
             `weights of update ${step.model_version}`,
             step.latency_ms > 0 && `${step.latency_ms.toFixed(0)} ms`].filter(Boolean).join(' · ')}</small></h3>
         ${step.content && html`<${Text} text=${step.content} label="answer" />`}
-        ${step.tool_calls.map((asked) => html`<p class="asked">asks for
+        ${step.tool_calls.map((asked) => html`<p class="asked">asks for ${' '}
           <code>${plain(asked.name)}</code> <code>${plain(asked.arguments)}</code></p>`)}
         <${Tokens} call=${own} index=${answer} /></article>`;
     }
@@ -104,7 +105,7 @@ function Steps({page, tokens}) {
     const isFirst = page.judgement.first_wrong?.call === call;
     return html`<article id=${`call-${call}`} class=${`step call ${wrong ? 'error' : ''} ${isFirst ? 'first-wrong' : ''}`}>
       <h3>${call + 1}. <code>${plain(step.name)}</code> <span class=${`outcome ${step.outcome}`}>${step.outcome.replaceAll('_', ' ')}</span>
-        <small>${judged?.words}</small></h3>
+        ${' '}<small>${judged?.words}</small></h3>
       <${Arguments} value=${step.arguments} />
       <${Text} text=${step.result} label="result" wrong=${wrong} /></article>`;
   });
@@ -124,12 +125,34 @@ function Related({rows, run, id, title}) {
       <td class="count">${percent(row.right_arguments)}</td></tr>`)}</tbody></table></div>`;
 }
 
-function Graph({graph}) {
-  if (Object.keys(graph.roles).length < 2) return null;
-  return html`<h2>Who spoke after whom</h2><table>
-    <thead><tr><th>role</th><th>then</th><th class="count">times</th></tr></thead>
-    <tbody>${graph.turns.map((turn) => html`<tr><td>${plain(turn.from)}</td>
-      <td>${plain(turn.to)}</td><td class="count">${turn.count}</td></tr>`)}</tbody></table>`;
+/** Who of a team spoke: in order, as a graph, and over all attempts at the task. */
+function Team({page}) {
+  if (Object.keys(page.graph.roles).length < 2) return null;
+  const order = page.steps.filter((step) => step.type === 'model_call');
+  return html`<h2>Who spoke after whom</h2>
+    <ol class="order" aria-label="Roles in the order they spoke">${order.map((step, place) => html`<li>
+      <a href="#" onClick=${(event) => show(event, `answer-${place}`)}>${plain(step.agent)}</a></li>`)}</ol>
+    <div class="graphs"><${Graph} graph=${page.graph} caption="In this rollout" name="own" />
+      ${page.team.rollouts > 1 && html`<${Graph} graph=${page.team} name="task"
+        caption=${`Sums over ${plural(page.team.rollouts, 'scored rollout')} of this task`} />`}</div>`;
+}
+
+function show(event, id) {
+  event.preventDefault();
+  document.getElementById(id)?.scrollIntoView({block: 'center'});
+}
+
+/** The state at the end, as far as the environment has reported it. */
+function EndState({page}) {
+  const files = Object.entries(page.changed_files);
+  const hasState = Object.keys(page.end_state).length > 0;
+  if (!files.length && !hasState) {
+    return html`<p class="note">The state at the end was not recorded: nothing was changed,
+      or the scenario does not report it.</p>`;
+  }
+  return html`${hasState && html`<${Text} text=${json(page.end_state)} label="state at the end" />`}
+    ${files.map(([name, text]) => html`<h4>${plain(name)}${text == null ? ' (removed)' : ''}</h4>
+      ${text != null && html`<${Text} text=${text} label=${`file ${name}`} />`}`)}`;
 }
 
 function Reward({page}) {
@@ -143,7 +166,8 @@ function Reward({page}) {
 export function RolloutPage({run, id}) {
   const [colours, setColours] = useState(false);
   const path = `${runPath(run)}/rollouts/${encodeURIComponent(id)}`;
-  const {data: page, error} = useApi(path, {}, [run, id]);
+  const {data: page, error, reload} = useApi(path, {}, [run, id]);
+  useChanges(`${runPath(run)}/`, 'rollouts', {data: page, error}, () => !page?.has_ended && reload());
   const tokens = useApi(colours ? `${path}/tokens` : null, {}, [run, id, colours]);
   const beside = page ? page.siblings.map((row) => row.rollout_id) : [];
   const move = (by) => {
@@ -167,12 +191,15 @@ export function RolloutPage({run, id}) {
     <p><${Outcome} value=${page.outcome} />
       ${' '}${page.reason && plain(`${page.reason.kind}${page.reason.detail ? `: ${page.reason.detail}` : ''}`)}
       ${' '}· ${page.task.family}, level ${page.task.level}, ${page.task.split}
-      · step ${page.step ?? '–'} · ${seconds(page.duration_s)}</p>
+      ${' '}· step ${page.step ?? '–'} · ${seconds(page.duration_s)}</p>
     <p class="actions">
       <${Copy} text=${JSON.stringify(page.task_line)}>Copy as a line of a tasks file<//>
-      ${' '}${page.replay && html`<${Copy} text=${page.replay}>Copy the command that replays it<//>`}
+      ${' '}<${Copy} text=${page.replay}>Copy the command that replays it<//>
       ${' '}<${Copy} text=${location.href}>Copy a link<//>
       ${' '}<button aria-pressed=${colours} onClick=${() => setColours(!colours)}>Tokens</button></p>
+    <details class="note"><summary>How to replay it with another model</summary>
+      <p>In the folder that the run was started from, with the model's name
+        for <code>MODEL</code>:</p><pre tabindex="0" id="replay">${page.replay}</pre></details>
     <h2>Task</h2>
     <${Text} text=${page.task.instruction} label="instruction" />
     <${FirstWrong} page=${page} calls=${calls} />
@@ -180,7 +207,7 @@ export function RolloutPage({run, id}) {
       <table><caption>Choices</caption><tbody>
         <tr><td>right tool</td><td class="count">${percent(page.right_tool)}</td></tr>
         <tr><td>right arguments</td><td class="count">${percent(page.right_arguments)}</td></tr></tbody></table></div>
-    <${Graph} graph=${page.graph} />
+    <${Team} page=${page} />
     <h2>Steps</h2>
     ${colours && tokens.error && html`<${Failure} error=${tokens.error} />`}
     ${colours && tokens.data && html`<p class="note">${tokens.data.problem} ${tokens.data.credit}</p>`}
@@ -188,6 +215,8 @@ export function RolloutPage({run, id}) {
     ${page.judgement.needed && html`<details><summary>All ${plural(page.judgement.needed.length, 'needed call')}</summary>
       <ol>${page.judgement.needed.map((need) => html`<li><code>${plain(need.tool)}</code>
         <${Arguments} value=${need.arguments} /></li>`)}</ol></details>`}
+    <h2>State at the end</h2>
+    <${EndState} page=${page} />
     <details><summary>State at the start, and the goal</summary>
       <${Text} text=${json(page.task.initial_state)} label="state" />
       <${Text} text=${json(page.task.goal)} label="goal" /></details>

@@ -1,8 +1,8 @@
 // The table of rollouts: filtered and sorted by the server, a page at a time.
 import {html, useEffect, useRef, useState} from './dom.js';
-import {runPath, watch} from './api.js';
+import {runPath} from './api.js';
 import {number, percent, plural} from './format.js';
-import {at, Failure, go, link, Loading, moveRow, Outcome, plain, useApi, useKeys} from './parts.js';
+import {at, Failure, go, link, Loading, moveRow, Outcome, plain, useApi, useChanges, useKeys} from './parts.js';
 
 const SIZE = 50;
 const REFRESH_MS = 4000;
@@ -23,19 +23,14 @@ export function RolloutsPage({run, query}) {
   const facets = useApi(`${runPath(run)}/facets`, {}, [run, turn]);
   const {data, error} = useApi(`${runPath(run)}/rollouts`,
     {...asked, sort, offset: page * SIZE, limit: SIZE}, [run, JSON.stringify(query), turn]);
-  useEffect(() => {
-    let waiting = null;
-    const stop = watch(run, 'rollouts', () => {
-      waiting ??= setTimeout(() => {
-        waiting = null;
-        setTurn((now) => now + 1);
-      }, REFRESH_MS);
-    });
-    return () => {
-      stop();
-      clearTimeout(waiting);
-    };
-  }, [run]);
+  const waiting = useRef(null);
+  useChanges(`${runPath(run)}/`, 'rollouts', {data, error}, () => {
+    waiting.current ??= setTimeout(() => {
+      waiting.current = null;
+      setTurn((now) => now + 1);
+    }, REFRESH_MS);
+  });
+  useEffect(() => () => clearTimeout(waiting.current), []);
   const here = at(run, 'rollouts');
   const choose = (name, value) => {
     const {page: _, [name]: __, ...rest} = query;

@@ -1,9 +1,10 @@
 // A run: its curves, ledger, confusion matrix and warnings; several runs in one picture.
 import {html, useEffect, useMemo, useState} from './dom.js';
-import {get, runPath, watch} from './api.js';
+import {get, runPath} from './api.js';
 import {Chart, joined, smooth} from './charts.js';
 import {number, percent, plural, seconds, span} from './format.js';
-import {at, Failure, go, link, Loading, useApi, useKeys} from './parts.js';
+import {Graph} from './graph.js';
+import {at, Failure, go, link, Loading, useApi, useChanges, useKeys} from './parts.js';
 
 const CHARTS = [
   ['Success and reliability', ['success_rate', 'tool_reliability'], true],
@@ -15,8 +16,10 @@ const CHARTS = [
   ['Log-probability gap between sampler and learner (nats)', ['logprob_gap'], false],
   ['Gradient norm', ['grad_norm'], false],
 ];
-const GROUPED = [['success', 'Success', true], ['right_tool', 'Right tool', true],
-  ['right_arguments', 'Right arguments', true], ['reward', 'Reward', false]];
+const GROUPED = [['success', 'Success', true], ['tool_reliability', 'Tool reliability', true],
+  ['right_tool', 'Right tool', true], ['right_arguments', 'Right arguments', true],
+  ['reward', 'Reward', false], ['model_calls', 'Model calls of a rollout', false]];
+const NAMES = {family: 'family', level: 'level', roles: 'role'};
 const METRICS = [['right_tool', 'right tool'], ['right_arguments', 'right arguments'],
   ['pass_1', 'success (pass^1)'], ['pass_k', 'all attempts succeed (pass^k)'],
   ['tool_reliability', 'tool reliability']];
@@ -40,14 +43,15 @@ function Grouped({run, by, isSmooth, turn}) {
   if (!data) return html`<${Loading} />`;
   const names = [...new Set(data.rows.map((row) => row.name))]
     .filter((name) => name != null && name !== '');
-  if (!names.length) return html`<p class="note">This run has none.</p>`;
+  if (!names.length) return html`<p class="note">This run has none${by === 'roles' && ': one agent'
+    + ' attempts its tasks, or no rollout of a team has ended'}.</p>`;
   return GROUPED.map(([field, title, share]) => {
     const {x, lines} = joined(names.map((name) => {
       const own = data.rows.filter((row) => row.name === name);
-      return {name: String(name).trim().replaceAll('\n', ', '), x: own.map((row) => row.step),
+      return {name: String(name), x: own.map((row) => row.step),
         values: drawn(own.map((row) => row[field]), isSmooth)};
     }));
-    return html`<${Chart} title=${`${title} by ${by}`} x=${x} lines=${lines} share=${share} key=${title} />`;
+    return html`<${Chart} title=${`${title} by ${NAMES[by]}`} x=${x} lines=${lines} share=${share} key=${title} />`;
   });
 }
 
@@ -135,7 +139,7 @@ export function RunPage({run}) {
   const [isSmooth, setSmooth] = useState(true);
   const [phase, setPhase] = useState('after');
   const {data, error} = useApi(runPath(run), {}, [run, turn]);
-  useEffect(() => watch(run, 'steps', () => setTurn((now) => now + 1)), [run]);
+  useChanges(`${runPath(run)}/`, 'steps', {data, error}, () => setTurn((now) => now + 1));
   useKeys({'/': () => go(at(run, 'rollouts'))});
   if (error) return html`<${Failure} error=${error} />`;
   if (!data) return html`<${Loading} />`;
@@ -177,11 +181,27 @@ export function RunPage({run}) {
       <option value="before">before training</option><option value="after">after training</option>
       <option value="validation">of validation</option></select></label></div>
     <${Confusion} run=${run} phase=${phase} />
+    <${Team} run=${run} turn=${turn} />
     <h2>Where every model call went</h2>
     <${Ledger} ledger=${data.ledger} />
     <details><summary>Settings</summary><dl class="settings">
       ${Object.entries(data.config).map(([name, value]) => html`<div><dt>${name}</dt>
         <dd><code>${JSON.stringify(value)}</code></dd></div>`)}</dl></details>`;
+}
+
+/** Who spoke after whom in the whole run, or for one purpose. */
+function Team({run, turn}) {
+  const [phase, setPhase] = useState('');
+  const query = phase ? {phase} : {};
+  const {data} = useApi(`${runPath(run)}/graph`, query, [run, phase, turn]);
+  if (!data || (!phase && !data.turns.length)) return null;
+  return html`<h2>Who spoke after whom</h2>
+    <div class="filters"><label>Rollouts <select id="team-phase" value=${phase}
+      onChange=${(event) => setPhase(event.target.value)}>
+      <option value="">all</option><option value="before">before training</option>
+      <option value="train">of training</option><option value="after">after training</option>
+    </select></label></div>
+    <${Graph} graph=${data} name="run" caption=${`Sums over ${plural(data.rollouts, 'scored rollout')}`} />`;
 }
 
 function Validations({found}) {

@@ -1,7 +1,7 @@
 // The list of runs.
 import {html, useState} from './dom.js';
 import {moment, percent, plural, seconds, span} from './format.js';
-import {at, Failure, go, link, Loading, moveRow, useApi, useKeys} from './parts.js';
+import {at, Failure, go, link, Loading, moveRow, useApi, useChanges, useKeys} from './parts.js';
 
 const COLUMNS = [
   ['name', 'run', (row) => row.name],
@@ -24,6 +24,7 @@ function sorted(rows, name, down) {
 
 export function RunsPage() {
   const {data, error, reload} = useApi('runs', {}, []);
+  useChanges('', 'runs', {data, error}, reload);
   const [sort, setSort] = useState(['created', true]);
   const [text, setText] = useState('');
   const [ticked, setTicked] = useState([]);
@@ -49,10 +50,11 @@ export function RunsPage() {
       <button disabled=${ticked.length < 2}
         onClick=${() => go('/compare', {runs: ticked.join(',')})}>
         Compare ${ticked.length > 1 ? ticked.length : 'ticked'} runs</button>
-      <button onClick=${reload}>Reload</button>
     </div>
-    ${!data.runs.length && html`<p class="note">There are no runs here yet.
-      Start one with <code>agentgym train coding --framework langchain</code>.</p>`}
+    ${!data.runs.length && html`<p class="note" id="no-runs">There are no runs in this folder
+      yet. Start one in another terminal: <code>agentgym train coding --framework langchain</code>.
+      It is listed as soon as it begins. Runs of another folder are shown
+      by <code>agentgym view --output FOLDER</code>.</p>`}
     <div class="wide"><table>
       <thead><tr><th><span class="unseen">compare</span></th>
       ${COLUMNS.map(([name, label]) => html`<th aria-sort=${sort[0] !== name ? 'none'

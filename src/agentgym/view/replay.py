@@ -1,0 +1,52 @@
+"""The command that lets another model attempt a rollout's task."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.core.agent import flattened
+from agentgym.core.task import EVERY_SPLIT
+from agentgym.scenarios.packs import is_tasks_file
+
+MODEL = "MODEL"
+"""Stands for a model's name, which the reader writes in its place."""
+
+
+def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    """Return the command that lets another model attempt a task of a run.
+
+    A user's own agent attempts it in its framework, as it did in the run; else the
+    plain agent of ``agentgym rollout`` does. It is to be run in the folder that the run
+    was started from: there the agent's module is found.
+
+    Args:
+        config: The run's settings.
+        task: As JSON values.
+    """
+    settings, scenario = flattened(config), str(config.get("scenario"))
+    is_file = is_tasks_file(scenario)
+    split = EVERY_SPLIT if is_file else task["split"]
+    which = ["--task", task["id"], "--split", split, "--seed", str(task["seed"])]
+    if settings.get("agent") is None:
+        where = ["--tasks", scenario] if is_file else [scenario]
+        words = ["rollout", *where, *(which[:2] if is_file else which)]
+    else:
+        words = ["eval", scenario, *which, *_agent_options(settings, is_file=is_file)]
+        words += ["--samples", "1", "--no-baselines"]
+    return shlex.join(["agentgym", *words, "--model", MODEL])
+
+
+def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
+    """Return the options that name a user's own agent and all it was given."""
+    words = ["--agent", str(settings["agent"])]
+    for name in ("framework", "context", "inputs"):
+        if value := settings.get(name):
+            words += [f"--{name}", str(value)]
+    for key, value in (settings.get("configurable") or {}).items():
+        words += ["--configurable", f"{key}={value}"]
+    if not is_file:
+        if tools := settings.get("own_tools"):
+            words += ["--tools", str(tools)]
+        for name in settings.get("allow_tools") or ():
+            words += ["--allow-tool", str(name)]
+    return words
