@@ -24,7 +24,7 @@ if __name__ == "__main__":
             args=GRPOConfig(
                 output_dir=folder,
                 max_steps=steps,
-                per_device_train_batch_size=16,
+                per_device_train_batch_size=8,
                 num_generations=8,
                 max_completion_length=768,
                 learning_rate=4e-4,
