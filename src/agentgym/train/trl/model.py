@@ -7,7 +7,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     from agentgym.engines.local.policy import LocalPolicy
 

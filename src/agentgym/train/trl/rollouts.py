@@ -36,7 +36,7 @@ from agentgym.train.trl.rows import CompletionRow, row_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     from agentgym.engines.local.policy import LocalPolicy
 
@@ -68,7 +68,7 @@ _TASK = "task"
 
 
 class AgentRollouts:
-    """Lets an agent attempt tasks, and gives what its model wrote to TRL's trainer.
+    """Lets an agent attempt tasks, and gives its model's tokens to TRL's trainer.
 
     ::
 
@@ -249,7 +249,7 @@ class AgentRollouts:
         if self._session is not None and self._policy is not None:
             return self._session, self._policy
         check_trainer(trainer)
-        args = trainer.args
+        args: Any = trainer.args
         longest = args.max_completion_length or sys.maxsize
         config = self._config.replaced(
             temperature=args.temperature,
@@ -291,9 +291,10 @@ class AgentRollouts:
     ) -> list[CompletionRow]:
         """Return a row per rollout, and count its model calls."""
         builder = BatchBuilder.of(self._config, self.scenario, policy.tokens.label)
-        longest = trainer.args.max_completion_length or sys.maxsize
-        end = trainer.processing_class.eos_token_id
-        rows = [row_of(rollout, builder, longest, end) for rollout in made]
+        args: Any = trainer.args
+        tokenizer: Any = trainer.processing_class
+        longest = args.max_completion_length or sys.maxsize
+        rows = [row_of(each, builder, longest, tokenizer.eos_token_id) for each in made]
         batch = Ledger()
         for rollout, row in zip(made, rows, strict=True):
             for ledger in (batch, self.ledger):

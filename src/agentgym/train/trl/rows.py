@@ -18,7 +18,7 @@ class CompletionRow:
 
     Attributes:
         prompt_ids: Token ids before the first trained model call's response; not empty.
-        completion_ids: Token ids from there to the end of the last trained call: its
+        completion_ids: Those that follow, to the end of the last trained call: its
             responses, and between them tool results and further messages; not empty.
         logprobs: Natural-log probability of each of ``completion_ids`` when sampled;
             0.0 where ``mask`` is 0.
