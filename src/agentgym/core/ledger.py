@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT
+from agentgym.core.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,18 @@ class Ledger(RoleLedger):
         for bucket, role in zip(buckets, roles, strict=False):
             self._put(bucket)
             self.roles[role]._put(bucket)
+
+    def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
+        """Count a rollout's model calls, those that resulted in no step included.
+
+        Args:
+            rollout: Scored or dropped.
+            buckets: One per call of ``rollout.model_calls``.
+        """
+        self.add(buckets, roles=[call.agent for call in rollout.model_calls])
+        for role, unused in rollout.unused_calls.items():
+            for reason, count in unused.items():
+                self.add([Bucket("dropped", reason)] * count, roles=[role] * count)
 
     def why_untrained(self) -> str:
         """Return the commonest reason of calls that were not trained, and a remedy."""

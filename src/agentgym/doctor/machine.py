@@ -25,6 +25,7 @@ _EXTRAS = {
     "openai-agents": ("agents", "openai"),
     "pydantic-ai": ("pydantic_ai", "openai"),
     "lightning": ("agentlightning",),
+    "trl": ("trl",),
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]

@@ -235,6 +235,22 @@ def merge(model: PreTrainedModel) -> None:
         model.set_submodule(name, base)
 
 
+@torch.no_grad()
+def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's weights by the names that they have without an adapter.
+
+    An adapter's product is added to the weights below it, in float32.
+    """
+    adapted = mergeable(model)
+    for name, layer in adapted.items():
+        yield f"{name}.weight", _merged(layer, torch.float32)
+        if (bias := layer.get_base_layer().bias) is not None:
+            yield f"{name}.bias", bias
+    for name, parameter in model.named_parameters():
+        if not any(name.startswith(f"{layer}.") for layer in adapted):
+            yield name, parameter
+
+
 def mergeable(model: PreTrainedModel) -> dict[str, Any]:
     """Return the linear layers whose adapter is a product added to their weights."""
     from peft.tuners.lora import Linear
@@ -250,9 +266,10 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
     }
 
 
-def _merged(layer: Any) -> Tensor:
-    """Return a layer's weights with its adapter's added."""
+def _merged(layer: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a layer's weights with its adapter's added, in their type or another."""
     total: Tensor = layer.get_base_layer().weight
+    total = total if dtype is None else total.to(dtype)
     for down, up in _factors(layer, total.dtype):
         total = torch.addmm(total, up, down)
     return total

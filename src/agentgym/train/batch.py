@@ -214,7 +214,7 @@ class BatchBuilder:
             if isinstance(advantage, Bucket):
                 entries.append(advantage)
                 continue
-            positions = self._trained_positions(call)
+            positions = self.trained_positions(call)
             if isinstance(positions, Bucket):
                 entries.append(positions)
             else:
@@ -223,7 +223,7 @@ class BatchBuilder:
         batch.sequences += merged(trained, group)
         return entries
 
-    def _trained_positions(self, call: ModelCall) -> Places | Bucket:
+    def trained_positions(self, call: ModelCall) -> Places | Bucket:
         """Return which response tokens are trained, or the bucket of a call without."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")

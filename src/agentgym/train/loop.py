@@ -9,7 +9,7 @@ from functools import partial
 from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
-from agentgym.core.ledger import FAR_OFF, Bucket
+from agentgym.core.ledger import FAR_OFF
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
@@ -366,12 +366,8 @@ class TrainingLoop:
         if update.refused:
             credited.refuse(update.refused)
         for trajectory in credited.rollouts:
-            speakers = [call.agent for call in trajectory.model_calls]
-            state.ledger.add(credited.ledger[trajectory.rollout_id], roles=speakers)
-            for role, unused in trajectory.unused_calls.items():
-                for reason, count in unused.items():
-                    buckets = [Bucket("dropped", reason)] * count
-                    state.ledger.add(buckets, roles=[role] * count)
+            buckets = credited.ledger[trajectory.rollout_id]
+            state.ledger.add_rollout(trajectory, buckets)
             state.episodes += 1
         state.step = update.step
         if state.step % self._config.eval_every == 0:

@@ -167,21 +167,10 @@ class Trainer:
                 scenario, agent=agent, command=command, tasks=tasks, **settings
             )
         began = time.monotonic() if self._began is None else self._began
-        if isinstance(scenario, ToolScenario):
-            scenario = scenario.reference
-        if tasks is not None:
-            scenario = tasks_reference(tasks, check, check_command)
-        if command is not None:
-            agent = ProgramCommand.parse(command)
+        subject = named_subject(scenario, agent, command, tasks, check, check_command)
         if resume is None:
-            named: dict[str, Any] = {
-                "scenario": scenario,
-                "framework": framework,
-                "gpu": gpu,
-            }
+            named = {**subject, "framework": framework, "gpu": gpu}
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
-            if agent is not None:
-                named["agent"] = reference_of(agent)
             config = settled(self.config.replaced(**named, **settings))
             if is_elsewhere(config.gpu):
                 return self._train_elsewhere(located(config))
@@ -395,6 +384,39 @@ class Trainer:
         return AgentServer.of(
             trained, trained.name, host=host, port=port, api_key=api_key
         )
+
+
+def named_subject(
+    scenario: str | ToolScenario | None,
+    agent: Any,
+    command: str | None,
+    tasks: str | Path | None,
+    check: Callable[..., Any] | str | None,
+    check_command: str | None,
+) -> dict[str, Any]:
+    """Return the settings ``scenario`` and ``agent`` of arguments of a user's.
+
+    Args:
+        scenario: As :meth:`Trainer.train` takes it, like all others.
+        agent: The user's own, or None.
+        command: A program, instead of ``agent``.
+        tasks: A tasks file, instead of ``scenario``.
+        check: Scores such tasks.
+        check_command: A command that does.
+
+    Raises:
+        UsageError: Other processes could not import the agent or the check.
+    """
+    if isinstance(scenario, ToolScenario):
+        scenario = scenario.reference
+    if tasks is not None:
+        scenario = tasks_reference(tasks, check, check_command)
+    if command is not None:
+        agent = ProgramCommand.parse(command)
+    named: dict[str, Any] = {"scenario": scenario}
+    if agent is not None:
+        named["agent"] = reference_of(agent)
+    return named
 
 
 @contextmanager

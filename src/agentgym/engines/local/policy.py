@@ -2,10 +2,13 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
+
+import torch
+from torch import Tensor
 
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.device import check_device
@@ -16,6 +19,7 @@ from agentgym.engines.local.decoding.plain import PlainDecoder
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.rendering import Prompt
+from agentgym.errors import ModelError
 
 _MOST_ROWS = 128
 _FIXED_ROWS = 32
@@ -98,6 +102,42 @@ class LocalPolicy(Policy):
         """Return the tokens of a request's prompt, and those left of the context."""
         used = self.tokens.count(request)
         return used, self._loaded.context - used
+
+    @torch.no_grad()
+    def copy_weights(
+        self, weights: Iterable[tuple[str, Tensor]], *, version: int
+    ) -> None:
+        """Take over the weights of a copy of the model that another trainer updates.
+
+        Running responses finish first.
+
+        Args:
+            weights: By the names that they have in this model; all of its.
+            version: Updates that they have had.
+
+        Raises:
+            ModelError: They are another model's; the policy cannot be used any more.
+        """
+        model = self._loaded.model
+        own = dict(model.named_parameters())
+        missing = set(own)
+        with self.decoder.paused():
+            for name, weight in weights:
+                held = own.get(name)
+                if held is None or held.shape != weight.shape:
+                    size = None if held is None else tuple(held.shape)
+                    raise ModelError(
+                        f"The weights are not those of {self._loaded.name!r}: {name!r} "
+                        f"is {tuple(weight.shape)} in them, and {size} here."
+                    )
+                held.copy_(weight)
+                missing.discard(name)
+            if missing:
+                raise ModelError(
+                    f"The weights are not those of {self._loaded.name!r}: "
+                    f"{min(missing)!r} is missing."
+                )
+            self.decoder.version = version
 
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""
