@@ -236,7 +236,7 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
 def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
     asked = [{"name": "track_order", "args": {"order_id": 7}}]
     edit = {"type": "edit", "edited_action": {**asked[0], "args": {"order_id": 8}}}
-    review = {"messages": [{"role": "user", "content": "Where is 8?"}]}
+    review: dict[str, Any] = {"messages": [{"role": "user", "content": "Where is 8?"}]}
     review |= {"action_requests": asked, "decisions": [edit]}
     Path("reviews.jsonl").write_text(json.dumps(review))
     words = ("tasks", "from-reviews", "reviews.jsonl", "--output", "t.jsonl")
