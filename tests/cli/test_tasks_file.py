@@ -233,6 +233,22 @@ def test_logs_become_tasks(agentgym: Command, tmp_path: Path) -> None:
     }
 
 
+def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
+    asked = [{"name": "track_order", "args": {"order_id": 7}}]
+    edit = {"type": "edit", "edited_action": {**asked[0], "args": {"order_id": 8}}}
+    review: dict[str, Any] = {"messages": [{"role": "user", "content": "Where is 8?"}]}
+    review |= {"action_requests": asked, "decisions": [edit]}
+    Path("reviews.jsonl").write_text(json.dumps(review))
+    words = ("tasks", "from-reviews", "reviews.jsonl", "--output", "t.jsonl")
+    ended = agentgym(*words)
+    assert ended.code == 0, ended.err
+    assert ended.err.endswith("1 tasks from reviewers' decisions: edit 1.\n")
+    assert json.loads(Path("t.jsonl").read_text().splitlines()[-1])["expect"] == [
+        {"tool": "track_order", "args": {"order_id": 8}}
+    ]
+    assert agentgym("tasks", "from-logs", "none.jsonl").code == 2
+
+
 def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
     for text, told in (("{", "line 1 is not JSON"), ('{"a": 1}', "has resourceSpans")):
         Path("log.jsonl").write_text(text)

@@ -60,7 +60,9 @@ def test_scenario_of_the_docs_passes_the_tripwires(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", commands())
 def test_options_of_every_command_exist(agentgym: Command, line: str) -> None:
     words = line.split()
-    command = words[: 2 if words[0] in ("scenarios", "runs", "agents", "gpu") else 1]
+    command = words[
+        : 2 if words[0] in ("scenarios", "tasks", "runs", "agents", "gpu") else 1
+    ]
     ended = agentgym(*command, "--help")
     assert ended.code == 0
     for option in (word for word in words if word.startswith("--")):

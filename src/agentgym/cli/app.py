@@ -69,7 +69,9 @@ def build() -> typer.Typer:
         ("doctor", doctor.doctor),
     ):
         app.command(name, cls=PanelCommand, epilog=EPILOG)(function)
-    for group in (scenarios.app, saved.runs, saved.agents, doctor.engines, gpu.app):
+    for group in (scenarios.app, scenarios.task_files, saved.runs, saved.agents):
+        app.add_typer(group)
+    for group in (doctor.engines, gpu.app):
         app.add_typer(group)
     return app
 

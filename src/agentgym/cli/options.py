@@ -290,7 +290,7 @@ Judge = Annotated[
         "It is sent the attempts.",
         "--judge",
         metavar="PROVIDER:MODEL|ADDRESS",
-        rich_help_panel=TRAINING,
+        rich_help_panel=TASKS,
     ),
 ]
 JudgeRubric = Annotated[
@@ -299,7 +299,7 @@ JudgeRubric = Annotated[
         "By which --judge ranks, in plain sentences; by default one that ships.",
         "--judge-rubric",
         metavar="FILE",
-        rich_help_panel=TRAINING,
+        rich_help_panel=TASKS,
     ),
 ]
 JudgePriceIn = Annotated[
@@ -308,7 +308,7 @@ JudgePriceIn = Annotated[
         "$ per million tokens that --judge reads.",
         "--judge-price-in",
         metavar="$",
-        rich_help_panel=TRAINING,
+        rich_help_panel=TASKS,
     ),
 ]
 JudgePriceOut = Annotated[
@@ -317,7 +317,7 @@ JudgePriceOut = Annotated[
         "$ per million tokens that --judge writes.",
         "--judge-price-out",
         metavar="$",
-        rich_help_panel=TRAINING,
+        rich_help_panel=TASKS,
     ),
 ]
 JudgeMaxCost = Annotated[
@@ -326,7 +326,7 @@ JudgeMaxCost = Annotated[
         "Most $ of --judge, after which the run goes on without it.",
         "--judge-max-cost",
         metavar="$",
-        rich_help_panel=TRAINING,
+        rich_help_panel=TASKS,
     ),
 ]
 AgentTools = Annotated[

@@ -1,4 +1,4 @@
-"""``agentgym scenarios``: list, show, make and check scenarios."""
+"""``agentgym scenarios`` and ``tasks``: list, show, make and check them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +21,15 @@ from agentgym.cli.output import print_json, print_result, progress_console
 
 if TYPE_CHECKING:
     from agentgym.core.tools import Tool
+    from agentgym.scenarios.tool_tasks.logs import FromLogs
 
 app = typer.Typer(
     name="scenarios", help="List, show, make and check scenarios.", no_args_is_help=True
+)
+task_files = typer.Typer(
+    name="tasks",
+    help="Make tasks files: of schemas, logs, reviews.",
+    no_args_is_help=True,
 )
 Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
 _MOST_SHOWN = 8
@@ -176,6 +182,7 @@ def new(
         typer.echo(f"    {command}")
 
 
+@task_files.command()
 @app.command()
 def starter(
     tools_from: Tools = None,
@@ -228,6 +235,7 @@ def starter(
         say(f"Left out {more} more.")
 
 
+@task_files.command("from-logs")
 @app.command("from-logs")
 def from_logs(
     file: Annotated[
@@ -253,6 +261,47 @@ def from_logs(
     whose = tools_reference(tools_from, agent)
     found = make(file, None if whose is None else load_tools(whose))
     _write(found.text, output)
+    _report_left_out(found)
+    calls = "no calls" if not found.answers else f"{found.answers} calls"
+    typer.echo(
+        f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with "
+        "their tool's answer. Read every line: logged calls may be wrong.",
+        err=True,
+    )
+
+
+@task_files.command("from-reviews")
+def from_reviews(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Reviews of agentgym.record_review, or logs of an agent with "
+            "LangChain's HumanInTheLoopMiddleware."
+        ),
+    ],
+    tools_from: Tools = None,
+    agent: AgentTools = None,
+    output: Output = None,
+) -> None:
+    """Make a tasks file from reviewers' decisions on an agent's calls.
+
+    An approved call is expected, an edited one as it was edited, and a tool of which
+    all calls were rejected must not be called.
+    """
+    from agentgym.scenarios.tool_tasks.logs import from_logs as make
+    from agentgym.scenarios.tool_tasks.scenario import load_tools
+
+    if output is not None:
+        _refuse_existing(output)
+    whose = tools_reference(tools_from, agent)
+    found = make(file, None if whose is None else load_tools(whose), reviewed=True)
+    _write(found.text, output)
+    _report_left_out(found)
+    made = ", ".join(f"{kind} {n:,}" for kind, n in sorted(found.decisions.items()))
+    typer.echo(f"{found.tasks} tasks from reviewers' decisions: {made}.", err=True)
+
+
+def _report_left_out(found: "FromLogs") -> None:
     for why, count in found.skipped.items():
         typer.echo(f"Left out {count}: {why}.", err=True)
     for why, count in found.calls.items():
@@ -262,14 +311,9 @@ def from_logs(
             f"Replaced {found.secrets} keys or tokens, as SECRET-1; look for others.",
             err=True,
         )
-    calls = "no calls" if not found.answers else f"{found.answers} calls"
-    typer.echo(
-        f"{found.tasks} tasks from {' and '.join(found.kinds)}; {calls} with "
-        "their tool's answer. Read every line: logged calls may be wrong.",
-        err=True,
-    )
 
 
+@task_files.command()
 @app.command()
 def record(
     tasks: Annotated[Path, typer.Argument(help="A tasks file.")],

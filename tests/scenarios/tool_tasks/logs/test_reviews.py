@@ -102,6 +102,65 @@ def test_what_is_no_review_is_refused_where_it_is_recorded(
     assert not log.exists()
 
 
+def logged(log: Path, *results: tuple[str, dict[str, Any], str]) -> None:
+    """Write the conversation of an agent with the middleware, as a log has it."""
+    calls = [
+        {"id": f"c{n}", "function": {"name": name, "arguments": json.dumps(args)}}
+        for n, (name, args, _) in enumerate(results)
+    ]
+    messages = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *(
+            {"role": "tool", "tool_call_id": f"c{n}", "content": text}
+            for n, (*_, text) in enumerate(results)
+        ),
+    ]
+    log.write_text(json.dumps({"messages": messages}))
+
+
+NOTICE = (
+    "A reviewer replaced this call. Executed instead: refund with arguments "
+    '{"order": 7, "euros": 30}.'
+)
+REJECTED = "User rejected the tool call for `close_account` with reason: never"
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (f"{NOTICE}\n\nTool response:\nrefunded 30", {"answer": "refunded 30"}),
+        (NOTICE, {}),
+    ],
+)
+def test_decisions_that_results_in_a_log_show_are_followed(
+    log: Path, said: str, answer: dict[str, str]
+) -> None:
+    closing = ("close_account", {"customer": "x"}, REJECTED)
+    logged(log, ("refund", REFUND, said), closing)
+    (line,) = lines(log, reviewed=True)
+    assert line["expect"] == [{"tool": "refund", "args": RIGHT, **answer}]
+    assert line["forbid"] == ["close_account"]
+    assert from_logs(log).decisions == {"edit": 1, "reject": 1}
+
+
+@pytest.mark.parametrize(
+    "said", ["Executed instead: refund with arguments {", "Executed instead: x", "ok"]
+)
+def test_a_result_that_shows_no_decision_is_an_answer(log: Path, said: str) -> None:
+    logged(log, ("refund", REFUND, said))
+    (line,) = lines(log)
+    assert line["expect"] == [{"tool": "refund", "args": REFUND, "answer": said}]
+    with pytest.raises(UsageError, match="no reviewer decided on its calls"):
+        from_logs(log, reviewed=True)
+
+
+def test_a_log_with_a_rejected_call_alone_is_no_task(log: Path) -> None:
+    logged(log, ("close_account", {"customer": "x"}, REJECTED))
+    with pytest.raises(UsageError, match="the right one is not known: write it yours"):
+        from_logs(log)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
 def test_interrupts_of_langchain_are_recorded_as_they_come(
@@ -143,3 +202,7 @@ def test_interrupts_of_langchain_are_recorded_as_they_come(
     assert lines(log, tools=as_tools([refund], "TOOLS")) == [
         {"instruction": ASKED, "expect": [{"tool": "refund", "args": RIGHT}]}
     ]
+    said = [message.model_dump(mode="json") for message in done["messages"]]
+    log.write_text(json.dumps({"messages": said}))
+    needed = {"tool": "refund", "args": RIGHT, "answer": "refunded 30 for 7"}
+    assert lines(log, reviewed=True) == [{"instruction": ASKED, "expect": [needed]}]

@@ -7,6 +7,7 @@ asks for one call, with ``name`` and ``args``, and takes one decision.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +41,7 @@ def record_review(
         record_review("reviews.jsonl", state.values["messages"], asked, response)
         graph.invoke(Command(resume=response), config)
 
-    Then ``agentgym scenarios from-logs reviews.jsonl`` makes a tasks file.
+    Then ``agentgym tasks from-reviews reviews.jsonl`` makes a tasks file.
 
     Args:
         file: JSON Lines; made if it is missing.
@@ -80,6 +81,7 @@ class _Request:
     """By the key of the call that the agent wanted: the right one, None if rejected."""
     answers: dict[str, str] = field(default_factory=dict)
     rejected: set[str] = field(default_factory=set)
+    decisions: Counter[str] = field(default_factory=Counter)
 
 
 class Reviews:
@@ -105,6 +107,7 @@ class Reviews:
         about.conversations.append(messages)
         for call, decision in pairs:
             kind = decision["type"]
+            about.decisions[kind] += 1
             right: LoggedCall | None = call
             if kind == _EDIT:
                 right = _call(decision["edited_action"])
@@ -128,7 +131,9 @@ def _trace(about: _Request) -> Trace:
     ]
     if answers:
         conversations[-1].append(Message("tool", "", results=tuple(answers)))
-    return Trace(conversations, rejected=frozenset(about.rejected))
+    return Trace(
+        conversations, rejected=frozenset(about.rejected), decisions=about.decisions
+    )
 
 
 def _reviewed(message: Message, about: _Request) -> Message:

@@ -52,6 +52,7 @@ class FromLogs:
         answers: Calls in them with their tool's answer.
         skipped: Traces that became no line, by reason.
         calls: Calls that were left out of lines, by why.
+        decisions: Of reviewers, by kind, that the lines follow.
         secrets: How many keys and tokens were replaced by a name.
     """
 
@@ -61,10 +62,13 @@ class FromLogs:
     answers: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
     secrets: int = 0
 
 
-def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
+def from_logs(
+    path: Path, tools: Sequence[Tool] | None = None, *, reviewed: bool = False
+) -> FromLogs:
     """Make a tasks file from logs: the users' requests, and the calls made for them.
 
     Of each conversation or trace it takes the first request, the calls until the user
@@ -78,6 +82,7 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
             calls were rejected is forbidden.
         tools: Calls of others, or with arguments that do not fit, are left out. None
             takes the tools that are listed with messages, and keeps them in the lines.
+        reviewed: Take only requests on whose calls a reviewer decided.
 
     Raises:
         UsageError: The file cannot be read, is of another kind, or has no such call.
@@ -94,10 +99,14 @@ def from_logs(path: Path, tools: Sequence[Tool] | None = None) -> FromLogs:
         except LeftOutError as error:
             made.skipped[str(error)] += 1
             continue
+        if reviewed and not trace.decisions:
+            made.skipped["no reviewer decided on its calls"] += 1
+            continue
         if line["instruction"] in seen:
             made.skipped["the same request came before"] += 1
             continue
         seen.add(line["instruction"])
+        made.decisions += trace.decisions
         found.append(secrets.hidden(line))
     if not found:
         reasons = [*_counted(made.skipped), *_counted(made.calls)]

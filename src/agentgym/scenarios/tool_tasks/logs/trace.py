@@ -8,7 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentgym.core.tools import ToolSpec
+from agentgym.scenarios.tool_tasks.logs.decided import edited, is_rejected
 from agentgym.scenarios.tool_tasks.logs.message import LoggedCall, Message, Result
+
+_ALL_REJECTED = (
+    "all its calls were rejected, so the right one is not known: write it yourself"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class Trace:
         runs: Tools that were run, in their order.
         asked: The user's request where no conversation has it.
         tools: Tools offered to the model according to the log, OpenAI-shaped.
-        rejected: Tools of which a person rejected a call.
+        rejected: Tools of which a reviewer rejected a call.
+        decisions: How many of each kind reviewers made; reading the task adds those
+            that results show.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
@@ -37,6 +44,7 @@ class Trace:
     asked: str = ""
     tools: Sequence[Any] = ()
     rejected: frozenset[str] = frozenset()
+    decisions: Counter[str] = field(default_factory=Counter)
 
 
 class LeftOutError(Exception):
@@ -65,10 +73,7 @@ def read_task(
     if not request:
         raise LeftOutError("no request of a user is in it")
     if not calls and trace.rejected:
-        raise LeftOutError(
-            "all its calls were rejected, so the right one is not known: write it "
-            "yourself"
-        )
+        raise LeftOutError(_ALL_REJECTED)
     if not calls:
         raise LeftOutError("no tool was called for the first request")
     answers = _answers(trace)
@@ -77,21 +82,31 @@ def read_task(
         if run.answer is not None:
             by_call.setdefault(run.call.key, []).append(run.answer)
     expect: list[dict[str, Any]] = []
+    rejected = set(trace.rejected)
     for call in calls:
         answer = answers.get(call.id)
         again = by_call.get(call.key)
         if answer is None and again:
             answer = again.pop(0) if len(again) > 1 else again[0]
+        if is_rejected(answer):
+            trace.decisions["reject"] += 1
+            rejected.add(call.name)
+            continue
+        if (changed := edited(call, answer)) is not None:
+            trace.decisions["edit"] += 1
+            call, answer = changed
         why = _problem(call, answer, specs)
         if why:
             left_out[why] += 1
             continue
         made = {"tool": call.name, "args": call.arguments}
         expect.append(made if answer is None else {**made, "answer": answer.text})
+    if not expect and rejected:
+        raise LeftOutError(_ALL_REJECTED)
     if not expect:
         raise LeftOutError("each call for the first request was left out")
     line: dict[str, Any] = {"instruction": request, "expect": expect}
-    forbidden = trace.rejected.difference(need["tool"] for need in expect)
+    forbidden = rejected.difference(need["tool"] for need in expect)
     if forbidden := forbidden.intersection(specs or forbidden):
         line["forbid"] = sorted(forbidden)
     return {**line, "tools": [s.to_openai() for s in own.values()]} if own else line

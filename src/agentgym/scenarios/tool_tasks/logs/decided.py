@@ -1,0 +1,45 @@
+"""Decisions of reviewers that logged tool results show.
+
+LangChain's ``HumanInTheLoopMiddleware`` leaves the model's own call in the
+conversation. The result of a rejected call says so, and that of an edited one begins
+with a notice of the call that really ran. An approved call looks like any other.
+"""
+
+import json
+from dataclasses import replace
+
+from agentgym.scenarios.tool_tasks.logs.message import LoggedCall, Result
+
+_REJECTED = "User rejected the tool call for `"
+_EDITED, _WITH = "Executed instead: ", " with arguments "
+_RESPONSE = "Tool response:"
+_NOTICE = 2_000
+"""Most characters of a result before the edited call."""
+
+
+def is_rejected(answer: Result | None) -> bool:
+    """Return whether a result says that a reviewer rejected its call."""
+    return answer is not None and answer.text.lstrip().startswith(_REJECTED)
+
+
+def edited(
+    call: LoggedCall, answer: Result | None
+) -> tuple[LoggedCall, Result | None] | None:
+    """Return the call that a reviewer made of another one, and the answer to it.
+
+    None if the result shows no such edit.
+    """
+    text = "" if answer is None else answer.text
+    at = text.find(_EDITED, 0, _NOTICE)
+    name, found, rest = text[at + len(_EDITED) :].partition(_WITH)
+    if answer is None or at < 0 or not found or not name.strip():
+        return None
+    try:
+        arguments, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    if not isinstance(arguments, dict):
+        return None
+    said = rest[end:].removeprefix(".").lstrip().removeprefix(_RESPONSE).lstrip("\n")
+    made = replace(call, name=name, arguments=arguments)
+    return made, replace(answer, text=said) if said else None
