@@ -161,7 +161,7 @@ def evaluate(
         notes = session.troubles
         ledger = Ledger()
         if config.judge is not None:
-            ranking = open_judge(config, ledger, warn=notes.append)
+            ranking = open_judge(config, ledger, progress)
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]

@@ -87,6 +87,14 @@ def key_variable(spec: str) -> str:
     return _key_of(match[1].lower()) if match and is_named else KEY_OF_ADDRESS
 
 
+def is_on_loopback(spec: str) -> bool:
+    """Say whether the servers of a model are on this machine, by their addresses."""
+    if not _ADDRESS.match(spec):
+        return False
+    hosts = [urlsplit(part).hostname or "" for part in _BETWEEN.split(spec)]
+    return any(host in ("localhost", "::1") or host[:4] == "127." for host in hosts)
+
+
 def provider_url(provider: str) -> str:
     """Return a provider's base URL: its own, or that of a proxy in ``NAME_BASE_URL``.
 

@@ -286,9 +286,7 @@ class TrainingLoop:
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
         judge = open_judge(
-            *(config, state.ledger),
-            beat=self._check_interrupt,
-            warn=lambda text: self._progress.warned([text]),
+            *(config, state.ledger, self._progress), beat=self._check_interrupt
         )
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():

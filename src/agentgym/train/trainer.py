@@ -143,8 +143,9 @@ class Trainer:
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: A run's name or folder to continue; its own settings hold, but
                 ``episodes`` may raise the budget, ``gpu`` name another place, and
-                ``max_hourly``, ``max_cost`` and settings of memory and servers change
-                (``memory_share``, ``vllm={"max_model_len": 4096}``, …).
+                ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings of memory
+                and servers change (``memory_share``,
+                ``vllm={"max_model_len": 4096}``, …).
             yes: Train even where the baseline says that it will hardly work.
             warm_start: Imitate known calls first; of a resumed run, if it has done no
                 step yet.

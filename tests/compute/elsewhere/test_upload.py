@@ -158,6 +158,16 @@ def test_what_links_lead_to_goes_once_and_nothing_hidden(
     assert not (mine / "data" / "up").exists()
 
 
+def test_a_judges_key_goes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-judge")
+    found = make_upload(TrainingConfig(framework="native", judge="openai:gpt-x"))
+    assert found.variables["OPENAI_API_KEY"] == "sk-of-the-judge"
+    assert "OPENAI_API_KEY" not in make_upload(TrainingConfig()).variables
+    for judge in ("http://localhost:8000/v1#m", "http://a/v1,http://127.0.0.1/v1#m"):
+        with pytest.raises(UsageError, match="cannot reach a server at a loopback"):
+            make_upload(TrainingConfig(framework="native", judge=judge))
+
+
 def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "MOST_BYTES", 2**20)
     large = folder / "app" / "video.bin"

@@ -240,6 +240,16 @@ def test_a_server_that_knows_no_schema_is_asked_without_one() -> None:
     assert record.judged == 2
 
 
+def test_progress_counts_the_attempts_that_are_judged() -> None:
+    counted: list[int] = []
+    with StubServer(scoring(by_length)) as server:
+        judge, _ = judge_at(
+            server, begin=counted.append, done=lambda: counted.append(0)
+        )
+        judge.ranked([pair(), [attempt("a", "x")]])
+    assert counted == [2, 0, 0]
+
+
 def test_ctrl_c_ends_the_wait() -> None:
     def interrupt() -> None:
         raise RuntimeError("Ctrl-C")

@@ -12,9 +12,10 @@ from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
+from agentgym.evaluate.judge.settings import check_judge
 from agentgym.models.folder import model_source
 from agentgym.models.gguf import is_converted
-from agentgym.models.reference import key_variable
+from agentgym.models.reference import is_on_loopback, key_variable
 from agentgym.scenarios.options import data_of, has_options, with_options
 from agentgym.scenarios.packs import is_path, is_tasks_file
 from agentgym.scenarios.registry import extras_of
@@ -146,7 +147,14 @@ def make_upload(config: TrainingConfig) -> Upload:
         sources.add_folder(folder, f"model/{folder.name}")
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
+    check_judge(config)
     if config.judge is not None:
+        if is_on_loopback(config.judge):
+            raise UsageError(
+                f"judge = {config.judge!r} with gpu = {config.gpu!r}: that machine "
+                "cannot reach a server at a loopback address of this one. Give an "
+                "address that it reaches, or a provider's model."
+            )
         key = key_variable(config.judge)
         sources.variables |= {key} & os.environ.keys()
     extras = ["local"]

@@ -152,6 +152,8 @@ class GroupJudge(Ranker):
         max_cost: Most US dollars of all requests in the record. A request that might
             cost more is not sent.
         timeout_s: Seconds of one request, tries again included; None: three minutes.
+        begin: Called with the number of attempts before they are judged, and ``done``
+            for each of them once its group was.
         beat: Called every half second while the judge is waited for; may raise.
         warn: Called with a sentence on the first group of each reason for which the
             judge failed.
@@ -167,6 +169,8 @@ class GroupJudge(Ranker):
         prices: Prices | None = None,
         max_cost: float | None = None,
         timeout_s: float | None = None,
+        begin: Callable[[int], None] = lambda count: None,
+        done: Callable[[], None] = lambda: None,
         beat: Callable[[], None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -178,6 +182,7 @@ class GroupJudge(Ranker):
         self._prices = prices
         self._max_cost = max_cost
         self._timeout_s = timeout_s or _TIMEOUT_S
+        self._begin, self._done = begin, done
         self._beat = beat
         self._warn = warn
         self._reserved = 0.0
@@ -220,6 +225,8 @@ class GroupJudge(Ranker):
         """Return the scores of each group's attempts; None for one that has none."""
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
+        if asked:
+            self._begin(sum(len(group.attempts) for group in asked))
         answers = iter(in_background(self._ask_all(asked)) if asked else ())
         found: list[list[float] | None] = []
         record = self._record
@@ -291,6 +298,8 @@ class GroupJudge(Ranker):
                 return self._failed(NO_ANSWER, str(error))
             finally:
                 self._reserved -= bound
+                for _ in group.attempts:
+                    self._done()
 
     async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
         """Ask; where the server knows no schema, ask without one."""

@@ -10,6 +10,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
 from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
 from agentgym.evaluate.metrics import Prices
+from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.located import rubric_text
 
@@ -82,11 +83,17 @@ def check_judge(config: TrainingConfig) -> None:
 def open_judge(
     config: TrainingConfig,
     ledger: Ledger,
+    progress: Progress,
     *,
     beat: Callable[[], None] = lambda: None,
-    warn: Callable[[str], None] = lambda text: None,
 ) -> Ranker:
     """Return the judge of a run, which keeps its record in ``ledger``.
+
+    Args:
+        config: Every setting.
+        ledger: Of the run.
+        progress: Receives the phase ``judging``, and warnings.
+        beat: Called every half second while the judge is waited for; may raise.
 
     Returns:
         One that ranks nothing, if the settings name none.
@@ -105,8 +112,10 @@ def open_judge(
         weight=config.judge_weight,
         prices=prices_of(config),
         max_cost=config.judge_max_cost,
+        begin=lambda count: progress.phase("judging", count),
+        done=progress.rollout_done,
         beat=beat,
-        warn=warn,
+        warn=lambda text: progress.warned([text]),
     )
 
 
