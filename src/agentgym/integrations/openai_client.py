@@ -5,8 +5,7 @@ The patched method is not public: a test fails when a version changes it.
 
 import functools
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, get_args
@@ -16,6 +15,7 @@ import httpx
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import current_episode
+from agentgym.integrations.redirect import holding
 
 _CHAT = "/chat/completions"
 _OTHER_APIS = ("/responses", "/completions")
@@ -23,14 +23,9 @@ _GATEWAY: ContextVar[Blueprint | None] = ContextVar("agentgym_gateway", default=
 _BUILDING = threading.Lock()
 
 
-@contextmanager
-def clients_redirected_to(blueprint: Blueprint) -> Iterator[None]:
+def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
     """Redirect chat completions within to the gateway, for the current episode."""
-    token = _GATEWAY.set(blueprint)
-    try:
-        yield
-    finally:
-        _GATEWAY.reset(token)
+    return holding(_GATEWAY, blueprint)
 
 
 def patch_clients(module: ModuleType) -> None:

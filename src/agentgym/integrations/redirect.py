@@ -7,7 +7,9 @@ the running context; where none is set, nothing is different.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pkgutil import resolve_name
@@ -28,6 +30,16 @@ _PATCHES = {
         "agentgym.integrations.pydantic_ai.redirect:patch_tools"
     ),
 }
+
+
+@contextmanager
+def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Let a context variable have a value within the block, and its old one after."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def watch() -> None:

@@ -299,6 +299,19 @@ class TrainedAgent(BaseModel):
 
         return PolicyChatModel.of(self)
 
+    def _to(
+        self,
+        framework: str,
+        tools: list[Any] | None,
+        agent: Any,
+        base_url: str | None,
+        api_key: str | None,
+    ) -> Any:
+        """Return the agent as a native object of a framework."""
+        return FRAMEWORKS.get(framework).wrap_agent(
+            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        )
+
     def to_langchain(
         self,
         tools: list[Any] | None = None,
@@ -321,11 +334,10 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: LangChain is not installed.
         """
-        adapter = FRAMEWORKS.get("langchain")
-        graph: CompiledStateGraph[Any, Any, Any, Any] = adapter.wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        made: CompiledStateGraph[Any, Any, Any, Any] = self._to(
+            "langchain", tools, agent, base_url, api_key
         )
-        return graph
+        return made
 
     def to_autogen(
         self,
@@ -349,9 +361,7 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: AutoGen is not installed.
         """
-        made: ChatAgent | Team = FRAMEWORKS.get("autogen").wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
-        )
+        made: ChatAgent | Team = self._to("autogen", tools, agent, base_url, api_key)
         return made
 
     def to_crewai(
@@ -379,10 +389,7 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: CrewAI is not installed.
         """
-        adapter = FRAMEWORKS.get("crewai")
-        made: Agent | Crew = adapter.wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
-        )
+        made: Agent | Crew = self._to("crewai", tools, agent, base_url, api_key)
         return made
 
     def to_agent_framework(
@@ -407,9 +414,8 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: Agent Framework is not installed.
         """
-        adapter = FRAMEWORKS.get("agent_framework")
-        made: FrameworkAgent[Any] | Workflow = adapter.wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        made: FrameworkAgent[Any] | Workflow = self._to(
+            "agent_framework", tools, agent, base_url, api_key
         )
         return made
 
@@ -435,9 +441,8 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: The SDK is not installed.
         """
-        adapter = FRAMEWORKS.get("openai_agents")
-        made: OpenAIAgent[Any] = adapter.wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        made: OpenAIAgent[Any] = self._to(
+            "openai_agents", tools, agent, base_url, api_key
         )
         return made
 
@@ -463,8 +468,7 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: pydantic-ai is not installed.
         """
-        adapter = FRAMEWORKS.get("pydantic_ai")
-        made: PydanticAgent[Any, Any] = adapter.wrap_agent(
-            self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
+        made: PydanticAgent[Any, Any] = self._to(
+            "pydantic_ai", tools, agent, base_url, api_key
         )
         return made

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
-from agentgym.integrations import registry
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_framework.adapter import AgentFrameworkAdapter
-from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.integrations.agent_import import load_agent
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.integrations.agent_framework.authored"
@@ -21,11 +20,6 @@ ADAPTER = AgentFrameworkAdapter()
 def authored() -> Any:
     load_agent(f"{AUTHORED}:clerk")
     return sys.modules[AUTHORED]
-
-
-@pytest.mark.parametrize("name", ["clerk", "chain", "make_own", "make_later"])
-def test_its_framework_is_found(authored: Any, name: str) -> None:
-    assert resolve_framework(f"{AUTHORED}:{name}", "langchain") == "agent_framework"
 
 
 def test_prompts_tools_and_clients_are_found(authored: Any) -> None:
@@ -58,13 +52,6 @@ def test_tools_of_a_providers_servers_are_left_out_and_named(authored: Any) -> N
     [note] = ADAPTER.concerns(authored.searching)
     assert note.startswith("web_search of 'searching' is left out")
     assert ADAPTER.concerns(authored.chain) == []
-
-
-def test_what_is_no_agent_is_refused(authored: Any) -> None:
-    with pytest.raises(UnsupportedError, match="gave a dict, not an agent"):
-        ADAPTER.require_agent(authored.nothing, "app:nothing")
-    with pytest.raises(UnsupportedError, match="A str is not a chat client"):
-        ADAPTER.with_model(authored.clerk, "gpt-5")
 
 
 async def test_the_scenarios_agent_uses_its_tools_and_streams(
@@ -143,9 +130,3 @@ async def test_a_factory_is_given_the_model_and_the_tools(
     scripted(monkeypatch, list_then_say)
     trained = trained_in(tmp_path, "agent_framework", f"{AUTHORED}:make_later")
     assert ".py" in (await trained.to_agent_framework().run("?")).text
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="agent-framework"):
-        ADAPTER.check()

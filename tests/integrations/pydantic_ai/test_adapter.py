@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
-from agentgym.integrations import registry
-from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.pydantic_ai.adapter import PydanticAIAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
@@ -21,11 +20,6 @@ ADAPTER = PydanticAIAdapter()
 def authored() -> Any:
     load_agent(f"{AUTHORED}:clerk")
     return sys.modules[AUTHORED]
-
-
-@pytest.mark.parametrize("name", ["clerk", "make_own", "make_later", "deaf"])
-def test_its_framework_is_found(authored: Any, name: str) -> None:
-    assert resolve_framework(f"{AUTHORED}:{name}", "langchain") == "pydantic_ai"
 
 
 def test_prompt_tools_outputs_and_model_are_found(authored: Any) -> None:
@@ -54,13 +48,6 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
         await leave()
     with pytest.raises(UnsupportedError, match="has no tools"):
         ADAPTER.own_tools(authored.instructed(ValueError).__class__("openai:gpt-4o"))
-
-
-def test_what_is_no_agent_is_refused(authored: Any) -> None:
-    with pytest.raises(UnsupportedError, match="gave a dict, not an agent"):
-        ADAPTER.require_agent(authored.nothing, "app:nothing")
-    with pytest.raises(UnsupportedError, match="A str is not a model"):
-        ADAPTER.with_model(authored.clerk, "openai:gpt-4o")
 
 
 async def test_the_scenarios_agent_uses_its_tools(
@@ -119,9 +106,3 @@ async def test_a_factory_is_given_the_model_and_the_tools(
     scripted(monkeypatch, list_then_say)
     trained = trained_in(tmp_path, "pydantic_ai", f"{AUTHORED}:make_later")
     assert ".py" in (await trained.to_pydantic_ai().run("?")).output
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="pydantic-ai"):
-        ADAPTER.check()

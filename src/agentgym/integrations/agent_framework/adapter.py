@@ -1,11 +1,11 @@
 """The adapter of Microsoft Agent Framework: real agents and workflows, trained."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
-from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.base import Conversation
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
     ClientLoop,
@@ -26,6 +26,8 @@ class AgentFrameworkAdapter(ClientAdapter):
     name = "agent_framework"
     title = "Agent Framework"
     extra = "agent-framework"
+    agents = "an Agent of Agent Framework, or the Workflow that a builder builds"
+    models = "a chat client of Agent Framework's"
     modules = ("agent_framework", "agent_framework_openai", "openai")
     packages = ("agent_framework", "agent_framework_openai")
     takes_any_input = True
@@ -80,64 +82,31 @@ class AgentFrameworkAdapter(ClientAdapter):
         return Agent(model, system_prompt or None, name=name, tools=list(tools))
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the agent or workflow, and the copies with training's client."""
+        """Return the copies with training's client."""
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
-        from agentgym.integrations.redirect import watch
 
-        watch()
-        return agent, FrameworkCopies(model)
+        return FrameworkCopies(model)
 
-    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
         """Return a conversation that no message was said in."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
 
-        found, copies = agent
-        return FrameworkConversation(found, copies, loop)
+        return FrameworkConversation(agent, shared, loop)
 
-    def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is an ``Agent`` or a ``Workflow``."""
-        self.check()
-        from agentgym.integrations.agent_framework.describe import require_agent
+    def describe(self) -> ModuleType:
+        """Import and return the module that reads agents."""
+        from agentgym.integrations.agent_framework import describe
 
-        require_agent(agent, origin)
+        return describe
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return an agent, or the agents of a workflow."""
-        self.check()
-        from agentgym.integrations.agent_framework.describe import roles
-
-        return roles(agent)
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent or a workflow, or one tool."""
-        self.check()
-        from agentgym.integrations.agent_framework.describe import own_tools
-
-        return own_tools(found)
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: tools that are left out."""
-        self.check()
-        from agentgym.integrations.agent_framework.describe import concerns
-
-        return concerns(agent)
-
-    def with_model(self, agent: Any, model: Any) -> Any:
+    def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy that asks ``model``, as do the agents that its tools run."""
-        self.require_agent(agent, repr(agent))
-        from agent_framework import BaseChatClient, Workflow
+        from agent_framework import Workflow
 
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
-        from agentgym.integrations.redirect import watch
 
-        if not isinstance(model, BaseChatClient):
-            raise UnsupportedError(
-                f"A {type(model).__name__} is not a chat client of Agent Framework's."
-            )
-        watch()
         copies = FrameworkCopies(model)
-        if isinstance(agent, Workflow):
-            return copies.workflow(agent)
-        return copies.of(agent)
+        is_workflow = isinstance(agent, Workflow)
+        return copies.workflow(agent) if is_workflow else copies.of(agent)

@@ -2,38 +2,25 @@
 
 from typing import Any
 
-from agent_framework import Agent, Content, FunctionTool, Workflow
+from agent_framework import Agent, BaseChatClient, Content, FunctionTool, Workflow
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_framework.copies import parts_of
-from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
-
-def require_agent(agent: Any, origin: str) -> None:
-    """Check that a live object is an agent or a workflow.
-
-    Raises:
-        UnsupportedError: It is something else; says what.
-    """
-    if not isinstance(agent, Agent | Workflow):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of Agent "
-            "Framework, or the Workflow that a builder builds."
-        )
+AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
 
 
 def members(found: Any) -> list[Any]:
     """Return an agent itself, or the agents of a workflow.
 
     Raises:
-        UnsupportedError: It is neither, or a workflow that holds none.
+        UnsupportedError: It is a workflow that holds none.
     """
-    require_agent(found, repr(found))
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
         raise UnsupportedError(f"No agent is to be found in {found!r}.")
@@ -54,30 +41,22 @@ def roles(found: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or of a workflow's agents, or one tool.
-
-    Raises:
-        UnsupportedError: There are none.
-    """
+    """Return the tools of an agent or of a workflow's agents, or one tool."""
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
-    agents = members(found)
     tools = {
         tool.name: tool
-        for agent in agents
+        for agent in members(found)
         for tool in _functions(agent)
         if not _passes_on(tool)
     }
-    if not tools:
-        raise no_tools(found, [f"{x.name or DEFAULT_AGENT} (Agent)" for x in agents])
     return [_own_tool(tool) for tool in tools.values()]
 
 
-def concerns(found: Any) -> list[str]:
-    """Return the differences in training: tools that are left out."""
+def left_out(found: Any) -> list[tuple[str, str]]:
+    """Return the tools that a provider's servers run, each with its agent's name."""
     return [
-        f"{_named(tool)} of {agent.name or DEFAULT_AGENT!r} is left out, in training "
-        "and in the trained agent: it runs by its provider's own models."
+        (_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
         for tool in agent.default_options.get("tools") or ()
         if not isinstance(tool, FunctionTool)

@@ -4,28 +4,24 @@ That reaches agents that a tool or a part of a workflow runs. The patched method
 public, its replacement is not foreseen: a test fails when a version changes it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
 from agentgym.integrations.agent_import import refuse_while_importing
+from agentgym.integrations.redirect import holding
 
 _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
     "agentgym_agent_framework", default=None
 )
 
 
-@contextmanager
-def running(copied: Callable[[Any], Any]) -> Iterator[None]:
+def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Let every run within be that of ``copied(agent)`` instead of its agent."""
-    token = _COPIED.set(copied)
-    try:
-        yield
-    finally:
-        _COPIED.reset(token)
+    return holding(_COPIED, copied)
 
 
 def patch_agents(module: ModuleType) -> None:

@@ -8,7 +8,7 @@ when a version changes them.
 
 import copy
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import current_episode, episode_or_none
 from agentgym.integrations.langchain.in_place import CallInPlace
+from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
 """Options of a call that reach the other model; the rest belongs to a provider."""
@@ -28,24 +29,14 @@ _CALL_ID: ContextVar[str | None] = ContextVar("agentgym_call_id", default=None)
 _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False)
 
 
-@contextmanager
-def answering(model: Any) -> Iterator[None]:
+def answering(model: Any) -> AbstractContextManager[None]:
     """Let every chat model within answer from ``model``."""
-    token = _ANSWERING.set(model)
-    try:
-        yield
-    finally:
-        _ANSWERING.reset(token)
+    return holding(_ANSWERING, model)
 
 
-@contextmanager
-def tools_as_they_are() -> Iterator[None]:
+def tools_as_they_are() -> AbstractContextManager[None]:
     """Let tools within run unchanged, also in an episode."""
-    token = _AS_THEY_ARE.set(True)
-    try:
-        yield
-    finally:
-        _AS_THEY_ARE.reset(token)
+    return holding(_AS_THEY_ARE, True)
 
 
 def _other(model: Any) -> Any:
@@ -123,23 +114,14 @@ def patch_tools(module: ModuleType) -> None:
     run, arun = base.run, base.arun
 
     def routed_run(self: Any, *args: Any, **named: Any) -> Any:
-        with _called_by(named.get("tool_call_id")):
+        with holding(_CALL_ID, named.get("tool_call_id")):
             return run(_in_episode(self), *args, **named)
 
     async def routed_arun(self: Any, *args: Any, **named: Any) -> Any:
-        with _called_by(named.get("tool_call_id")):
+        with holding(_CALL_ID, named.get("tool_call_id")):
             return await arun(_in_episode(self), *args, **named)
 
     base.run, base.arun = routed_run, routed_arun
-
-
-@contextmanager
-def _called_by(call_id: str | None) -> Iterator[None]:
-    token = _CALL_ID.set(call_id)
-    try:
-        yield
-    finally:
-        _CALL_ID.reset(token)
 
 
 def _in_episode(tool: Any) -> Any:

@@ -4,13 +4,16 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.core.agent import Trained
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import Tool, ToolSpec, run_tool
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import (
+    kind_of,
     load_agent,
     load_trained,
     make,
@@ -21,12 +24,15 @@ from agentgym.integrations.agent_import import (
 from agentgym.integrations.base import (
     Adapter,
     AgentLoop,
+    AgentRole,
     Blueprint,
     Conversation,
+    no_tools,
     refuse_configurable,
 )
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
 from agentgym.integrations.transport import episode_client
@@ -94,11 +100,13 @@ class ClientLoop(AgentLoop):
             )
         if self.agent is None:
             self.agent = agent
-        return adapter.in_training(agent, self._model, self._closing)
+        watch()
+        return agent, adapter.in_training(agent, self._model, self._closing)
 
     def converse(self) -> Conversation:
         """Return a conversation that no message was said in."""
-        return self._adapter.conversation(self._agents.of_episode(), self)
+        agent, shared = self._agents.of_episode()
+        return self._adapter.conversation(agent, shared, self)
 
     def first_input(self) -> Any:
         """Return the input by ``--inputs`` of the current episode; None: its message.
@@ -139,6 +147,8 @@ class ClientAdapter(Adapter):
         context_argument: The argument of the framework's run that ``--context`` gives;
             empty if it has none.
         takes_any_input: Whether ``--inputs`` may give more than text and lists.
+        agents: Its agents, in a sentence that says what to return.
+        models: A model of the framework's, in a sentence.
     """
 
     title: ClassVar[str]
@@ -146,6 +156,8 @@ class ClientAdapter(Adapter):
     modules: ClassVar[tuple[str, ...]]
     context_argument: ClassVar[str] = ""
     takes_any_input: ClassVar[bool] = False
+    agents: ClassVar[str]
+    models: ClassVar[str]
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
@@ -163,7 +175,7 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the object that episodes run, on another model.
+        """Return the part of an agent in training that all conversations share.
 
         Its tools that have the name of one of the current episode act on that.
 
@@ -174,12 +186,92 @@ class ClientAdapter(Adapter):
         """
 
     @abstractmethod
-    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation with an object of :meth:`in_training`."""
+    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
+        """Return a conversation that no message was said in.
+
+        Args:
+            agent: As its author wrote it.
+            shared: The result of :meth:`in_training`.
+            loop: Has the input and the context of each episode.
+        """
+
+    @abstractmethod
+    def describe(self) -> ModuleType:
+        """Import and return the framework's module that reads agents.
+
+        It has ``AGENTS``, ``TOOLS`` and ``MODEL``, the classes of agents, of single
+        tools and of models; ``members(agent)``, the agents of a team; ``roles(agent)``;
+        ``own_tools(found)``, without an error where there are none; and
+        ``left_out(agent)``, pairs of a tool that does not run in training and its
+        agent's name.
+        """
+
+    @abstractmethod
+    def on_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy of an agent that asks another model, as do those that it runs.
+
+        Both were checked; the agent stays as it is.
+        """
 
     def check(self) -> None:
         """Check that the framework is installed."""
         require(list(self.modules), self.extra, f"The {self.title} adapter")
+
+    def require_agent(self, agent: Any, origin: str) -> None:
+        """Check that a live object is an agent of the framework.
+
+        Raises:
+            UnsupportedError: It is another kind of object, which the message names.
+        """
+        self.check()
+        if not isinstance(agent, self.describe().AGENTS):
+            raise UnsupportedError(
+                f"{origin} gave {kind_of(agent)}, not an agent. Return {self.agents}."
+            )
+
+    def roles(self, agent: Any) -> list[AgentRole]:
+        """Return the agents of a live object, each with its tools and its model."""
+        self.require_agent(agent, repr(agent))
+        found: list[AgentRole] = self.describe().roles(agent)
+        return found
+
+    def own_tools(self, found: Any) -> list[Tool]:
+        """Return the tools of an agent and its team, or one of the framework's tools.
+
+        Raises:
+            UnsupportedError: There are none, or they cannot be listed.
+        """
+        self.check()
+        describe = self.describe()
+        if not isinstance(found, describe.TOOLS):
+            self.require_agent(found, repr(found))
+        tools: list[Tool] = describe.own_tools(found)
+        if not tools:
+            names = [each.name or DEFAULT_AGENT for each in describe.members(found)]
+            raise no_tools(found, [f"{name} (Agent)" for name in names])
+        return tools
+
+    def concerns(self, agent: Any) -> list[str]:
+        """Return the differences in training: tools that are left out."""
+        self.require_agent(agent, repr(agent))
+        return [
+            f"{tool} of {name!r} is left out, in training and in the trained agent: it "
+            "runs by its provider's own models."
+            for tool, name in self.describe().left_out(agent)
+        ]
+
+    def with_model(self, agent: Any, model: Any) -> Any:
+        """Return a copy that asks ``model``, as do the agents that it runs.
+
+        Raises:
+            UnsupportedError: It is not a model of the framework's.
+        """
+        self.require_agent(agent, repr(agent))
+        if not isinstance(model, self.describe().MODEL):
+            kind = type(model).__name__
+            raise UnsupportedError(f"A {kind} is not {self.models}.")
+        watch()
+        return self.on_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent whose model is the gateway."""

@@ -4,12 +4,13 @@ A tool that takes the run's context cannot run outside of it. So a tool that rea
 is called where its framework calls it, and the episode records it.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolSpec
+from agentgym.integrations.redirect import holding
 
 RunInPlace = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -18,14 +19,9 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 )
 
 
-@contextmanager
-def running_in_place(name: str, run: RunInPlace) -> Iterator[None]:
+def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
     """Let the live tool of this name run by ``run`` within."""
-    token = _PENDING.set((name, run))
-    try:
-        yield
-    finally:
-        _PENDING.reset(token)
+    return holding(_PENDING, (name, run))
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:

@@ -6,15 +6,16 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.openai import NO_KEY
-from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
-from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.integrations.base import Conversation
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
     ClientLoop,
@@ -85,6 +86,8 @@ class OpenAIAgentsAdapter(ClientAdapter):
     name = "openai_agents"
     title = "The OpenAI Agents SDK"
     extra = "openai-agents"
+    agents = "an Agent of the OpenAI Agents SDK"
+    models = "a model of the OpenAI Agents SDK"
     modules = ("agents", "openai")
     packages = ("agents",)
     context_argument = "context"
@@ -157,59 +160,25 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the agent, and the function that copies those that are run."""
+        """Return the function that copies the agents that are run."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
-        from agentgym.integrations.redirect import watch
 
-        watch()
         copies = AgentCopies(model, starts_servers=True)
         closing.append(copies.close)
-        return agent, copies.of
+        return copies.of
 
-    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
         """Return a conversation that no message was said in."""
-        found, other = agent
-        return _RunConversation(found, other, loop)
+        return _RunConversation(agent, shared, loop)
 
-    def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is an ``Agent``."""
-        self.check()
-        from agentgym.integrations.openai_agents.describe import require_agent
+    def describe(self) -> ModuleType:
+        """Import and return the module that reads agents."""
+        from agentgym.integrations.openai_agents import describe
 
-        require_agent(agent, origin)
+        return describe
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return an agent, those it hands over to, and those that are its tools."""
-        self.check()
-        from agentgym.integrations.openai_agents.describe import roles
-
-        return roles(agent)
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent and its team, or one function tool."""
-        self.check()
-        from agentgym.integrations.openai_agents.describe import own_tools
-
-        return own_tools(found)
-
-    def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: tools that are left out."""
-        self.check()
-        from agentgym.integrations.openai_agents.describe import concerns
-
-        return concerns(agent)
-
-    def with_model(self, agent: Any, model: Any) -> Any:
+    def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy that asks ``model``, as do those that it runs."""
-        self.require_agent(agent, repr(agent))
-        from agents import Model
-
         from agentgym.integrations.openai_agents.copies import AgentCopies
-        from agentgym.integrations.redirect import watch
 
-        if not isinstance(model, Model):
-            raise UnsupportedError(
-                f"A {type(model).__name__} is not a model of the OpenAI Agents SDK."
-            )
-        watch()
         return AgentCopies(model).of(agent)

@@ -4,35 +4,22 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from agents import Agent, FunctionTool, Handoff, RunContextWrapper, handoff
+from agents import Agent, FunctionTool, Handoff, Model, RunContextWrapper, handoff
 from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
 
 from agentgym.core.background import in_background
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
-from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
-
-def require_agent(agent: Any, origin: str) -> None:
-    """Check that a live object is an agent.
-
-    Raises:
-        UnsupportedError: It is something else; says what.
-    """
-    if not isinstance(agent, Agent):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of the "
-            "OpenAI Agents SDK."
-        )
+AGENTS, TOOLS, MODEL = Agent, FunctionTool, Model
 
 
 def members(agent: Any) -> list[Any]:
     """Return an agent, those it hands over to, and those that are its tools."""
-    require_agent(agent, repr(agent))
     found: dict[int, Any] = {}
     waiting = [agent]
     while waiting:
@@ -62,29 +49,20 @@ def own_tools(found: Any) -> list[Tool]:
     """Return the tools of an agent and its team, or one function tool.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be listed.
+        UnsupportedError: They cannot be listed.
     """
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
-    team = members(found)
-    tools = {tool.name: tool for each in team for tool in _functions(each)}
-    own = [tool for tool in tools.values() if not tool._is_agent_tool]
-    if not own:
-        raise no_tools(found, [f"{each.name} (Agent)" for each in team])
-    return [_own_tool(tool) for tool in own]
+    tools = {tool.name: tool for each in members(found) for tool in _functions(each)}
+    return [_own_tool(tool) for tool in tools.values() if not tool._is_agent_tool]
 
 
-def concerns(agent: Any) -> list[str]:
-    """Return the differences in training: tools that are left out."""
-    notes = []
+def left_out(agent: Any) -> Iterable[tuple[str, str]]:
+    """Yield the tools that OpenAI's servers run, each with its agent's name."""
     for each in members(agent):
         for tool in each.tools:
             if not isinstance(tool, FunctionTool):
-                notes.append(
-                    f"{type(tool).__name__} of {each.name!r} is left out, in training "
-                    "and in the trained agent: it runs by OpenAI's own models."
-                )
-    return notes
+                yield type(tool).__name__, each.name
 
 
 def _prompt(agent: Any) -> str | None:

@@ -4,27 +4,23 @@ That reaches agents that a tool or a guardrail runs. The patched methods are not
 a test fails when a version changes them.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
 from agentgym.integrations.agent_import import refuse_while_importing
+from agentgym.integrations.redirect import holding
 
 _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
     "agentgym_openai_agents", default=None
 )
 
 
-@contextmanager
-def running(copied: Callable[[Any], Any]) -> Iterator[None]:
+def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Let every run within run ``copied(agent)`` instead of its agent."""
-    token = _COPIED.set(copied)
-    try:
-        yield
-    finally:
-        _COPIED.reset(token)
+    return holding(_COPIED, copied)
 
 
 def patch_runs(module: ModuleType) -> None:

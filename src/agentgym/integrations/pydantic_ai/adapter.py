@@ -3,13 +3,13 @@
 import copy
 import json
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
-from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
-from agentgym.integrations.base import AgentRole, Conversation
+from agentgym.core.tools import ToolSpec
+from agentgym.integrations.base import Conversation
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import (
     ClientAdapter,
@@ -84,6 +84,8 @@ class PydanticAIAdapter(ClientAdapter):
     name = "pydantic_ai"
     title = "pydantic-ai"
     extra = "pydantic-ai"
+    agents = "an Agent of pydantic-ai"
+    models = "a model of pydantic-ai's"
     modules = ("pydantic_ai", "openai")
     packages = ("pydantic_ai",)
     context_argument = "deps"
@@ -137,51 +139,23 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the agent itself: each run of it is given the model."""
-        from agentgym.integrations.redirect import watch
+        """Return the model, which each run of an agent is given."""
+        return model
 
-        watch()
-        return agent, model
-
-    def conversation(self, agent: Any, loop: ClientLoop) -> Conversation:
+    def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
         """Return a conversation that no message was said in."""
-        found, other = agent
-        return _RunConversation(found, other, loop)
+        return _RunConversation(agent, shared, loop)
 
-    def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is an ``Agent``."""
-        self.check()
-        from agentgym.integrations.pydantic_ai.describe import require_agent
+    def describe(self) -> ModuleType:
+        """Import and return the module that reads agents."""
+        from agentgym.integrations.pydantic_ai import describe
 
-        require_agent(agent, origin)
+        return describe
 
-    def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agent as the only role."""
-        self.check()
-        from agentgym.integrations.pydantic_ai.describe import roles
-
-        return roles(agent)
-
-    def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent or a toolset, or one tool."""
-        self.check()
-        from agentgym.integrations.pydantic_ai.describe import own_tools
-
-        return own_tools(found)
-
-    def with_model(self, agent: Any, model: Any) -> Any:
+    def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy that asks ``model``, as do the agents that its tools run."""
-        self.require_agent(agent, repr(agent))
-        from pydantic_ai.models import Model
-
         from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
-        from agentgym.integrations.redirect import watch
 
-        if not isinstance(model, Model):
-            raise UnsupportedError(
-                f"A {type(model).__name__} is not a model of pydantic-ai's."
-            )
-        watch()
         made = copy.copy(agent)
         vars(made).pop("_enter_lock", None)  # made at its first use, for each agent
         made.model = ModelThroughout(model, agent.name)

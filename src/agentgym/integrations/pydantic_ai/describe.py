@@ -3,6 +3,7 @@
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
+from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import Tool as OwnTool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
@@ -12,28 +13,25 @@ from agentgym.core.background import in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import UnsupportedError, message_of
-from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
+AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
-def require_agent(agent: Any, origin: str) -> None:
-    """Check that a live object is an agent.
 
-    Raises:
-        UnsupportedError: It is something else; says what.
-    """
-    if not isinstance(agent, Agent):
-        raise UnsupportedError(
-            f"{origin} gave {kind_of(agent)}, not an agent. Return an Agent of "
-            "pydantic-ai."
-        )
+def members(agent: Any) -> list[Any]:
+    """Return the agent; those that its tools run are not seen."""
+    return [agent]
+
+
+def left_out(agent: Any) -> list[tuple[str, str]]:
+    """Return no tool: all of them run in training."""
+    return []
 
 
 def roles(agent: Any) -> list[AgentRole]:
     """Return an agent as the only role; agents that its tools run are not seen."""
-    require_agent(agent, repr(agent))
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
@@ -53,17 +51,13 @@ def own_tools(found: Any) -> list[Tool]:
     """Return the tools of an agent or a toolset, or one tool.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be listed.
+        UnsupportedError: They cannot be listed.
     """
     if isinstance(found, OwnTool):
         return _tools_of(FunctionToolset([found]))
     if isinstance(found, AbstractToolset):
         return _tools_of(found)
-    require_agent(found, repr(found))
-    tools = [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
-    if not tools:
-        raise no_tools(found, [f"{found.name or DEFAULT_AGENT} (Agent)"])
-    return tools
+    return [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
 
 
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:

@@ -5,8 +5,12 @@ tool that has the name of one of the current episode acts on the episode. The pa
 methods are not public: a test fails when a version changes them.
 """
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -19,6 +23,7 @@ from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.integrations.agent_import import refuse_while_importing
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.redirect import holding
 from agentgym.integrations.transport import speaking_as
 
 _OF_FRAMEWORK = ("output", "external")
@@ -27,14 +32,9 @@ _ANSWERING: ContextVar[Model | None] = ContextVar(
 )
 
 
-@contextmanager
-def answering(model: Model) -> Iterator[None]:
+def answering(model: Model) -> AbstractContextManager[None]:
     """Let every agent within ask ``model``."""
-    token = _ANSWERING.set(model)
-    try:
-        yield
-    finally:
-        _ANSWERING.reset(token)
+    return holding(_ANSWERING, model)
 
 
 class ModelThroughout(WrapperModel):

@@ -1,0 +1,205 @@
+"""Agents of every framework on OpenAI's client: the part that is alike in all."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import RolloutStatus
+from agentgym.engines.scripted import Reply
+from agentgym.errors import MissingExtraError, RolloutError, UnsupportedError
+from agentgym.integrations import registry
+from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.integrations.registry import FRAMEWORKS
+from tests.integrations.authored_runs import LIST, OK, acting, run, run_all, told_last
+from tests.rollout.sessions import requests
+
+EACH = ("agent_framework", "openai_agents", "pydantic_ai")
+SEEN = [("list_files", "ok", True)]
+
+each = pytest.mark.parametrize("framework", EACH)
+slow = pytest.mark.slow  # starts workers that import the framework
+
+
+def at(framework: str, name: str) -> str:
+    """Return the reference of an agent, or of a function, of the author's."""
+    return f"tests.integrations.{framework}.authored:{name}"
+
+
+@pytest.mark.parametrize(
+    ("framework", "names"),
+    [
+        ("agent_framework", ["clerk", "chain", "make_own", "make_later"]),
+        ("openai_agents", ["clerk", "make_own", "make_later", "guarded"]),
+        ("pydantic_ai", ["clerk", "make_own", "make_later", "deaf"]),
+    ],
+)
+def test_its_framework_is_found(framework: str, names: list[str]) -> None:
+    for name in names:
+        assert resolve_framework(at(framework, name), "langchain") == framework
+
+
+@pytest.mark.parametrize(
+    ("framework", "no_model"),
+    [
+        ("agent_framework", "A str is not a chat client"),
+        ("openai_agents", "A str is not a model"),
+        ("pydantic_ai", "A str is not a model"),
+    ],
+)
+def test_what_is_no_agent_is_refused(framework: str, no_model: str) -> None:
+    clerk, adapter = load_agent(at(framework, "clerk")), FRAMEWORKS.get(framework)
+    nothing = sys.modules[at(framework, "").rstrip(":")].nothing
+    with pytest.raises(UnsupportedError, match="gave a dict, not an agent. Return an"):
+        adapter.require_agent(nothing, "app:nothing")
+    with pytest.raises(UnsupportedError, match=no_model):
+        adapter.with_model(clerk, "gpt-4o")
+    for look in (adapter.roles, adapter.own_tools, adapter.concerns):
+        with pytest.raises(UnsupportedError, match="not an agent"):
+            look(nothing)
+
+
+@pytest.mark.parametrize("framework", EACH)
+def test_a_missing_extra_is_named(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = FRAMEWORKS.get(framework)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=framework.replace("_", "-")):
+        adapter.check()
+
+
+@slow
+@pytest.mark.parametrize(
+    ("framework", "agent"),
+    [*((framework, "clerk") for framework in EACH), ("agent_framework", "counted")],
+)
+def test_episodes_at_once_share_nothing(
+    tmp_path: Path, framework: str, agent: str
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        if request.messages[-1]["role"] == "tool":
+            return Reply(str(request.messages[1]["content"]))
+        return LIST
+
+    done = run_all(tmp_path, framework, agent, respond, 32, workers=1)
+    for request, found in zip(requests(32), done, strict=True):
+        assert found.model_calls[-1].content == request.task.instruction
+        assert acting(found) == SEEN
+
+
+@slow
+@each
+def test_openais_own_client_in_a_tool_is_routed_too(
+    tmp_path: Path, framework: str
+) -> None:
+    ask = Reply(calls=[("ask_openai", {"question": "Why?"})])
+    found = run(tmp_path, framework, "author", ask, Reply("So."), OK)
+    assert found.model_calls[1].messages == [{"role": "user", "content": "Why?"}]
+    assert told_last(found) == "So."
+
+
+@slow
+@pytest.mark.parametrize(
+    ("framework", "agent", "tool"),
+    [
+        *((framework, "clerk", "shout") for framework in EACH),
+        ("pydantic_ai", "named", "my_shout"),
+    ],
+)
+def test_tools_that_the_episode_does_not_have_run_as_they_are(
+    tmp_path: Path, framework: str, agent: str, tool: str
+) -> None:
+    shouting = Reply(calls=[(tool, {"word": "hey"})])
+    assert told_last(run(tmp_path, framework, agent, shouting, OK)) == "HEY"
+
+
+@slow
+@pytest.mark.parametrize(
+    ("framework", "agent", "context"),
+    [
+        ("agent_framework", "greeting", None),
+        ("openai_agents", "knowing", "user"),
+        ("pydantic_ai", "knowing", "deps"),
+    ],
+)
+def test_a_live_tool_runs_in_its_place_with_its_context(
+    tmp_path: Path, framework: str, agent: str, context: str | None
+) -> None:
+    greeting = Reply(calls=[("greet", {"word": "Hi"})])
+    given = {"context": at(framework, context)} if context else {}
+    found = run(tmp_path, framework, agent, greeting, allow_tools=("greet",), **given)
+    whom = requests(1)[0].task.id if context else "you"
+    assert told_last(found) == f"Hi, {whom}!"
+    [call] = found.get_tool_calls()
+    assert (call.name, call.outcome) == ("greet", "ok")
+
+
+@slow
+@pytest.mark.parametrize(
+    ("framework", "agent"),
+    [
+        ("agent_framework", "chain"),
+        ("openai_agents", "clerk"),
+        ("pydantic_ai", "clerk"),
+    ],
+)
+def test_inputs_are_its_first_message(
+    tmp_path: Path, framework: str, agent: str
+) -> None:
+    found = run(tmp_path, framework, agent, OK, inputs=at(framework, "first"))
+    message = found.model_calls[0].messages[-1]
+    assert message["content"] == f"Please: {requests(1)[0].task.id}"
+
+
+@slow
+@pytest.mark.parametrize("framework", ["openai_agents", "pydantic_ai"])
+def test_inputs_of_another_kind_drop_the_episode(
+    tmp_path: Path, framework: str
+) -> None:
+    lost = run(tmp_path, framework, "clerk", OK, inputs=at(framework, "wrongly"))
+    assert lost.status is RolloutStatus.DROPPED
+    assert "gave a int" in str(lost.reason)
+
+
+@slow
+@each
+@pytest.mark.parametrize(
+    ("agent", "reason"),
+    [
+        ("breaking", "the agent is broken"),
+        ("exiting", r"sys\.exit\(3\)|exit code 3"),
+        ("deaf", "ended without calling the model"),
+    ],
+)
+def test_what_goes_wrong_drops_the_episode_and_says_why(
+    tmp_path: Path, framework: str, agent: str, reason: str
+) -> None:
+    found = run(tmp_path, framework, agent)
+    assert found.status is RolloutStatus.DROPPED
+    assert re.search(reason, str(found.reason)), found.reason
+
+
+@slow
+@each
+@pytest.mark.parametrize(
+    ("agent", "wording"),
+    [
+        ("nothing", "gave a dict, not an agent"),
+        ("gone", "has no 'gone'"),
+        ("clerk", "no configurable keys|no runtime context"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    tmp_path: Path, framework: str, agent: str, wording: str
+) -> None:
+    settings: dict[str, Any] = {}
+    if agent == "clerk":
+        is_plain = framework == "agent_framework"
+        context = {"context": at(framework, "first")}
+        settings = context if is_plain else {"configurable": {"a": 1}}
+    with pytest.raises(RolloutError, match=wording):
+        run(tmp_path, framework, agent, **settings)
