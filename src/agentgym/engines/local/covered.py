@@ -1,0 +1,174 @@
+"""The tokens that the loss covers, in tensors, and their grammars' masks."""
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from agentgym.engines.base import TrainingSequence
+from agentgym.engines.local.prefix_tree import PrefixTree, Target
+
+_U8 = torch.uint8
+_HIDDEN = -1e30
+
+
+class GrammarMasks(NamedTuple):
+    """The tokens from which targets were sampled under a grammar.
+
+    A mask that several targets share is kept once, one bit a token.
+
+    Attributes:
+        masks: (masks, bytes).
+        which: Of each target its mask; -1 where every token was allowed.
+    """
+
+    masks: Tensor
+    which: Tensor
+
+    @classmethod
+    def of(cls, targets: Sequence[Target], device: torch.device) -> Self:
+        """Return those of some targets, in their order."""
+        number: dict[bytes, int] = {}
+        which = [
+            number.setdefault(each.allowed.bits, len(number)) if each.allowed else -1
+            for each in targets
+        ]
+        masks = torch.empty(0, 1, dtype=_U8)
+        if number:
+            bits = torch.frombuffer(bytearray(b"".join(number)), dtype=_U8)
+            masks = bits.reshape(len(number), -1)
+        return cls(masks.to(device), torch.tensor(which, device=device))
+
+    def split(self, most: int) -> list[Self]:
+        """Return those of at most so many targets each."""
+        if not self.is_any:
+            return [self] * -(-len(self.which) // most)
+        return [type(self)(self.masks, part) for part in self.which.split(most)]
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a target has a grammar."""
+        return len(self.masks) > 0
+
+    def hide(self, scaled: Tensor) -> Tensor:
+        """Return logits without those of tokens that were not allowed.
+
+        Args:
+            scaled: Of the targets, divided by the temperature, (targets, vocabulary).
+        """
+        if not self.is_any:
+            return scaled
+        [rows] = (self.which >= 0).nonzero(as_tuple=True)
+        bits = self.masks[self.which[rows]]
+        places = torch.arange(8, device=bits.device, dtype=_U8)
+        allowed = ((bits[:, :, None] >> places) & 1).flatten(1)[:, : scaled.shape[1]]
+        # Not minus infinity: 0 times that is not a number, in the entropy.
+        held = scaled.index_select(0, rows).masked_fill(allowed == 0, _HIDDEN)
+        return scaled.index_copy(0, rows, held)
+
+
+class CoveredTokens(NamedTuple):
+    """The tokens that the loss of some trees covers, in tensors.
+
+    Attributes:
+        tokens: Of each target, as are ``counts``, its occurrences, and ``sampled``,
+            its log-probability when sampled, their mean.
+        nodes: Of each target, whose prediction it is in its tree.
+        held: The tokens that targets were sampled from.
+        target: Of each occurrence, as are its ``sequence`` among those of all trees,
+            its ``logprob`` when sampled and its ``advantage``.
+        sequences: Of all trees.
+    """
+
+    tokens: Tensor
+    held: GrammarMasks
+    counts: Tensor
+    sampled: Tensor
+    nodes: Sequence[int]
+    target: Tensor
+    sequence: Tensor
+    logprob: Tensor
+    advantage: Tensor
+    sequences: Sequence[TrainingSequence]
+
+    @classmethod
+    def of(cls, trees: Sequence[PrefixTree], device: torch.device) -> Self:
+        """Return those of at least one tree."""
+        targets = [target for tree in trees for target in tree.targets.values()]
+        before = accumulate((len(tree.sequences) for tree in trees), initial=0)
+        first = [
+            b for b, tree in zip(before, trees, strict=False) for _ in tree.targets
+        ]
+        target, sequence, logprob, advantage = torch.tensor(
+            [
+                (number, first[number] + own, logprob, advantage)
+                for number, each in enumerate(targets)
+                for own, logprob, advantage in each.occurrences
+            ],
+            dtype=torch.float64,
+        ).unbind(1)
+        which = target.long()
+        counts = torch.bincount(which, minlength=len(targets))
+        sampled = torch.zeros(len(targets), dtype=torch.float64)
+        sampled.index_add_(0, which, logprob)
+        return cls(
+            torch.tensor([each.token for each in targets], device=device),
+            GrammarMasks.of(targets, device),
+            counts.to(device),
+            (sampled / counts).float().to(device),
+            [each.node for each in targets],
+            which.to(device),
+            sequence.long().to(device),
+            logprob.float().to(device),
+            advantage.float().to(device),
+            [each for tree in trees for each in tree.sequences],
+        )
+
+    def near(self, now: Tensor, limit: float) -> Tensor:
+        """Return 1 for each sequence whose mean ratio is within a limit, else 0.
+
+        Args:
+            now: Log-probability of each target.
+            limit: Above 1; the reciprocal is the lower one.
+        """
+        apart = now.detach().index_select(0, self.target) - self.logprob
+        sums = torch.zeros(len(self.sequences), 2, device=now.device)
+        sums.index_add_(
+            0, self.sequence, torch.stack([apart, apart.new_ones(len(apart))], 1)
+        )
+        mean = sums[:, 0] / sums[:, 1]
+        return (~(mean.abs() > math.log(limit))).float()
+
+    def by_sequence(self, now: Tensor) -> dict[int, list[float]]:
+        """Return the log-probabilities of each sequence's tokens, by its ``id``.
+
+        Args:
+            now: Log-probability of each target.
+        """
+        found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
+        values = now.detach().tolist()
+        for number, target in zip(
+            self.sequence.tolist(), self.target.tolist(), strict=True
+        ):
+            found[number].append((self.nodes[target], values[target]))
+        # A node's number is above those of the nodes before it in a sequence.
+        return {
+            id(sequence): [value for _, value in sorted(own)]
+            for sequence, own in zip(self.sequences, found, strict=True)
+        }
+
+    def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return sums by target: of positive and negative advantages, and occurrences.
+
+        Args:
+            near: 1 for each sequence that counts, else 0.
+        """
+        kept = near.index_select(0, self.sequence)
+        weighed = kept * self.advantage
+        parts = torch.stack([weighed.clamp(min=0), weighed.clamp(max=0), kept], 1)
+        found = parts.new_zeros(len(self.tokens), 3)
+        gain, loss, counts = found.index_add_(0, self.target, parts).unbind(1)
+        return gain, loss, counts
