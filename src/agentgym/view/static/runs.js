@@ -51,7 +51,7 @@ export function RunsPage() {
         onClick=${() => go('/compare', {runs: ticked.join(',')})}>
         Compare ${ticked.length > 1 ? ticked.length : 'ticked'} runs</button>
     </div>
-    ${!data.runs.length && html`<p class="note" id="no-runs">There are no runs in this folder
+    ${!data.runs.length && html`<p class="note" id="no-runs">This folder has no runs
       yet. Start one in another terminal: <code>agentgym train coding --framework langchain</code>.
       It is listed as soon as it begins. Runs of another folder are shown
       by <code>agentgym view --output FOLDER</code>.</p>`}
