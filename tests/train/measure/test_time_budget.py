@@ -204,11 +204,15 @@ def test_fewer_rollouts_are_timed_where_they_take_long(
 
 def test_a_warm_start_needs_no_time_for_steps() -> None:
     """At 20 s a rollout, 6 tasks measured 3 times in 30 % of an hour."""
-    with pytest.raises(UsageError, match=r"2 steps of 16 rollouts and 6 held-out"):
+    with pytest.raises(
+        UsageError, match=r"2 steps of 16 rollouts and 6 .*tasks_per_step=2"
+    ):
         budget(time="20m").fit(1200, 25.0)
     long = TimeBudget(TrainingConfig.create(time="20m", warm_start=True), 1, 1)
     assert long.fit(1200, 19.0)["test_tasks"] == 6
-    with pytest.raises(UsageError, match=r"a warm start and 6 .*, measured 3 times"):
+    with pytest.raises(
+        UsageError, match=r"a warm start and 6 .*, measured 3 times.*max_tokens"
+    ):
         long.fit(1200, 25.0)
 
 

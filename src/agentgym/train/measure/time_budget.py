@@ -110,18 +110,17 @@ class TimeBudget:
         if tasks < min(_LEAST_TASKS, config.test_tasks) or left < steps * step:
             least = times * _LEAST_TASKS * self.sets * per_rollout / _HELD_OUT_SHARE
             needed = 1.5 * max(least, 2 * steps * step)
-            wish = "a warm start"
+            wish, less = "a warm start", "shorter answers (--set max_tokens=256)"
             if steps:
-                wish = (
-                    f"{steps} steps of {plural(math.prod(batch.values()), 'rollout')}"
-                )
+                size = math.prod(batch.values())
+                wish = f"{steps} steps of {plural(size, 'rollout')}"
+                less = "smaller steps (--set tasks_per_step=2)"
             raise UsageError(
                 f"time = {duration(config.time or 0)} is too short: a rollout takes "
                 f"{per_rollout:.1f} s here, {plural(self.timed, 'rollout')} at once, "
                 f"so that {wish} and {_LEAST_TASKS} held-out tasks, measured {times} "
                 f"times, need about {duration(needed)}. Give --time "
-                f"{math.ceil(needed / 60)}m, a smaller model, or smaller steps (--set "
-                "tasks_per_step=2)."
+                f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
         samples = max(1, min(config.eval_samples, int(rollouts / self.sets / tasks)))
         validation = min(
