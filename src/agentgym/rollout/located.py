@@ -68,8 +68,9 @@ def rubric_text(given: str) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"judge_rubric = {given!r} cannot be read: {error}. Give a text file that "
+            f"judge_rubric = {given!r} cannot be read: {why}. Give a text file that "
             "says in plain sentences which attempt is better."
         ) from None
     if not text.strip() or len(text) > _MOST_RUBRIC:
