@@ -117,8 +117,10 @@ def measured[T](work: Callable[[], T]) -> tuple[T, float]:
     return result, time.process_time() - before
 
 
-def generate(policy: Any, requests: Sequence[Any]) -> tuple[int, float]:
-    """Sample such responses with ``transformers.generate``; tokens and CPU-seconds."""
+def generate(
+    policy: Any, requests: Sequence[Any], dtype: str = "float32"
+) -> tuple[int, float, float]:
+    """Sample with ``transformers.generate``; return tokens, CPU-seconds and seconds."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -127,8 +129,9 @@ def generate(policy: Any, requests: Sequence[Any]) -> tuple[int, float]:
     loaded = policy._loaded
     tokenizer = loaded.tokenizer
     source = model_source(loaded.name)
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     tokenizer.padding_side = "left"
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     texts = [
         tokenizer.apply_chat_template(
             r.messages, tools=r.tools, tokenize=False, add_generation_prompt=True
@@ -141,12 +144,14 @@ def generate(policy: Any, requests: Sequence[Any]) -> tuple[int, float]:
     inputs.pop("token_type_ids", None)
     with torch.inference_mode():
         model.generate(**inputs, do_sample=False, max_new_tokens=2)
-        started = time.process_time()
+        started, begun = time.process_time(), time.perf_counter()
         output = model.generate(
             **inputs, do_sample=True, max_new_tokens=TOKENS, top_k=0
         )
     sampled = output[:, inputs["input_ids"].shape[1] :]
-    return int((sampled != tokenizer.pad_token_id).sum()), time.process_time() - started
+    spent = time.process_time() - started
+    count = int((sampled != tokenizer.pad_token_id).sum())
+    return count, spent, time.perf_counter() - begun
 
 
 def to_groups(played: Sequence[Any], group: int = 8) -> list[list[Any]]:
@@ -348,7 +353,7 @@ def main() -> None:
         both = options.episodes / (seconds + update)
         rows.append(("sampling and training", f"{both:.0f} episodes/CPU-s"))
         requests = [call[0] for calls in played for call in calls][: options.in_flight]
-        count, seconds = generate(engine.policy, requests)
+        count, seconds, _ = generate(engine.policy, requests)
         rows.append(
             (
                 "`transformers.generate`, same batch",

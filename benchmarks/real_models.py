@@ -234,9 +234,12 @@ def speed(options: argparse.Namespace) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", cores)  # of all three alike
     from engine import batch, generate, play, to_groups, train
 
+    from agentgym.engines.local.decoding.threads import in_short_thread
     from agentgym.engines.local.engine import LocalEngine
 
-    config = TrainingConfig.create(model=options.model, gpu="none", lora_rank=16)
+    config = TrainingConfig.create(
+        model=options.model, gpu="none", **{"lora_rank": "16", **options.settings}
+    )
     engine = LocalEngine.create(config)
     play(engine.policy, 2, 2)
     played, sampling = _clocked(
@@ -244,13 +247,16 @@ def speed(options: argparse.Namespace) -> None:
     )
     tokens = sum(len(result.response_ids) for calls in played for _, result in calls)
     requests = [call[0] for calls in played for call in calls][: options.episodes]
-    (others, _), generating = _clocked(lambda: generate(engine.policy, requests))
     groups = to_groups(played)
     sequences = batch(engine, groups).sequences
     held = sum(len(sequence.ids) for sequence in sequences)
     _, updating = _clocked(lambda: train(engine, groups))
-    engine.close()
-    _, plain = _clocked(_peft_loop(options.model, sequences))
+    engine.close()  # its threads would slow down the others
+    dtype = str(engine._loaded.model.dtype).removeprefix("torch.")
+    others, cpu, wall = in_short_thread(generate, engine.policy, requests, dtype)
+    generating = (wall, cpu)
+    _, plain = in_short_thread(lambda: _clocked(_peft_loop(options.model, sequences)))
+    print(f"\n`generate` in {dtype}, the loop in float32, as they are usually run")
     print("\n| tokens a second (a CPU-second) | agentgym | plain |\n|---|---|---|")
     for name, ours, theirs in (
         ("sampling, beside `generate`", (tokens, sampling), (others, generating)),
@@ -329,7 +335,8 @@ def main() -> None:
                 rows.append(RUNS[name](options, folder))
             except AgentGymError as error:
                 failed.append(f"{name}: {error}")
-    _print_runs(rows)
+    if set(wanted) & set(RUNS):
+        _print_runs(rows)
     for row in rows:
         if options.curves:
             draw(row, options.curves / f"{row.name}.svg")

@@ -31,7 +31,8 @@ def send_mail(to: str, urgent: bool) -> str:
 @tool
 def page_me(file: str) -> str:
     """Page the author, by a file."""
-    Path(file).write_text("paged")
+    if Path(file).is_absolute():  # a made up name would land in the checkout
+        Path(file).write_text("paged")
     return "paged"
 
 

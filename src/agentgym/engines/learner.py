@@ -26,6 +26,7 @@ from agentgym.engines.base import (
 )
 from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
 from agentgym.engines.credit import clip_range
+from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
@@ -101,12 +102,10 @@ class Learner:
         Raises:
             EngineError: The batch was sampled with other weights than these.
         """
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self._loaded.threads[1])
         try:
-            metrics = self._learn(batch)
+            with kernel_threads(self._loaded.threads[1]):
+                metrics = self._learn(batch)
         finally:
-            torch.set_num_threads(threads)
             self._optimizer.zero_grad(set_to_none=True)
         self.step = metrics.step
         return metrics
@@ -161,12 +160,8 @@ class Learner:
         """Return the mean k3 per trained token, in nats; see ``Engine.compare``."""
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self._loaded.threads[1])
-        try:
+        with kernel_threads(self._loaded.threads[1]):
             kl = sum(loss.total(forest).kl for forest in loss.plant(batch.sequences))
-        finally:
-            torch.set_num_threads(threads)
         return kl / batch.trained_tokens
 
     def save(self, folder: Path) -> None:

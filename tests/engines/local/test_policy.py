@@ -1,8 +1,10 @@
 """The policy: exact log-probabilities, many at once, streams, ends."""
 
 import asyncio
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +113,12 @@ def test_a_prompt_that_comes_again_is_answered_from_the_weights_of_now(
     loaded = load_model(str(model_folder), device="cpu", rank=0, seed=0)
     policy = LocalPolicy(loaded)
     asked = [request(seed, "close it", session=f"again{seed}") for seed in range(3)]
+
+    @torch.no_grad()
+    def grow() -> None:
+        for parameter in loaded.model.parameters():
+            parameter.mul_(1.1)
+
     try:
         for _ in range(2):
             for one in [*asked, *reversed(asked)]:
@@ -118,9 +126,7 @@ def test_a_prompt_that_comes_again_is_answered_from_the_weights_of_now(
                 expected = model_logprobs(loaded, result, 1.0)
                 logprobs = torch.tensor(result.logprobs)
                 assert torch.allclose(logprobs, expected, atol=1e-4)
-            with policy.decoder.paused(), torch.no_grad():
-                for parameter in loaded.model.parameters():
-                    parameter.mul_(1.1)
+            policy.decoder.between_responses(grow)
     finally:
         policy.close()
 
@@ -306,6 +312,83 @@ def test_a_closed_policy_refuses(loaded: LoadedModel) -> None:
 
     with pytest.raises(EngineError, match="closed"):
         chat(policy, [request(1)])
+
+
+def test_work_waits_for_running_responses_and_holds_new_ones_back(
+    loaded: LoadedModel,
+) -> None:
+    policy = LocalPolicy(loaded)
+    order: list[str] = []
+
+    async def ask(name: str, tokens: int) -> None:
+        await policy.chat(request(1, max_tokens=tokens))
+        order.append(name)
+
+    async def ask_before_and_after() -> str:
+        first = asyncio.create_task(ask("first", 200))
+        await asyncio.sleep(0.02)  # it runs
+
+        def work() -> str:
+            order.append("work")
+            return threading.current_thread().name
+
+        working = asyncio.create_task(
+            asyncio.to_thread(policy.decoder.between_responses, work)
+        )
+        while not (policy.decoder._works or order):
+            await asyncio.sleep(0)
+        await asyncio.gather(first, working, ask("second", 2))
+        return working.result()
+
+    assert asyncio.run(ask_before_and_after()) == "agentgym-decoder"
+    assert sorted(order[:2]) == ["first", "work"]
+    assert order[2] == "second"
+    policy.close()
+
+
+def test_work_that_fails_raises_and_sampling_goes_on(loaded: LoadedModel) -> None:
+    policy = LocalPolicy(loaded)
+
+    with pytest.raises(ZeroDivisionError):
+        policy.decoder.between_responses(lambda: 1 // 0)
+
+    assert chat(policy, [request(1)])
+    policy.close()
+    with pytest.raises(EngineError, match="closed"):
+        policy.decoder.between_responses(lambda: None)
+
+
+def test_an_interrupted_wait_ends_the_work(loaded: LoadedModel) -> None:
+    policy = LocalPolicy(loaded)
+    started = threading.Event()
+
+    def work() -> bool:
+        started.set()
+        return loaded.interrupted.wait(20)
+
+    class Stop(BaseException):
+        pass
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Stop
+
+    old = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.get_ident()
+
+    def send() -> None:
+        assert started.wait(20)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(Stop):
+            policy.decoder.between_responses(work)
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+        sender.join()
+    assert policy.decoder.between_responses(loaded.interrupted.is_set) is False
+    policy.close()
 
 
 def test_closing_fails_what_runs(loaded: LoadedModel) -> None:

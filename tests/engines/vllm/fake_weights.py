@@ -35,10 +35,14 @@ class FakeWeights:
         if adapter is not None and adapter not in self._read:
             self._read[adapter] = _added(adapter)
         added = {} if adapter is None else self._read[adapter]
-        with self.policy.decoder.paused(), torch.no_grad():
+
+        @torch.no_grad()
+        def copy() -> None:
             for key, parameter in self._parameters.items():
                 whole = self._base[key]
                 parameter.copy_(whole + added[key] if key in added else whole)
+
+        self.policy.decoder.between_responses(copy)
         self._active = adapter
 
     async def sample(self, body: dict[str, Any], hotter: float) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -11,6 +12,7 @@ from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import Allowed, Engine, TrainingBatch, UpdateMetrics
 from agentgym.engines.device import check_device
 from agentgym.engines.learner import Learner
+from agentgym.engines.local.decoding.threads import in_short_thread
 from agentgym.engines.local.imitation import LocalImitation
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
@@ -34,6 +36,10 @@ class LocalEngine(Engine):
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
         """Load the model and start to answer requests; see :class:`EngineFactory`."""
+        return in_short_thread(cls._create, config)
+
+    @classmethod
+    def _create(cls, config: TrainingConfig) -> Self:
         device = check_device(config.gpu, deterministic=config.deterministic)
         rank = new_rank(config.model, config.lora_rank)
         nodes, recompute = roomy_use(config, device)  # while the memory is free
@@ -70,21 +76,25 @@ class LocalEngine(Engine):
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update; running responses finish first."""
         decoder = self._policy.decoder
-        with decoder.paused():
+
+        def update() -> UpdateMetrics:
             metrics = self._learner.update(batch)
             decoder.version = metrics.step
-        return metrics
+            return metrics
+
+        return decoder.between_responses(update)
 
     def compare(self, batch: TrainingBatch) -> float:
         """Return how far the weights are from those that sampled a batch."""
-        with self._policy.decoder.paused():
-            return self._learner.compare(batch)
+        decoder = self._policy.decoder
+        return decoder.between_responses(partial(self._learner.compare, batch))
 
     def imitation(self) -> LocalImitation:
         """Return the imitation of the policy, after which updates are smaller."""
         self._learner.is_warmed = True
         policy = self._policy
-        return LocalImitation(self._loaded, policy.tokens, policy.decoder.paused)
+        alone = policy.decoder.between_responses
+        return LocalImitation(self._loaded, policy.tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write weights (only the adapter's with LoRA), optimizer and random state."""
@@ -93,9 +103,12 @@ class LocalEngine(Engine):
     def load_checkpoint(self, folder: Path) -> None:
         """Continue from a checkpoint; change nothing unless all of it can be read."""
         decoder = self._policy.decoder
-        with decoder.paused():
+
+        def load() -> None:
             self._learner.load(folder)
             decoder.version = self._learner.step
+
+        decoder.between_responses(load)
 
     def export(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer as transformers and peft read them."""

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import MAX_GRAD_NORM, Imitation, TrainingBatch
+from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
@@ -24,18 +25,18 @@ class LocalImitation(Imitation):
     Args:
         loaded: The model, which is trained in place.
         tokens: Writes its answers.
-        pausing: Returns a context manager within which nothing samples from it.
+        alone: Does a piece of work while nothing samples from it.
     """
 
     def __init__(
         self,
         loaded: LoadedModel,
         tokens: ChatTokens,
-        pausing: Callable[[], AbstractContextManager[None]],
+        alone: Callable[[Callable[[], float]], float],
     ) -> None:
         self._loaded = loaded
         self._tokens = tokens
-        self._pausing = pausing
+        self._alone = alone
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._rate = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
         self._optimizer = torch.optim.AdamW(
@@ -53,22 +54,25 @@ class LocalImitation(Imitation):
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Take one step of AdamW; running responses finish first."""
-        threads = torch.get_num_threads()
-        with self._pausing():
-            torch.set_num_threads(self._loaded.threads[1])
-            try:
-                return self._learn(batch, share)
-            finally:
-                torch.set_num_threads(threads)
-                self._optimizer.zero_grad(set_to_none=True)
+        return self._alone(partial(self._step, batch, share))
 
-    @torch.no_grad()
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token; running responses finish first."""
-        with self._pausing():
+        return self._alone(partial(self._measure, batch))
+
+    @torch.no_grad()
+    def _measure(self, batch: TrainingBatch) -> float:
+        with kernel_threads(self._loaded.threads[1]):
             forests = self._loss.plant(batch.sequences)
             loss = sum(self._loss.total(forest).loss for forest in forests)
         return loss / batch.trained_tokens
+
+    def _step(self, batch: TrainingBatch, share: float) -> float:
+        with kernel_threads(self._loaded.threads[1]):
+            try:
+                return self._learn(batch, share)
+            finally:
+                self._optimizer.zero_grad(set_to_none=True)
 
     def _learn(self, batch: TrainingBatch, share: float) -> float:
         total = batch.trained_tokens

@@ -39,6 +39,7 @@ from agentgym.engines.local.prefix_tree import (
 )
 from agentgym.engines.local.reference import ReferencePolicy, k3
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
+from agentgym.errors import EngineError
 
 
 class LossSums(NamedTuple):
@@ -177,6 +178,8 @@ class PolicyLoss:
         each = self._one_by_one if alone else self._side_by_side
         sums = LossSums()
         for part in each(parts, total, leaves, wanted):
+            if self._loaded.interrupted.is_set():
+                raise EngineError("The update was interrupted; it changed nothing.")
             sums = LossSums(*map(add, sums, part))
         pairs = [
             (tensor, leaf.grad)

@@ -3,8 +3,9 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,6 +50,7 @@ class LoadedModel:
         recomputed: Layers whose activations are not kept for the backward pass.
         tree_nodes: Most nodes of a tree, and tokens of a micro-batch, of an update
             where memory has room for more than is usual; None for the usual.
+        interrupted: Set to end a running update after its micro-batch.
     """
 
     name: str
@@ -66,6 +68,7 @@ class LoadedModel:
     merges: bool = True
     recomputed: tuple[nn.Module, ...] = ()
     tree_nodes: int | None = None
+    interrupted: Event = field(default_factory=Event)
 
     def chat_tokens(self) -> ChatTokens:
         """Return the converter between chat messages and this model's token ids."""

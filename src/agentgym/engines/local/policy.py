@@ -16,6 +16,7 @@ from agentgym.engines.local.decoding.batch import BatchDecoder
 from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Generation
 from agentgym.engines.local.decoding.forward import BatchForward, rows_are_independent
 from agentgym.engines.local.decoding.plain import PlainDecoder
+from agentgym.engines.local.decoding.threads import in_short_thread
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.rendering import Prompt
@@ -53,7 +54,9 @@ class LocalPolicy(Policy):
             ModelError: It cannot be loaded or does not call tools.
         """
         device = check_device(gpu)
-        policy = cls(load_model(str(path), device=device, rank=None, seed=0))
+        policy = in_short_thread(
+            lambda: cls(load_model(str(path), device=device, rank=None, seed=0))
+        )
         # Not closed, which waits for the decoder's thread: that may be who lets go.
         weakref.finalize(policy, policy.decoder.stop).atexit = False
         return policy
@@ -103,7 +106,6 @@ class LocalPolicy(Policy):
         used = self.tokens.count(request)
         return used, self._loaded.context - used
 
-    @torch.no_grad()
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
@@ -121,7 +123,9 @@ class LocalPolicy(Policy):
         model = self._loaded.model
         own = dict(model.named_parameters())
         missing = set(own)
-        with self.decoder.paused():
+
+        @torch.no_grad()
+        def copy() -> None:
             for name, weight in weights:
                 held = own.get(name)
                 if held is None or held.shape != weight.shape:
@@ -138,6 +142,8 @@ class LocalPolicy(Policy):
                     f"{min(missing)!r} is missing."
                 )
             self.decoder.version = version
+
+        self.decoder.between_responses(copy)
 
     def close(self) -> None:
         """Stop generating; requests that run or wait fail with EngineError."""

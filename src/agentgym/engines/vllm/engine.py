@@ -1,6 +1,6 @@
 """VllmEngine: vLLM answers with the adapter that the learner here has trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -150,12 +150,11 @@ class VllmEngine(Engine):
         """
         self._learner.is_warmed = True
 
-        @contextmanager
-        def pausing() -> Iterator[None]:
+        def alone(work: Callable[[], float]) -> float:
             self._is_stale = True
-            yield
+            return work()
 
-        return LocalImitation(self._loaded, self._tokens, pausing)
+        return LocalImitation(self._loaded, self._tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write adapter, optimizer and random state."""

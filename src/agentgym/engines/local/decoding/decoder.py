@@ -11,10 +11,11 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,11 @@ class Row:
 
 
 class Decoder(ABC):
-    """Answers jobs from a thread of its own.
+    """Answers jobs from a thread of its own, which also does updates of the weights.
+
+    One thread does both: OpenMP (libgomp) keeps helper threads for every thread that
+    computes, and once there are more of them than cores, all sleep between kernels.
+    Sampling of a small language model took twice as long so.
 
     Args:
         loaded: The model.
@@ -96,8 +101,9 @@ class Decoder(ABC):
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self._waiting: deque[DecodingJob] = deque()
+        self._works: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
-        self._paused = self._closed = self._busy = False
+        self._closed = False
         self.version = 0
         self._thread = threading.Thread(
             target=self._run, name="agentgym-decoder", daemon=True
@@ -150,27 +156,28 @@ class Decoder(ABC):
             self._waiting.append(job)
             self._wake.notify_all()
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Let running responses finish, and hold new ones back within the block.
+    def between_responses[T](self, work: Callable[[], T]) -> T:
+        """Let running responses finish, do work in the decoder's thread, and wait.
 
-        Every response is so from one version of the weights. Caches of the old
-        ones are dropped.
+        Every response is so from one version of the weights, which the work may
+        change. Caches of the old ones are dropped. If the wait is interrupted, an
+        update ends with its micro-batch.
+
+        Raises:
+            EngineError: The decoder is closed.
         """
+        done: Future[T] = Future()
         with self._wake:
-            self._paused = True
+            if self._closed:
+                raise EngineError("The policy is closed; it is not trained any more.")
+            self._works.append((work, done))
             self._wake.notify_all()
-            self._wake.wait_for(
-                lambda: self._closed or not (self._busy or self._running())
-            )
-        self._forget()  # first: an update needs the memory
         try:
-            yield
-        finally:
-            self._refresh()
-            with self._wake:
-                self._paused = False
-                self._wake.notify_all()
+            return done.result()
+        except BaseException:
+            if not (done.cancel() or done.done()):
+                self._loaded.interrupted.set()
+            raise
 
     def close(self) -> None:
         """End the thread; jobs that run or wait fail with EngineError."""
@@ -186,18 +193,38 @@ class Decoder(ABC):
 
     def _run(self) -> None:
         torch.set_num_threads(self._loaded.threads[1])
-        while (jobs := self._next_jobs()) is not None:
+        while self._has_more():
+            if self._works and not self._running():
+                self._do(*self._works.popleft())
+                continue
+            jobs = self._next_jobs()
             try:
                 self._advance(jobs)
             except Exception as error:  # one bad batch must not end the thread
                 logger.exception("Decoding failed")
                 self._fail(jobs, f"Generation failed: {error}")
-            with self._wake:
-                self._busy = False
-                if self._paused:
-                    self._wake.notify_all()
-        self._fail(self._waiting, "The policy was closed while the request ran.")
+        reason = "The policy was closed while the request ran."
+        self._fail(self._waiting, reason)
         self._waiting.clear()
+        for _, done in self._works:
+            with suppress(InvalidStateError):
+                done.set_exception(EngineError(reason))
+
+    def _do(self, work: Callable[[], Any], done: "Future[Any]") -> None:
+        """Do work while no response runs."""
+        if not done.set_running_or_notify_cancel():
+            return
+        self._loaded.interrupted.clear()
+        self._forget()  # first: an update needs the memory
+        try:
+            try:
+                made = work()
+            finally:
+                self._refresh()
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            done.set_exception(error)
+        else:
+            done.set_result(made)
 
     def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
         """Answer some jobs, and all that run, with an error."""
@@ -206,22 +233,20 @@ class Decoder(ABC):
                 job.future.set_exception(EngineError(reason))
         self._drop_rows()
 
-    def _next_jobs(self) -> list[DecodingJob] | None:
-        """Wait until there is something to do; return jobs to admit, None to end."""
+    def _has_more(self) -> bool:
+        """Wait until there is something to do; return False once closed."""
         with self._wake:
             self._wake.wait_for(
-                lambda: (
-                    self._closed
-                    or self._running()
-                    or (self._waiting and not self._paused)
-                )
+                lambda: self._closed or self._running() or self._waiting or self._works
             )
-            if self._closed:
-                return None
-            if not self._running():
+            return not self._closed
+
+    def _next_jobs(self) -> list[DecodingJob]:
+        """Return waiting jobs to start; none where work waits for the running ones."""
+        with self._wake:
+            if not (self._running() or self._works):
                 self._gather(self._free_rows())
-            count = 0 if self._paused else self._fitting(self._waiting)
-            self._busy = True
+            count = 0 if self._works else self._fitting(self._waiting)
             jobs = [self._waiting.popleft() for _ in range(count)]
         return [job for job in jobs if not job.future.cancelled()]
 
