@@ -293,6 +293,23 @@ def test_an_interrupted_one_goes_on_where_it_was(
     assert result.warm_start.pass_1.value == 1.0
 
 
+def test_no_validation_comes_after_it_where_no_time_is_left_to_train(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    with pytest.raises(TrainingInterrupted):
+        trainer(tmp_path, progress=Watching("warmed"), time="1h").train()
+    again = Watching()
+
+    result = Trainer(progress=again).train(
+        resume=tmp_path / "runs" / "run", time="0.1s"
+    )
+
+    phases = [name for name in again.seen if name in ("warmed", "validation", "after")]
+    assert phases == ["warmed", "after"]
+    assert (result.stopped, result.steps) == ("time spent", 0)
+    assert result.metrics.pass_1.value == 1.0
+
+
 def test_tasks_without_a_plan_are_no_part_of_it(
     tmp_path: Path, engines: list[Learner]
 ) -> None:

@@ -228,9 +228,14 @@ class TrainingLoop:
                 state.warmed = self._measuring.held_out("warmed", step=0)
             self._save()
         self._progress.warmed(state.warm_start.words(), state.start)
-        if self._measuring.is_due:
+        if self._measuring.is_due and self._has_room:
             self._measuring.validate()
             self._save()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another step fits into the run's time, if it has a limit."""
+        return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
         """Report the forecast, if anything was timed; count a lesson's rollouts."""
@@ -313,7 +318,7 @@ class TrainingLoop:
 
     def _steps(self) -> Iterator[int]:
         """Yield the numbers of the steps to do."""
-        if self._measuring.is_due:  # it was interrupted
+        if self._measuring.is_due and self._has_room:  # it was interrupted
             self._measuring.validate()
         state = self.state
         if state.training_began is None:
@@ -321,7 +326,7 @@ class TrainingLoop:
         while state.episodes < self._config.episodes and not (
             self._measuring.goal_reached or self._measuring.patience_spent
         ):
-            if not self._time.has_room(state, self._forecast.step, self._measured):
+            if not self._has_room:
                 self._time.check_trained(state, self._measured, self._run.path)
                 self._is_late = True
                 break
