@@ -34,6 +34,7 @@ class _Mocks(MetaPathFinder, Loader):
 def main() -> None:
     sys.path.insert(0, sys.argv[1])
     sys.meta_path.append(_Mocks())
+    sys.modules["pandas"] = MagicMock()  # which would ask mocks for their versions
     models = ModuleType("bfcl_eval.constants.model_config")
     named = SimpleNamespace(underscore_to_dot=True)
     vars(models)["MODEL_CONFIG_MAPPING"] = {"any": named}

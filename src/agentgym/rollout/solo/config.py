@@ -22,7 +22,9 @@ class RolloutConfig(Settings):
         cache_requests: Of a model that servers answer for, at ``temperature`` 0: a file
             in which answers are kept, and from which the same requests are answered.
         concurrency: Rollouts in flight.
-        timeout_s: Wall seconds after which a rollout is dropped.
+        timeout_s: Wall seconds after which a rollout is dropped as hanging. The
+            default leaves a model of 0.5 billion parameters time to answer 32 at once
+            on a busy processor.
         save: JSON Lines file that each trajectory is appended to as it ends.
         tools: Tools by name, each with its settings, e.g.
             ``{"bash": {"timeout_s": 5}}``; a list of names takes the defaults. None
@@ -40,7 +42,7 @@ class RolloutConfig(Settings):
     temperature: float | None = Field(default=None, ge=0)
     cache_requests: Path | None = None
     concurrency: int = Field(default=32, ge=1, le=10**5)
-    timeout_s: float = Field(default=120.0, gt=0, le=LONGEST_S)
+    timeout_s: float = Field(default=600.0, gt=0, le=LONGEST_S)
     save: Path | None = None
     tools: dict[str, dict[str, Any]] | None = None
     unsafe_local_exec: bool = False
