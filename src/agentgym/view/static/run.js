@@ -173,7 +173,7 @@ export function RunPage({run}) {
       ${data.validations.length > 0 && html`<${Validations} found=${data.validations} />`}</div>
     <h2>Before and after, on held-out tasks</h2>
     ${data.sets.length ? html`<${Measured} sets=${data.sets} run=${run} />`
-      : html`<p class="note">Nothing was measured yet.</p>`}
+      : html`<p class="note">No measurement to show.</p>`}
     <${Families} families=${data.families} run=${run} />
     <h2>Which tool was called</h2>
     <div class="filters"><label>Rollouts <select value=${phase}
