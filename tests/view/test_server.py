@@ -209,23 +209,6 @@ def test_a_teams_turns_are_summed_over_a_run_and_a_task(
     assert ask("runs/demo/graph").json()["rollouts"] == 1
 
 
-def test_curves_by_role_count_a_rollout_for_each_role(ask: Ask, tmp_path: Path) -> None:
-    team = make_run(tmp_path / "runs" / "team", steps=2)
-    with Store(team.path / "rollouts.db") as store:
-        fill_team(store)
-    rows = ask("runs/team/curves", by="roles").json()["rows"]
-    found = {(row["name"], row["step"]): row for row in rows}
-    assert set(found) == {(n, step) for n in ("coder", "planner") for step in (1, 2)}
-    assert found["coder", 2]["model_calls"] == 2
-    assert found["planner", 2]["model_calls"] == 1
-    assert (found["coder", 1]["success"], found["coder", 2]["success"]) == (0, 1)
-    [first, second] = ask("runs/team/curves", by="family").json()["rows"]
-    assert (first["model_calls"], second["model_calls"]) == (2, 3)
-    assert first["tool_reliability"] == 1
-    assert first["right_arguments"] == 0.5
-    assert ask("runs/team/curves", by="colour").status_code == 400
-
-
 def test_looking_changes_no_file(ask: Ask, run: RunFolder) -> None:
     before = state_of(run.path)
     read_all(ask)
