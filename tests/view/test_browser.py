@@ -393,6 +393,9 @@ def test_a_live_run_is_watched_to_its_end(visit: Open, folder: Path) -> None:
         page.locator(".outcome.done").wait_for(timeout=300_000)
         page.get_by_text("2 steps").wait_for()
         assert training.wait(60) == 0
+    page.get_by_label("Lines").select_option("family")
+    page.get_by_text("Sampled tokens of a rollout by family").wait_for()
+    page.get_by_text(f"{GAP} by family").wait_for()
     page.get_by_role("link", name="Rollouts").first.click()
     page.locator("tbody tr").first.wait_for()
     page.locator("#by-phase").select_option("train")
