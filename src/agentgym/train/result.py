@@ -97,8 +97,9 @@ class TrainingResult(BaseModel, extra="forbid"):
                 "do without the result."
             ) from None
         except ValueError as error:
-            is_json = isinstance(error, ValidationError)
-            why = first_problem(error) if is_json else error
+            why = str(error)
+            if isinstance(error, ValidationError):
+                why = first_problem(error)
             raise RunFolderError(
                 f"{path} cannot be read: {why}. Another version of agentgym may have "
                 "written it: install that one to see the result, or move the file away "
