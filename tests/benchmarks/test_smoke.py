@@ -91,6 +91,15 @@ def test_quick_script_prints_figures(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.timeout(600)
+def test_what_open_pages_cost_a_training(tmp_path: Path) -> None:
+    words = ["--rollouts", "--train-rounds", "1", "--train-episodes", "8"]
+    printed = table("viewer.py", *words, home=tmp_path)
+    assert figures(printed) > 4
+    assert "bytes a rollout" in printed
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
 def test_learning_curves_and_the_overhead_of_their_run(tmp_path: Path) -> None:
     words = ["--seeds", "1", "--output", str(tmp_path / "runs")]
     words += ["--", "--episodes", "192", "--yes"]

@@ -278,6 +278,15 @@ def test_evidence_survives_a_corrupt_checkpoint(tmp_path: Path) -> None:
     assert titles(read_evidence(run)) == ["the newest checkpoint is corrupt"]
 
 
+def test_evidence_survives_a_corrupt_result(tmp_path: Path) -> None:
+    run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
+    (run.path / "result.json").write_text("{")
+    finding = only(read_evidence(run))
+    assert (finding.severity, finding.title) == ("warning", "the result cannot be read")
+    assert f"{run.path / 'result.json'} cannot be read: " in finding.evidence
+    assert "move the file away" in finding.evidence
+
+
 def test_evidence_of_a_run_without_checkpoints(tmp_path: Path) -> None:
     run = RunFolder.create(TrainingConfig.create(output=tmp_path, name="x"))
     assert titles(read_evidence(run)) == []

@@ -158,13 +158,17 @@ def fill(store: Store) -> list[Task]:
 
 
 def fill_team(store: Store) -> None:
-    """Add two rollouts of a team: one of two calls, one of three."""
+    """Add two rollouts of a team: one of two calls, one of three.
+
+    The sampled tokens of its calls are 10, 20 and 30.
+    """
     [task, *_] = tasks()
     calls = [tool_call("list_files", {}), tool_call("lint", {}), tool_call("lint", {})]
     for step, who in ((1, ["planner", "coder"]), (2, ["planner", "coder", "coder"])):
         scored = reward(
             step == 2,
             speakers=who,
+            response_tokens=[10, 20, 30][: len(who)],
             changed_files={"src/a.py": "print(1)\n", "src/old.py": None},
             end_state={"orders": [["A1", "cancelled"]]},
         )

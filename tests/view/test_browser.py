@@ -30,7 +30,7 @@ from tests.view.made_run import (
 )
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 pytestmark = pytest.mark.slow  # starts a browser
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
@@ -42,6 +42,7 @@ HOSTILE = (
     "\x1b[31mred\x1b[0m \u202egnp.exe &amp; </pre><b>bold</b> "
 )
 LONG = HOSTILE + "x" * 2**20
+GAP = "Log-probability gap between sampler and learner (nats)"
 Open = Callable[..., "Page"]
 
 
@@ -80,6 +81,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     team = make_run(root / "team", steps=2)
     with Store(team.path / "rollouts.db") as store:
         fill_team(store)
+    planned = {**trained, "spans": [[0, 2]], "gaps": [0.1, -0.3]}
+    team.append_credit([{"rollout": "s00001-t000-00", "calls": [planned] * 2}])
     hostile = make_run(root / "hostile", steps=1)
     [task, *_] = tasks()
     with Store(hostile.path / "rollouts.db") as store:
@@ -178,6 +181,10 @@ def test_a_team_is_shown_as_it_ran_and_summed_up(visit: Open) -> None:
     page.get_by_text("Sums over 0 scored rollouts").wait_for()
     page.get_by_label("Lines").select_option("roles")
     page.get_by_text("Model calls of a rollout by role").wait_for()
+    drawn = page.locator(".charts").get_by_role("img")
+    said = {line.split(" by step;")[0]: line for line in labels(drawn)}
+    assert "last: coder 35, planner 10" in said["Sampled tokens of a rollout by role"]
+    assert "last: coder 0.200, planner 0.200" in said[f"{GAP} by role"]
     page.goto(page.url.split("#")[0] + "#/run/team/rollout/s00002-t000-00")
     order = page.locator(".order li")
     order.first.wait_for()
@@ -187,6 +194,21 @@ def test_a_team_is_shown_as_it_ran_and_summed_up(visit: Open) -> None:
     ended = page.locator("h2", has_text="State at the end").locator("xpath=..")
     assert "cancelled" in ended.inner_text()
     assert "src/old.py (removed)" in ended.inner_text()
+
+
+def labels(pictures: "Locator") -> list[str]:
+    """Return what each picture says to a reader who does not see it."""
+    return [each.get_attribute("aria-label") or "" for each in pictures.all()]
+
+
+def test_charts_that_a_run_did_not_record_are_left_out(visit: Open) -> None:
+    page = visit("/run/demo")
+    page.get_by_label("Lines").select_option("family")
+    page.get_by_text("Model calls of a rollout by family").wait_for()
+    drawn = labels(page.locator(".charts").get_by_role("img"))
+    titles = {line.split(" by ")[0] for line in drawn}
+    assert {"Reward", "Right tool", "Model calls of a rollout"} <= titles
+    assert not titles & {"Sampled tokens of a rollout", GAP}
 
 
 def test_a_run_is_listed_as_it_begins_warns_as_it_goes_on_and_may_be_removed(
@@ -371,6 +393,9 @@ def test_a_live_run_is_watched_to_its_end(visit: Open, folder: Path) -> None:
         page.locator(".outcome.done").wait_for(timeout=300_000)
         page.get_by_text("2 steps").wait_for()
         assert training.wait(60) == 0
+    page.get_by_label("Lines").select_option("family")
+    page.get_by_text("Sampled tokens of a rollout by family").wait_for()
+    page.get_by_text(f"{GAP} by family").wait_for()
     page.get_by_role("link", name="Rollouts").first.click()
     page.locator("tbody tr").first.wait_for()
     page.locator("#by-phase").select_option("train")

@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.resources import files
@@ -209,23 +209,6 @@ def test_a_teams_turns_are_summed_over_a_run_and_a_task(
     assert ask("runs/demo/graph").json()["rollouts"] == 1
 
 
-def test_curves_by_role_count_a_rollout_for_each_role(ask: Ask, tmp_path: Path) -> None:
-    team = make_run(tmp_path / "runs" / "team", steps=2)
-    with Store(team.path / "rollouts.db") as store:
-        fill_team(store)
-    rows = ask("runs/team/curves", by="roles").json()["rows"]
-    found = {(row["name"], row["step"]): row for row in rows}
-    assert set(found) == {(n, step) for n in ("coder", "planner") for step in (1, 2)}
-    assert found["coder", 2]["model_calls"] == 2
-    assert found["planner", 2]["model_calls"] == 1
-    assert (found["coder", 1]["success"], found["coder", 2]["success"]) == (0, 1)
-    [first, second] = ask("runs/team/curves", by="family").json()["rows"]
-    assert (first["model_calls"], second["model_calls"]) == (2, 3)
-    assert first["tool_reliability"] == 1
-    assert first["right_arguments"] == 0.5
-    assert ask("runs/team/curves", by="colour").status_code == 400
-
-
 def test_looking_changes_no_file(ask: Ask, run: RunFolder) -> None:
     before = state_of(run.path)
     read_all(ask)
@@ -305,7 +288,7 @@ def test_what_cannot_be_read_is_a_sentence(
     assert "demo" in said("runs/demo")
 
 
-def test_a_run_of_another_version_is_shown_or_says_what_to_do(
+def test_a_run_with_settings_of_another_version_is_shown(
     ask: Ask, run: RunFolder
 ) -> None:
     record = json.loads((run.path / "run.json").read_text())
@@ -314,14 +297,48 @@ def test_a_run_of_another_version_is_shown_or_says_what_to_do(
     (run.path / "run.json").write_text(json.dumps(record))
     assert ask("runs/demo").json()["status"] == "done"
     assert ask("runs/demo/rollouts").json()["total"] == 4
-    result = json.loads((run.path / "result.json").read_text())
-    (run.path / "result.json").write_text(json.dumps(result | {"newer": 1}))
-    answer = ask("runs/demo")
-    assert answer.status_code == 409
-    said = answer.json()["error"]["message"]
-    assert "newer: Extra inputs" in said
-    assert "move the file away" in said
-    assert [row["problem"] for row in ask("runs").json()["runs"]] == [said]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda result: result | {"newer": 1}, "newer: Extra inputs"),
+        (lambda result: result.pop("saved") and result, "saved: Field required"),
+        (lambda result: None, "it: Input should be an object"),
+    ],
+    ids=["newer", "older", "not a result"],
+)
+def test_a_run_is_shown_without_a_result_of_another_version(
+    ask: Ask, run: RunFolder, change: Callable[[Any], Any], why: str
+) -> None:
+    path = run.path / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(change(result)))
+    check_shown_without_its_result(ask, f"{path} cannot be read: {why}")
+
+
+@pytest.mark.parametrize("data", [b'{"scenario": "cod', b"\xff\xfe", b""])
+def test_a_run_is_shown_without_a_broken_result(
+    ask: Ask, run: RunFolder, data: bytes
+) -> None:
+    path = run.path / "result.json"
+    path.write_bytes(data)
+    check_shown_without_its_result(ask, f"{path} cannot be read: ")
+
+
+def check_shown_without_its_result(ask: Ask, said: str) -> None:
+    """Check that a finished run is shown whole but for what its result has."""
+    page = ask("runs/demo").json()
+    assert page["status"] == "done"
+    assert "after" not in page
+    assert page["effect"] is None
+    assert page["curves"]["step"] == [1, 2, 3]
+    [found] = [each for each in page["findings"] if "result" in each["title"]]
+    assert found["evidence"].startswith(said)
+    assert "move the file away" in found["evidence"]
+    [row] = ask("runs").json()["runs"]
+    assert (row["status"], row["scenario"]) == ("done", "coding")
+    assert row["problem"] == found["evidence"]
     assert ask("runs/demo/rollouts").json()["total"] == 4
 
 

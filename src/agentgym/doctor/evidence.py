@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.core.ledger import Ledger
 from agentgym.core.trajectory import NO_REASON
-from agentgym.errors import CheckpointError, StoreError
+from agentgym.errors import CheckpointError, RunFolderError, StoreError
 from agentgym.evaluate.compare import Effect
 from agentgym.evaluate.metrics import Metrics
 from agentgym.rollout.store.reader import StoreReader
@@ -38,6 +38,8 @@ class Evidence:
     validation: Metrics | None = None
     remarks: list[Remark] = field(default_factory=list)  # of the newest validation
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
+    result: TrainingResult | None = None  # once it is done
+    result_error: str = ""  # why the result cannot be read
     effect: Effect | None = None  # of training on held-out tasks, once it is done
     failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
@@ -65,7 +67,7 @@ def read_evidence(run: RunFolder) -> Evidence:
             state = loaded[0]
     except CheckpointError as error:
         problem = str(error)
-    result = TrainingResult.load(run.path)
+    result, result_error = read_result(run)
     return Evidence(
         status=str(record.get("status", "unknown")),
         error=str(record.get("error", "")),
@@ -76,9 +78,19 @@ def read_evidence(run: RunFolder) -> Evidence:
         validation=state.validation,
         remarks=state.watch.remarks,
         checkpoint_error=problem,
+        result=result,
+        result_error=result_error,
         effect=None if result is None else result.effect,
         failures=_failures(run.path / "rollouts.db"),
     )
+
+
+def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
+    """Return the result of a run, and why it cannot be read: empty if it can."""
+    try:
+        return TrainingResult.load(run.path), ""
+    except RunFolderError as error:
+        return None, str(error)
 
 
 def _failures(database: Path) -> Counter[str]:

@@ -93,6 +93,12 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
             run.checkpoint_error,
             "Remove that folder; --resume then continues from the one before it.",
         )
+    if run.result_error:
+        yield _warning(
+            "the result cannot be read",
+            run.result_error,
+            "Steps, rollouts and warnings are shown without it.",
+        )
     bad = [s["step"] for s in run.steps if not isfinite(s["loss"] + s["grad_norm"])]
     failed, refused = run.status == "failed", "finite" in run.error
     if bad or (failed and refused):

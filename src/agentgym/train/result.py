@@ -91,14 +91,20 @@ class TrainingResult(BaseModel, extra="forbid"):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except ValidationError as error:
+        except OSError as error:
             raise RunFolderError(
-                f"{path} cannot be read: {first_problem(error)}. Another version of "
-                "agentgym may have written it: look at it with that one, or move the "
-                "file away to see the run's steps and rollouts without its result."
+                f"{path} cannot be read: {error}. Make it readable, or move it away to "
+                "do without the result."
             ) from None
-        except (OSError, ValueError) as error:
-            raise RunFolderError(f"{path} cannot be read: {error}") from None
+        except ValueError as error:
+            why = str(error)
+            if isinstance(error, ValidationError):
+                why = first_problem(error)
+            raise RunFolderError(
+                f"{path} cannot be read: {why}. Another version of agentgym may have "
+                "written it: install that one to see the result, or move the file away "
+                "to do without it."
+            ) from None
 
     def write(self) -> None:
         """Write ``result.json`` into the run folder."""

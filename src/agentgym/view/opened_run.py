@@ -15,7 +15,7 @@ from agentgym.rollout.record import stored_rollout
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.store.rollout import Rollout
 from agentgym.rollout.task_input import read_task
-from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 from agentgym.view.first_wrong import CallJudge
 from agentgym.view.replay import replay_command
 from agentgym.view.rollout_index import RolloutIndex
@@ -23,7 +23,10 @@ from agentgym.view.rollout_page import rollout_page, speaker_graph
 from agentgym.view.run_page import run_page
 from agentgym.view.tokens import token_texts
 
-_FILES = ("run.json", "metrics.jsonl", "result.json", "rollouts.db", "rollouts.db-wal")
+_FILES = (
+    *("run.json", "metrics.jsonl", "result.json"),
+    *("rollouts.db", "rollouts.db-wal", CREDIT_FILE),
+)
 _STEPS, _ROLLOUTS = slice(0, 3), slice(3, None)
 _PATIENCE_S = 0.15
 _WHOLE_S = 600.0

@@ -4,12 +4,14 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import add
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.rollout.store.reader import StoreReader
+from agentgym.train.run_folder import CREDIT_FILE
+from agentgym.view.credit_log import CreditLog, Gap
 from agentgym.view.summaries import COLUMNS, NAMES, Attempt
 from agentgym.view.word_index import WordIndex
 
@@ -47,13 +49,21 @@ _RATIOS = {
     "reward": ("sum(reward)", "count(reward)"),
     "right_tool": ("sum(right_tool)", "count(right_tool)"),
     "right_arguments": ("sum(right_arguments)", "count(right_arguments)"),
-    "model_calls": ("sum(model_calls)", "count(*)"),
+    "model_calls": ("sum(part.model_calls)", "count(*)"),
+    "tokens": ("sum(part.tokens)", "count(part.tokens)"),
+    "gap": ("sum(part.gap)", "sum(part.trained)"),
 }
-"""Lines over steps: each is the ratio of two sums over rollouts."""
+"""Lines over steps: each is the ratio of two sums over rollouts, or a role's parts."""
+_TURNS = """CREATE TABLE turns (number INTEGER, role TEXT, model_calls INTEGER,
+    tokens INTEGER, gap REAL, trained INTEGER, PRIMARY KEY (number, role))
+    WITHOUT ROWID"""
+_ENDED_ROW = """SELECT number, speakers FROM rollouts
+    WHERE rollout_id = ? AND place IS NOT NULL"""
+_GAP = "UPDATE {} SET gap = ?, trained = ? WHERE number = ?"
 _WRONG, _ALL = "wrong_argument", "all"
 Facets = dict[str, Counter[Any]]
 """Of each filter, how many rollouts have each of its values."""
-_KEPT, _SHOWN = NAMES[:-1], NAMES[:-2]
+_KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
 
 
 class RolloutIndex:
@@ -73,8 +83,13 @@ class RolloutIndex:
 
     def _reset(self) -> None:
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        columns = ", ".join(("number INTEGER PRIMARY KEY", *COLUMNS[:-1]))
-        self._database.execute(f"CREATE TABLE rollouts ({columns})")
+        columns = ", ".join(("number INTEGER PRIMARY KEY", *COLUMNS[: len(_KEPT)]))
+        self._database.execute(
+            f"CREATE TABLE rollouts ({columns}, gap REAL, trained INTEGER)"
+        )
+        self._database.execute(_TURNS)
+        self._credit = CreditLog(self._store.path.with_name(CREDIT_FILE))
+        self._uncredited: list[tuple[str, list[Gap | None]]] = []
         self._words = WordIndex()
         self._searched = ""
         self._counts: Facets = {}
@@ -107,7 +122,38 @@ class RolloutIndex:
                 changed += more[0]
                 if not more[1]:
                     break
+            self._read_credit()
             return changed
+
+    def _read_credit(self) -> None:
+        """Read how far the learner was from the sampler in the rollouts of new steps.
+
+        A line is kept until the end of its rollout is in the store.
+        """
+        early, self._uncredited = self._uncredited, []
+        for lines in chain([early], self._credit.read()):
+            with self._lock:
+                self._uncredited += [line for line in lines if not self._set_gap(*line)]
+
+    def _set_gap(self, rollout_id: str, gaps: Sequence[Gap | None]) -> bool:
+        """Write the gaps of a rollout's model calls; return whether it has ended."""
+        row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
+        if row is None:
+            return False
+        number, speakers = row[0], row[1].split("\n")
+        roles = speakers if len(speakers) == len(gaps) else [""] * len(gaps)
+        whole, parts = (0.0, 0), dict[str, tuple[float, int]]()
+        for role, gap in zip(roles, gaps, strict=True):
+            if gap is not None:
+                nats, tokens = parts.get(role, (0.0, 0))
+                parts[role] = nats + gap.nats, tokens + gap.tokens
+                whole = whole[0] + gap.nats, whole[1] + gap.tokens
+        self._database.execute(_GAP.format("rollouts"), (*whole, number))
+        self._database.executemany(
+            f"{_GAP.format('turns')} AND role = ?",
+            [(*part, number, role) for role, part in parts.items()],
+        )
+        return True
 
     def _read_chunk(self) -> tuple[int, bool]:
         """Read some events and the ends that they complete; say if there are more."""
@@ -146,14 +192,17 @@ class RolloutIndex:
         rows = [*ended, *still_open]
         if not rows:
             return
-        marks = ", ".join("?" * (1 + len(_KEPT)))
+        marks = ", ".join(["?"] * (1 + len(_KEPT)) + ["NULL"] * 2)
         with self._lock:
-            numbers = [self._number(row[0]) for row in rows]
+            known = [(self._number(row[0]), row) for row in rows]
             self._database.executemany(
                 f"INSERT OR REPLACE INTO rollouts VALUES ({marks})",
-                [(n, *row[:-1]) for n, row in zip(numbers, rows, strict=True)],
+                [(number, *row[: len(_KEPT)]) for number, row in known],
             )
-            known = list(zip(numbers, rows, strict=True))
+            self._database.executemany(
+                "INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, NULL, NULL)",
+                [(number, *turn) for number, row in known for turn in row[len(_KEPT)]],
+            )
             for number, row in known[: len(ended)]:
                 self._words.add(number, row[-1])
             self._numbers |= {row[0]: number for number, row in known[len(ended) :]}
@@ -269,40 +318,30 @@ class RolloutIndex:
         return [(text.split("\n"), count) for text, count in rows]
 
     def curves(self, by: str) -> list[dict[str, Any]]:
-        """Return success, reward and choices of training rollouts by step and a column.
+        """Return the lines of training rollouts by step and a column.
 
-        By role, each rollout counts for every role that spoke in it.
+        They are success, reliability, reward, right choices, model calls and sampled
+        tokens of a rollout, and the mean gap of log-probabilities between sampler and
+        learner; one is None where a run has not recorded it. By role, each rollout
+        counts for every role that spoke in it; its calls, tokens and gap are the
+        role's.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")
-        column = "speakers" if by == "roles" else by
-        sums = ", ".join(sql for pair in _RATIOS.values() for sql in pair)
-        sql = f"""SELECT {column}, step, count(*), {sums} FROM rollouts
+        is_role = by == "roles"
+        column = "part.role" if is_role else by
+        parts = "JOIN turns AS part USING (number)" if is_role else "AS part"
+        means = [f"1.0 * {top} / nullif({all_}, 0)" for top, all_ in _RATIOS.values()]
+        sql = f"""SELECT {column}, step, {", ".join(means)} FROM rollouts {parts}
             WHERE phase = 'train' AND outcome IN ('succeeded', 'failed')
-            GROUP BY 1, 2"""
+            GROUP BY 1, 2 ORDER BY 1, 2"""
         with self._lock:
             rows = self._database.execute(sql).fetchall()
-        lines: dict[tuple[Any, int], list[float]] = {}
-        for name, step, count, *found in rows:
-            values = [value or 0 for value in found]
-            calls = Counter(name.split("\n")) if by == "roles" else {name: None}
-            for each, own in calls.items():
-                added = values if own is None else [*values[:-2], own * count, count]
-                before = lines.get((each, step), [0] * len(added))
-                lines[each, step] = list(map(add, before, added))
-        return [
-            {"name": name, "step": step}
-            | {
-                each: top / bottom if bottom else None
-                for each, top, bottom in zip(
-                    _RATIOS, found[::2], found[1::2], strict=True
-                )
-            }
-            for (name, step), found in sorted(lines.items())
-        ]
+        names = ("name", "step", *_RATIOS)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _conditions(self, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
         """Return the SQL of some filters, with its values."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.compute.record import MachineRecord
-from agentgym.doctor.evidence import Evidence, read_evidence
+from agentgym.doctor.evidence import Evidence, read_evidence, read_result
 from agentgym.doctor.run import diagnose
 from agentgym.doctor.status import UNREADABLE, run_status
 from agentgym.errors import AgentGymError, ComputeError
@@ -40,13 +40,13 @@ _CURVES = (
 
 
 def run_row(run: RunFolder) -> dict[str, Any]:
-    """Return a run's line in the list; one that cannot be read says why."""
+    """Return a run's line in the list; it names a file that cannot be read."""
     try:
-        result = TrainingResult.load(run.path)
-        effect = None if result is None else result.effect
-        return _row(run, result, effect)
+        result, problem = read_result(run)
+        row = _row(run, result, None if result is None else result.effect)
     except AgentGymError as error:
         return {"name": run.path.name, "status": UNREADABLE, "problem": str(error)}
+    return row | {"problem": f"{row['problem']} {problem}".strip()}
 
 
 def _row(
@@ -84,7 +84,8 @@ def run_page(run: RunFolder) -> dict[str, Any]:
     Raises:
         RunFolderError: The run cannot be read, or is gone.
     """
-    evidence, result = read_evidence(run), TrainingResult.load(run.path)
+    evidence = read_evidence(run)
+    result = evidence.result
     ledger = evidence.ledger if result is None else result.ledger
     return {
         **_row(run, result, evidence.effect),
@@ -94,8 +95,8 @@ def run_page(run: RunFolder) -> dict[str, Any]:
         "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},
         "findings": [asdict(finding) for finding in diagnose(evidence)],
         "effect": evidence.effect,
-        "sets": _sets(evidence, result),
-        "families": _families(evidence, result),
+        "sets": _sets(evidence),
+        "families": _families(evidence),
     }
 
 
@@ -112,8 +113,9 @@ def _validations(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _sets(evidence: Evidence, result: TrainingResult | None) -> list[dict[str, Any]]:
+def _sets(evidence: Evidence) -> list[dict[str, Any]]:
     """Return the held-out sets with their measurements before and after."""
+    result = evidence.result
     if result is None:
         before = evidence.baseline
         if before is None:
@@ -131,10 +133,9 @@ def _sets(evidence: Evidence, result: TrainingResult | None) -> list[dict[str, A
     ]
 
 
-def _families(
-    evidence: Evidence, result: TrainingResult | None
-) -> list[dict[str, Any]]:
+def _families(evidence: Evidence) -> list[dict[str, Any]]:
     """Return success by family before and after, the largest fall first."""
+    result = evidence.result
     before = evidence.baseline if result is None else result.baseline
     if before is None:
         return []

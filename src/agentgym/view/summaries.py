@@ -1,6 +1,7 @@
 """Summaries: one row per rollout, from its record and its events."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ COLUMNS = (
     "right_tool REAL",
     "right_arguments REAL",
     "model_calls INTEGER",
+    "tokens INTEGER",
     "tool_calls INTEGER",
     "errors INTEGER",
     "seconds REAL",
@@ -34,12 +36,14 @@ COLUMNS = (
     "roles TEXT",
     "instruction TEXT",
     "speakers TEXT",
+    "turns",
     "words TEXT",
 )
 """Columns of a summary, in the order of a row; the first is its key.
 
-The last two are not shown: the roles of all model calls in their order, and the words
-to search, which an index of their own holds.
+The last three are not shown: the roles of all model calls in their order; each role
+with its calls and sampled tokens, which have a table of their own; and the words to
+search, which have an index of their own.
 """
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
@@ -115,6 +119,7 @@ class Attempt:
         scored = (self.reward or {}) if outcome in ("succeeded", "failed") else {}
         score = scored.get("score") or {}
         speakers = scored.get("speakers") or []
+        tokens = scored.get("response_tokens") or []
         instruction = str(task.get("instruction") or "")
         words = [rollout_id, str(task.get("id")), instruction, reason, *self.words]
         return (
@@ -134,6 +139,7 @@ class Attempt:
             score.get("right_tool"),
             score.get("right_arguments"),
             self.model_calls,
+            sum(tokens) if tokens else None,
             len(self.tools),
             self.errors,
             scored.get("duration_s"),
@@ -141,6 +147,7 @@ class Attempt:
             _listed(speakers),
             instruction[:_MOST_INSTRUCTION],
             _END.join(speakers),
+            _turns(speakers, tokens),
             " ".join(words)[:_MOST_WORDS].lower(),
         )
 
@@ -179,6 +186,14 @@ def _phase(is_train: bool, group: str) -> tuple[str, str]:
         return found[1], found[2].replace("_", " ")
     checked = _CHECKED.match(group)
     return (_CHECKS[checked[1]] if checked else "other"), ""
+
+
+def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int | None]]:
+    """Return the roles of a team, each with its model calls and sampled tokens."""
+    calls, sampled = Counter(speakers), Counter[str]()
+    for role, count in zip(speakers, tokens, strict=False):
+        sampled[role] += count
+    return [(role, calls[role], sampled[role] if tokens else None) for role in calls]
 
 
 def _listed(values: list[str]) -> str:

@@ -74,6 +74,8 @@ def test_a_job_runs_its_rollout_and_reports_it(tmp_path: Path) -> None:
         assert made.reward is not None
         assert [call.name for call in made.get_tool_calls()] == ["list_files"]
         assert [call.response_ids for call in made.model_calls] == [[7, 8]] * 2
+        rewards = [e for e in served.store.events(name, "0") if "value" in e.data]
+        assert [event.data["response_tokens"] for event in rewards] == [[2, 2]]
 
 
 def test_settings_come_from_the_environment_too(

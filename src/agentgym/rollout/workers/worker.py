@@ -281,6 +281,8 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
     ]
     inner = [call.rewards for call in ended.model_calls]
     speakers = [call.agent for call in ended.model_calls]
+    counts = [call.token_counts for call in ended.model_calls]
+    tokens = [count[1] for count in counts if count is not None]
     scored = {
         "value": ended.reward,
         "source": "scenario",
@@ -289,6 +291,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
         "duration_s": ended.duration_s,
         **({"inner": inner} if any(inner) else {}),
         **({"speakers": speakers} if set(speakers) - {DEFAULT_AGENT} else {}),
+        **({"response_tokens": tokens} if len(tokens) == len(counts) else {}),
         **_end_of(ended),
     }
     return [*events, {"event_type": "reward", "data": scored}]

@@ -18,7 +18,9 @@ const CHARTS = [
 ];
 const GROUPED = [['success', 'Success', true], ['tool_reliability', 'Tool reliability', true],
   ['right_tool', 'Right tool', true], ['right_arguments', 'Right arguments', true],
-  ['reward', 'Reward', false], ['model_calls', 'Model calls of a rollout', false]];
+  ['reward', 'Reward', false], ['model_calls', 'Model calls of a rollout', false],
+  ['tokens', 'Sampled tokens of a rollout', false],
+  ['gap', 'Log-probability gap between sampler and learner (nats)', false]];
 const NAMES = {family: 'family', level: 'level', roles: 'role'};
 const METRICS = [['right_tool', 'right tool'], ['right_arguments', 'right arguments'],
   ['pass_1', 'success (pass^1)'], ['pass_k', 'all attempts succeed (pass^k)'],
@@ -45,7 +47,8 @@ function Grouped({run, by, isSmooth, turn}) {
     .filter((name) => name != null && name !== '');
   if (!names.length) return html`<p class="note">This run has none${by === 'roles' && ': one agent'
     + ' attempts its tasks, or no rollout of a team has ended'}.</p>`;
-  return GROUPED.map(([field, title, share]) => {
+  const recorded = GROUPED.filter(([field]) => data.rows.some((row) => row[field] != null));
+  return recorded.map(([field, title, share]) => {
     const {x, lines} = joined(names.map((name) => {
       const own = data.rows.filter((row) => row.name === name);
       return {name: String(name), x: own.map((row) => row.step),
@@ -173,7 +176,7 @@ export function RunPage({run}) {
       ${data.validations.length > 0 && html`<${Validations} found=${data.validations} />`}</div>
     <h2>Before and after, on held-out tasks</h2>
     ${data.sets.length ? html`<${Measured} sets=${data.sets} run=${run} />`
-      : html`<p class="note">Nothing was measured yet.</p>`}
+      : html`<p class="note">No measurement to show.</p>`}
     <${Families} families=${data.families} run=${run} />
     <h2>Which tool was called</h2>
     <div class="filters"><label>Rollouts <select value=${phase}

@@ -1,0 +1,74 @@
+"""CreditLog: the gaps between sampler and learner that a run has recorded."""
+
+from collections.abc import Iterator
+from os import SEEK_CUR
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+_CHUNK_BYTES = 2**20
+
+
+class Gap(NamedTuple):
+    """The distance between the log-probabilities of sampler and learner.
+
+    Attributes:
+        nats: Sum over the trained tokens.
+        tokens: How many tokens were trained.
+    """
+
+    nats: float
+    tokens: int
+
+
+class CreditLog:
+    """Reads the lines of ``credit.jsonl`` once, as far as they are complete.
+
+    Args:
+        path: The file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._end = 0
+
+    def read(self) -> Iterator[list[tuple[str, list[Gap | None]]]]:
+        """Yield new lines, some at a time: rollout, and the gap of each model call.
+
+        A call that was not trained, or whose gap was not measured, has None. Lines of
+        runs without any are left out.
+        """
+        try:
+            with open(self._path, "rb") as file:
+                if self._path.stat().st_size < self._end:  # it is another file
+                    self._end = 0
+                file.seek(self._end)
+                while lines := file.readlines(_CHUNK_BYTES):
+                    if not lines[-1].endswith(b"\n"):  # it is being written
+                        file.seek(-len(lines.pop()), SEEK_CUR)
+                    self._end = file.tell()
+                    yield [found for line in lines if (found := _gaps(line))]
+                    if not lines:
+                        return
+        except OSError:
+            return
+
+
+def _gaps(line: bytes) -> tuple[str, list[Gap | None]] | None:
+    """Return a line's rollout and gaps; None without one, or if a kill cut the line."""
+    try:
+        read = orjson.loads(line)
+        gaps = [_gap(call) for call in read["calls"]]
+        return (str(read["rollout"]), gaps) if any(gaps) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _gap(call: dict[str, Any]) -> Gap | None:
+    if (known := call.get("gaps")) is None:
+        return None
+    if known:
+        return Gap(sum(map(abs, known)), len(known))
+    tokens = sum(end - start for start, end in call["spans"])  # all are nearly zero
+    return Gap(0.0, tokens) if tokens else None
