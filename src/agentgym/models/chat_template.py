@@ -341,12 +341,14 @@ class FormReport(NamedTuple):
             user speaks again.
         variables: Of the template, as it is used.
         reasons: Whether answers begin with reasoning, as far as the template shows it.
+        constrains: Whether tool calls are restricted to the tools' schemas.
     """
 
     name: str
     drops_reasoning: bool = False
     variables: Mapping[str, Any] = MappingProxyType({})
     reasons: bool = False
+    constrains: bool = False
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
@@ -369,10 +371,12 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
     if not (folder / _SETTINGS).is_file():
         found = base_folder(source)
         if found is None or not (found / _SETTINGS).is_file():
-            return FormReport("")
+            return FormReport("", constrains=given.constrain == "calls")
         folder = found
     settings = template_of(source, given)
     template = FolderTemplate(folder, settings.chat_template)
     made = ChatTemplate(model, template, settings)
     drops = settings.thinking != "off" and not made.keeps_reasoning
-    return FormReport(made.format.name, drops, made.variables, made.reasons)
+    return FormReport(
+        made.format.name, drops, made.variables, made.reasons, made.constrains
+    )
