@@ -128,12 +128,14 @@ class ChatTemplate:
             switch = self._switch(model, on=settings.thinking == "on")
             self.variables = {**switch, **self.variables}
         self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
-        text = self.format.call_text("f")
+        text = self.form.call_text("f")
         if self.constrains and (text is None or not text.opening):
+            forms = ", ".join(filter(can_be_constrained, FORMATS))
             raise ModelError(
-                f"--constrain calls works with calls in the form hermes, and the model "
-                f"{model!r} writes them in the form {self.format.name!r}. Leave "
-                "--constrain out, or give --chat-template hermes."
+                f"--constrain calls works with calls in the forms {forms}, where a "
+                f"mark opens them, and the model {model!r} writes them in the form "
+                f"{self.format.name!r}: {self.form.written!r}. Give --constrain none, "
+                "or --chat-template hermes."
             )
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None
@@ -295,6 +297,12 @@ class ChatTemplate:
             f"no switch for it (it reads neither {' nor '.join(_SWITCHES)}). Leave "
             "thinking out, or give the template's own setting in chat_template_kwargs."
         )
+
+
+def can_be_constrained(form: str) -> bool:
+    """Return whether calls of a form can be restricted within free text."""
+    text = FORMATS[form].call_text("f", FORMATS[form].example)
+    return text is not None and bool(text.opening)
 
 
 def _described(tool: Message) -> Message:
