@@ -117,6 +117,10 @@ def test_how_a_template_was_used_is_kept_beside_the_weights(folder: Path) -> Non
     assert (kept.tool_format, kept.thinking) == ("xml", "off")
     other = template_of(str(folder), TemplateSettings(thinking="on"))
     assert (other.tool_format, other.thinking) == ("xml", "on")
+    keep_template(folder, TemplateSettings(constrain="calls"))
+    for given, expected in (("auto", "calls"), ("none", "none"), ("calls", "calls")):
+        settings = TemplateSettings.model_validate({"constrain": given})
+        assert template_of(str(folder), settings).constrain == expected
     (folder / "agentgym_template.json").write_text('{"thinking": "loud"}')
     with pytest.raises(ModelError, match=r"agentgym_template\.json cannot be read"):
         template_of(str(folder), None)

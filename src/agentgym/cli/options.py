@@ -142,8 +142,12 @@ Thinking = Annotated[
     opt("Whether the model reasons before it answers.", rich_help_panel=MODEL),
 ]
 Constrain = Annotated[
-    Literal["none", "calls"] | None,
-    opt("calls: restrict tool calls to the tools' schemas.", rich_help_panel=MODEL),
+    Literal["auto", "none", "calls"] | None,
+    opt(
+        "calls: restrict tool calls to the tools' schemas; auto: as the model was "
+        "trained.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Configurable = Annotated[
     list[str] | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentgym.cli import listing
-from agentgym.cli.options import AsJson, Runs, opt, require_place
+from agentgym.cli.options import AsJson, Constrain, Runs, opt, require_place
 from agentgym.cli.output import (
     failures_shown,
     print_json,
@@ -254,6 +254,7 @@ def serve(
     api_key: Annotated[
         str | None, opt("Key that requests must have.", envvar=_KEY)
     ] = None,
+    constrain: Constrain = None,
 ) -> None:
     """Answer OpenAI's chat completions with a trained agent, until Ctrl-C.
 
@@ -265,7 +266,7 @@ def serve(
     from agentgym.train.process import InterruptFlag
     from agentgym.train.trained_agent import TrainedAgent
 
-    agent = TrainedAgent.load(name)
+    agent = TrainedAgent.load(name, constrain=constrain or "auto")
     if agent.unchecked:
         typer.echo(f"Warning: {agent.unchecked}", err=True)
     console = progress_console()

@@ -150,7 +150,8 @@ class TrainingConfig(Settings, BaseSettings):
             ``auto`` leaves that to the template.
         chat_template_kwargs: Further variables of the chat template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
-            schemas allow.
+            schemas allow, ``none`` restricts nothing; ``auto`` is ``calls`` for a
+            model that was trained so.
         engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
             None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
         verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
@@ -269,7 +270,7 @@ class TrainingConfig(Settings, BaseSettings):
     chat_template: str = ""
     thinking: Thinking = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    constrain: Constrain = "none"
+    constrain: Constrain = "auto"
     engine_server: str | None = None
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)

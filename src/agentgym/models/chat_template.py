@@ -128,12 +128,14 @@ class ChatTemplate:
             switch = self._switch(model, on=settings.thinking == "on")
             self.variables = {**switch, **self.variables}
         self.form: TemplateForm = find_form(model, self._render, FORMATS, forced=forced)
-        text = self.format.call_text("f")
+        text = self.form.call_text("f")
         if self.constrains and (text is None or not text.opening):
+            forms = ", ".join(filter(can_be_constrained, FORMATS))
             raise ModelError(
-                f"--constrain calls works with calls in the form hermes, and the model "
-                f"{model!r} writes them in the form {self.format.name!r}. Leave "
-                "--constrain out, or give --chat-template hermes."
+                f"--constrain calls works with calls in the forms {forms}, where a "
+                f"mark opens them, and the model {model!r} writes them in the form "
+                f"{self.format.name!r}: {self.form.written!r}. Give --constrain none, "
+                "or --chat-template hermes."
             )
         self._describes = self._fails_without_descriptions()
         self._keeps_reasoning: bool | None = None
@@ -297,6 +299,12 @@ class ChatTemplate:
         )
 
 
+def can_be_constrained(form: str) -> bool:
+    """Return whether calls of a form can be restricted within free text."""
+    text = FORMATS[form].call_text("f", FORMATS[form].example)
+    return text is not None and bool(text.opening)
+
+
 def _described(tool: Message) -> Message:
     """Return a tool with a description, which is empty where it has none."""
     function = tool.get("function")
@@ -341,12 +349,14 @@ class FormReport(NamedTuple):
             user speaks again.
         variables: Of the template, as it is used.
         reasons: Whether answers begin with reasoning, as far as the template shows it.
+        constrains: Whether tool calls are restricted to the tools' schemas.
     """
 
     name: str
     drops_reasoning: bool = False
     variables: Mapping[str, Any] = MappingProxyType({})
     reasons: bool = False
+    constrains: bool = False
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
@@ -369,10 +379,12 @@ def form_of(model: str, given: TemplateSettings) -> FormReport:
     if not (folder / _SETTINGS).is_file():
         found = base_folder(source)
         if found is None or not (found / _SETTINGS).is_file():
-            return FormReport("")
+            return FormReport("", constrains=given.constrain == "calls")
         folder = found
     settings = template_of(source, given)
     template = FolderTemplate(folder, settings.chat_template)
     made = ChatTemplate(model, template, settings)
     drops = settings.thinking != "off" and not made.keeps_reasoning
-    return FormReport(made.format.name, drops, made.variables, made.reasons)
+    return FormReport(
+        made.format.name, drops, made.variables, made.reasons, made.constrains
+    )

@@ -27,6 +27,7 @@ def model_card(
     rank: int,
     form: str,
     variables: Mapping[str, Any],
+    constrains: bool,
     base_model: str,
     steps: int,
     episodes: int,
@@ -42,6 +43,7 @@ def model_card(
         rank: Rank of the LoRA adapter; 0 if the weights need no base model.
         form: Format of the model's tool calls, e.g. ``hermes``.
         variables: Variables of its chat template, as in training.
+        constrains: Whether its calls were restricted to the tools' schemas in training.
         base_model: The model that training started from.
         steps: Policy updates.
         episodes: Training rollouts.
@@ -80,6 +82,7 @@ On {_plural(after.tasks, "held-out task")}:
 
 {_use(spec, rank, grammar.vllm_parser, variables)}
 It writes tool calls in the form `{grammar.example}`.
+{_CONSTRAINED if constrains else ""}\
 It was measured at temperature {spec.temperature:g}
 with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 
@@ -87,6 +90,13 @@ with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 """
 
 
+_CONSTRAINED = """It was trained and measured with `--constrain calls`: each call could
+only be one that the schemas of the offered tools allow. AgentGym keeps this
+(`agentgym serve`, `agentgym eval --agent`, `TrainedAgent.load`). Another server, as
+vLLM or Ollama, cannot take it from this folder: there a call may break its tool's
+schema, and the figures above do not hold. vLLM restricts a call that a request forces,
+by `tool_choice` `required` or a tool's name.
+"""
 _SERVED = """    vllm serve {} \\
         --enable-auto-tool-choice --tool-call-parser PARSERVARIABLES
 

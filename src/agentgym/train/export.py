@@ -16,8 +16,8 @@ from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import is_beyond_chance, lost_families
 from agentgym.evaluate.metrics import Metrics
-from agentgym.models.folder import name_base
-from agentgym.models.template import keep_template
+from agentgym.models.folder import model_source, name_base
+from agentgym.models.template import keep_template, template_of
 from agentgym.scenarios.base import Scenario
 from agentgym.train.run_folder import RunState
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
@@ -79,7 +79,8 @@ def export_agent(
     )
     with new_folder(folder) as temporary:
         engine.export(temporary / MODEL_FOLDER)
-        keep_template(temporary / MODEL_FOLDER, config.template)
+        used = template_of(model_source(config.model), config.template)
+        keep_template(temporary / MODEL_FOLDER, used)
         name_base(temporary / MODEL_FOLDER)
         TrainedAgent(
             path=temporary,

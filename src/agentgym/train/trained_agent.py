@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.files import parse_json, write_json
+from agentgym.core.formats.settings import Constrain, TemplateSettings
 from agentgym.core.policy import Policy
 from agentgym.core.task import TaskSource
 from agentgym.errors import AgentGymError, UsageError
@@ -68,6 +69,8 @@ class TrainedAgent(BaseModel):
         metrics: Held-out metrics after training.
         checksums: SHA-256 of each file in ``model/``, checked before weights are used;
             empty if it was saved without.
+        constrain: Whether calls are restricted to the tools' schemas where the weights
+            answer in this process; ``auto`` is as in training.
     """
 
     path: Path = Field(exclude=True)
@@ -76,6 +79,7 @@ class TrainedAgent(BaseModel):
     baseline: Metrics
     metrics: Metrics
     checksums: dict[str, str] = Field(default_factory=dict)
+    constrain: Constrain = Field(default="auto", exclude=True)
 
     @property
     def folder(self) -> str:
@@ -128,7 +132,7 @@ class TrainedAgent(BaseModel):
         return version is not None and Versions(version.name).default() == version
 
     @classmethod
-    def load(cls, name: str | Path) -> Self:
+    def load(cls, name: str | Path, *, constrain: Constrain = "auto") -> Self:
         """Load an agent.
 
         Its weights are read only once they are needed.
@@ -136,6 +140,8 @@ class TrainedAgent(BaseModel):
         Args:
             name: ``coding@3``, ``coding`` for its default, a folder, or a Hugging Face
                 id, ``owner/name``, which is downloaded.
+            constrain: ``calls`` restricts its tool calls to the tools' schemas,
+                ``none`` restricts nothing; ``auto`` is as in training.
 
         Raises:
             NotFoundError: Names the nearest and those available.
@@ -153,7 +159,7 @@ class TrainedAgent(BaseModel):
                 path = hub.download(str(name), AGENT_FILE, MODEL_FOLDER)
         try:
             card = parse_json((path / AGENT_FILE).read_text(encoding="utf-8"))
-            agent = cls(**{**card, "path": path})
+            agent = cls(**{**card, "path": path, "constrain": constrain})
         except (OSError, ValueError, TypeError) as error:
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
@@ -233,7 +239,8 @@ class TrainedAgent(BaseModel):
         """
         from agentgym.engines.local.support import load_policy
 
-        return load_policy(str(self.verified_model()))
+        used = TemplateSettings(constrain=self.constrain)
+        return load_policy(str(self.verified_model()), used)
 
     def transport(self) -> "httpx.AsyncBaseTransport":
         """Load the weights behind a client of OpenAI's; they go with the client.
@@ -270,7 +277,6 @@ class TrainedAgent(BaseModel):
             UsageError: The form is unknown, or the folder exists or cannot be written.
             AgentGymError: The weights are not as they were saved, or cannot be merged.
         """
-        from agentgym.core.formats.settings import TemplateSettings
         from agentgym.models.chat_template import form_of
         from agentgym.models.folder import held_rank
         from agentgym.serving.card import model_card
@@ -284,6 +290,7 @@ class TrainedAgent(BaseModel):
             rank=held_rank(self.model_path) if form == "hf" else 0,
             form=form_found.name,
             variables=form_found.variables,
+            constrains=form_found.constrains,
             base_model=made.base_model,
             steps=made.steps,
             episodes=made.episodes,

@@ -324,6 +324,7 @@ class Trainer:
                 if trained.spec.agent is None
                 else trained.spec.framework,
                 lora_rank=0,  # it has its adapter, or needs none
+                constrain=None if trained.constrain == "auto" else trained.constrain,
                 **_surroundings(trained),
             )
         subject = config.model

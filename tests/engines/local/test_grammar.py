@@ -18,8 +18,9 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.errors import GrammarError, ModelError
+from agentgym.errors import GrammarError
 from agentgym.train.batch import BatchBuilder, merged
+from tests.core.formats.test_detect import CALLS, HEAD, TAIL
 
 ROUTE = {
     "type": "object",
@@ -296,7 +297,34 @@ def test_constrained_calls_are_valid_and_text_stays_free(
         assert sums.gap / sums.tokens < 1e-5
 
 
-def test_calls_of_a_form_without_a_grammar_cannot_be_constrained() -> None:
-    settings = TemplateSettings(constrain="calls", tool_format="xml")
-    with pytest.raises(ModelError):
-        load_model("nano", device="cpu", rank=0, seed=0, template=settings)
+@pytest.mark.parametrize("form", ["xml", "mistral", "pythonic"])
+def test_calls_of_other_forms_are_valid_and_learned_as_they_were_sampled(
+    loaded: LoadedModel, form: str
+) -> None:
+    """The shipped model does not know these forms: the grammar alone makes calls."""
+    settings = TemplateSettings(
+        constrain="calls", chat_template=HEAD + CALLS[form] + TAIL
+    )
+    made = load_model("nano", device="cpu", rank=0, seed=0, template=settings)
+    policy = LocalPolicy(made)
+    requests = [asked(seed, one_call=True, max_tokens=300) for seed in range(6)]
+    try:
+        results = answers(policy, requests)
+    finally:
+        policy.close()
+    whole = [each for each in results if each.finish_reason != "length"]
+    assert whole
+    for each in whole:
+        [written] = each.tool_calls
+        schema = {"Route": ROUTE, "look": LOOK}[written.name]
+        jsonschema.validate(json.loads(written.arguments), schema)
+        assert each.content is None
+    loss = PolicyLoss(loaded, (0.2, 0.2), 0.0, temperature=0.8)
+    for request, result in zip(requests, results, strict=True):
+        call = call_of(request, result)
+        allowed = policy.tokens.allowed(call)
+        assert allowed is not None
+        places = {at: one for at, one in enumerate(allowed) if one.count > 1}
+        [forest] = loss.plant(merged([(call, places, 1.0)], 0))
+        sums = loss.total(forest)
+        assert sums.gap / sums.tokens < 1e-5

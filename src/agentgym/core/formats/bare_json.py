@@ -58,7 +58,7 @@ class BareJson(ToolFormat):
             )
         return calls
 
-    def call_text(self, name: str) -> CallText:
+    def call_text(self, name: str, written: str) -> CallText:
         """Return the text around the arguments of a call of the tool ``name``."""
         before = f'{{"name": {json.dumps(name)}, "parameters": '
-        return CallText("", before, "}", "")
+        return CallText("", (before,), "}", "")

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from agentgym.core.components import (
     MALFORMED,
@@ -60,19 +60,26 @@ class WrittenCall:
 
 
 class CallText(NamedTuple):
-    """The text around a call's arguments, in forms that write these as JSON.
+    """The text around a call's arguments, for a grammar of calls.
 
     Attributes:
-        opening: The mark that opens the call; empty without one.
-        before: Between that mark and the arguments.
+        opening: The mark that opens calls; empty without one.
+        before: Between that mark and the arguments: texts, and marks within them.
         after: Between the arguments and the closing mark.
-        closing: The mark that closes the call; empty without one.
+        closing: The mark that closes calls; empty without one.
+        notation: How the arguments are written: as a JSON object, as Python's keyword
+            arguments, or in tags up to that of the function's end.
+        around: The texts before and after calls that share their marks.
+        separator: Between calls that share their marks; empty if each has its own.
     """
 
     opening: str
-    before: str
+    before: tuple[str, ...]
     after: str
     closing: str
+    notation: Literal["json", "python", "tags"] = "json"
+    around: tuple[str, str] = ("", "")
+    separator: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,10 +142,15 @@ class ToolFormat(ABC):
                 without a type read them by these schemas.
         """
 
-    def call_text(self, name: str) -> CallText | None:
+    def call_text(self, name: str, written: str) -> CallText | None:
         """Return the text around the arguments of a call of the tool ``name``.
 
         None if a grammar of such calls cannot be written: the default.
+
+        Args:
+            name: The tool.
+            written: A call as the model's chat template writes it, for forms that have
+                several spellings.
         """
         return None
 
@@ -351,20 +363,31 @@ def parameter_types(
             schema = function.get("parameters")
             found = schema.get("properties") if isinstance(schema, Mapping) else None
             if isinstance(found, Mapping):
-                typed = {key: _types(value, 0) for key, value in found.items()}
+                typed = {key: _types(value, schema, 0) for key, value in found.items()}
                 return {key: types for key, types in typed.items() if types}
     return {}
 
 
-def _types(schema: Any, depth: int) -> frozenset[str]:
+def referred(reference: str, root: Any) -> Any:
+    """Return the part of a schema that a reference names; None if there is none."""
+    found = root
+    for part in reference.removeprefix("#").strip("/").split("/"):
+        found = found.get(part) if part and isinstance(found, Mapping) else found
+    return found
+
+
+def _types(schema: Any, root: Any, depth: int) -> frozenset[str]:
     if not isinstance(schema, Mapping) or depth > 8:
         return frozenset()
+    if isinstance(reference := schema.get("$ref"), str):
+        return _types(referred(reference, root), root, depth + 1)
     named = schema.get("type")
     types = {named} if isinstance(named, str) else set(named or ())
     for key in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(key) or ():
-            types |= _types(branch, depth + 1)
-    for value in schema.get("enum") or ():
+            types |= _types(branch, root, depth + 1)
+    fixed = [schema["const"]] if "const" in schema else schema.get("enum") or ()
+    for value in fixed:
         types.add(_TYPE_NAMES.get(type(value), "object"))
     return frozenset(types)
 

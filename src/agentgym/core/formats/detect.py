@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol
 
-from agentgym.core.formats.base import ToolFormat
+from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall
 from agentgym.errors import ModelError
 
 Message = dict[str, Any]
@@ -58,6 +58,7 @@ class TemplateForm:
         short_ids: Whether it refuses call ids other than nine letters and digits.
         begins_reasoning: Whether its prompts leave reasoning open.
         one_call: Whether it refuses an answer with several calls, or leaves some out.
+        written: A call, as it writes it.
     """
 
     format: ToolFormat
@@ -65,6 +66,14 @@ class TemplateForm:
     short_ids: bool = False
     begins_reasoning: bool = False
     one_call: bool = False
+    written: str = ""
+
+    def call_text(self, name: str) -> CallText | None:
+        """Return the text around the arguments of a call of the tool ``name``.
+
+        None if a grammar of such calls cannot be written.
+        """
+        return self.format.call_text(name, self.written)
 
 
 def find_form(
@@ -99,7 +108,8 @@ def find_form(
         for form in [formats[forced]] if forced else formats.values():
             if any(form.name == known.format.name for known in found):
                 continue
-            if _reads_back(form, before, answer, formats, as_object=as_object):
+            call = _read_back(form, before, answer, formats, as_object=as_object)
+            if call is not None:
                 found.append(
                     TemplateForm(
                         form,
@@ -107,6 +117,7 @@ def find_form(
                         short_ids=call_id == SHORT_ID,
                         begins_reasoning=form.thinks(_prompt_end(render)),
                         one_call=_takes_one_call(render, as_object, call_id),
+                        written=answer[call.start : call.end],
                     )
                 )
     if len(found) == 1:
@@ -208,28 +219,30 @@ def _prompt_end(render: Render) -> str:
     return render(said, [dict(PROBE_TOOL)], prompt=True)[-PREFIX:]
 
 
-def _reads_back(
+def _read_back(
     form: ToolFormat,
     before: str,
     answer: str,
     formats: Mapping[str, ToolFormat],
     *,
     as_object: bool,
-) -> bool:
-    """Return whether ``form`` reads the probe call, and nothing of another form."""
+) -> WrittenCall | None:
+    """Return the probe call if ``form`` reads it, and nothing of another form."""
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
-        return False  # written as a string within a string: another call than was made
+        return None  # written as a string within a string: another call than was made
     reading = form.read(answer, prefix=before[-PREFIX:], tools=[PROBE_TOOL])
     if len(reading.calls) != 1:
-        return False
+        return None
     call = reading.calls[0]
     if call.name != _NAME or json.loads(call.arguments or "null") != _ARGUMENTS:
-        return False
+        return None
     rest = answer[: call.start] + answer[call.end :]
     others = {opener for other in formats.values() for opener in other.openers}
     if any(opener in rest for opener in others - set(form.openers)):
-        return False
-    return not set(rest) & set('{}"')  # a part of something larger was read
+        return None
+    if set(rest) & set('{}"'):
+        return None  # a part of something larger was read
+    return call
 
 
 def _refusal(

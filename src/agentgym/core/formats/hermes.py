@@ -40,10 +40,10 @@ class Hermes(ToolFormat):
             start = calls[-1].end
         return calls
 
-    def call_text(self, name: str) -> CallText:
+    def call_text(self, name: str, written: str) -> CallText:
         """Return the text around the arguments of a call of the tool ``name``."""
         before = f'{{"name": {json.dumps(name)}, "arguments": '
-        return CallText(OPEN, before, "}", CLOSE)
+        return CallText(OPEN, (before,), "}", CLOSE)
 
 
 def _read(text: str, start: int) -> WrittenCall:

@@ -1,10 +1,12 @@
 """``[TOOL_CALLS]f[ARGS]{…}`` (Ministral 3), ``[TOOL_CALLS][{…}]`` (Mistral Small)."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentgym.core.formats.base import (
+    CallText,
     ToolFormat,
     WrittenCall,
     call_of,
@@ -12,6 +14,7 @@ from agentgym.core.formats.base import (
 )
 
 OPEN = "[TOOL_CALLS]"
+_ARGS = re.compile(r"\[ARGS\](?=\s*\{)")
 _NAMED = re.compile(r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\][^\[]*)?(?:\[ARGS\]\s*)?(?=\{)")
 _LIST, _COMMA, _LIST_END = (
     re.compile(rf"\s*{mark}\s*") for mark in (r"\[", ",", r"\]")
@@ -44,6 +47,13 @@ class Mistral(ToolFormat):
             ]
             start = calls[-1].end
         return calls
+
+    def call_text(self, name: str, written: str) -> CallText:
+        """Return the text around the arguments, in the spelling of the template."""
+        if _LIST.match(written, len(OPEN)):
+            before = f'{{"name": {json.dumps(name)}, "arguments": '
+            return CallText(OPEN, (before,), "}", "", around=("[", "]"), separator=", ")
+        return CallText(OPEN, (name, *_ARGS.findall(written)), "", "")
 
 
 def _named(text: str, start: int) -> list[WrittenCall]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentgym.core.formats.base import ToolFormat, WrittenCall, call_of
+from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall, call_of
 from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
 
 _MARKS = {
@@ -36,6 +36,19 @@ class Pythonic(ToolFormat):
             calls += _read(text, *found.span(), _MARKS[found[0]])
             start = calls[-1].end
         return calls
+
+    def call_text(self, name: str, written: str) -> CallText:
+        """Return the text around the arguments, with the marks of the template."""
+        opening = next((mark for mark in _MARKS if written.startswith(mark)), "")
+        return CallText(
+            opening,
+            (f"{name}(",),
+            ")",
+            _MARKS.get(opening, ""),
+            "python",
+            around=("[", "]"),
+            separator=", ",
+        )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
         """Show nothing of an answer that begins as a list does."""

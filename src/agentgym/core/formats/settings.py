@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Thinking = Literal["auto", "on", "off"]
-Constrain = Literal["none", "calls"]
+Constrain = Literal["auto", "none", "calls"]
 
 
 class TemplateSettings(BaseModel):
@@ -20,7 +20,8 @@ class TemplateSettings(BaseModel):
             that to the template.
         chat_template_kwargs: Further variables of the template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the
-            tools' schemas allow; text outside of calls stays free.
+            tools' schemas allow; text outside of calls stays free. ``none`` restricts
+            nothing; ``auto`` is as the model was trained.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -29,4 +30,4 @@ class TemplateSettings(BaseModel):
     chat_template: str = ""
     thinking: Thinking = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
-    constrain: Constrain = "none"
+    constrain: Constrain = "auto"

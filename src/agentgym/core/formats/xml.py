@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentgym.core.formats.base import (
+    CallText,
     ToolFormat,
     WrittenCall,
     call_of,
@@ -47,6 +48,11 @@ class Xml(ToolFormat):
             calls.append(_read(text, found, tools))
             start = calls[-1].end
         return calls
+
+    def call_text(self, name: str, written: str) -> CallText:
+        """Return the text around the arguments, with the marks of the template."""
+        marks = (OPEN, CLOSE) if written.startswith(OPEN) else ("", "")
+        return CallText(marks[0], (f"<function={name}>",), "", marks[1], "tags")
 
 
 def _read(

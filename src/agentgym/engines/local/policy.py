@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.device import check_device
 from agentgym.engines.local.decoding.batch import BatchDecoder
@@ -42,20 +43,31 @@ class LocalPolicy(Policy):
         self.decoder = _decoder(loaded, deterministic=deterministic)
 
     @classmethod
-    def load(cls, path: str | Path, *, gpu: str = "auto") -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        gpu: str = "auto",
+        template: TemplateSettings | None = None,
+    ) -> Self:
         """Load a policy for inference; its weights and thread are let go with it.
 
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
             gpu: As :func:`check_device` takes and refuses it.
+            template: How its chat template is used; None: as its folder says.
 
         Raises:
             ModelError: It cannot be loaded or does not call tools.
         """
         device = check_device(gpu)
         policy = in_short_thread(
-            lambda: cls(load_model(str(path), device=device, rank=None, seed=0))
+            lambda: cls(
+                load_model(
+                    str(path), device=device, rank=None, seed=0, template=template
+                )
+            )
         )
         # Not closed, which waits for the decoder's thread: that may be who lets go.
         weakref.finalize(policy, policy.decoder.stop).atexit = False

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device, find_device
@@ -108,11 +109,12 @@ def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
     return "; ".join(words)
 
 
-def load_policy(model: str) -> Policy:
+def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
     """Load a policy for inference into this process.
 
     Args:
         model: ``nano``, a folder, or a Hugging Face id.
+        template: How its chat template is used; None: as its folder says.
 
     Raises:
         MissingExtraError: torch or another library is not installed.
@@ -122,7 +124,7 @@ def load_policy(model: str) -> Policy:
     describe_model(model, 0)  # checks the folder
     from agentgym.engines.local.policy import LocalPolicy
 
-    return LocalPolicy.load(model)
+    return LocalPolicy.load(model, template=template)
 
 
 def require_libraries(purpose: str) -> None:

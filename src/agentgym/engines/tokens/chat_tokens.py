@@ -51,7 +51,7 @@ class ChatTokens:
         self._renderer = Renderer(tokenizer, template, ends)
         self.grammars = Grammars(
             tokenizer,
-            template.format,
+            template.form,
             stop_ids,
             vocabulary or len(tokenizer),
             constrains_calls=template.constrains,

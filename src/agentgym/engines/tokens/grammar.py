@@ -13,11 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentgym.core.formats.base import CallText, ToolFormat
+from agentgym.core.formats.base import CallText
+from agentgym.core.formats.detect import TemplateForm
 from agentgym.core.policy import ChatRequest
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.base import Allowed
 from agentgym.engines.tokens.grammar_path import GrammarNode, GrammarPath, reason_of
+from agentgym.engines.tokens.python_arguments import SHARED, PythonArguments
+from agentgym.engines.tokens.schema_parts import STYLE
+from agentgym.engines.tokens.tag_arguments import TagArguments
 from agentgym.errors import GrammarError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -27,10 +31,9 @@ if TYPE_CHECKING:
 _MOST_TEXTS = 512
 _MOST_NODES = 100_000
 _MOST_BYTES = 2**26
-_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON as Python writes it, which is how chat templates write calls."""
 _KEYWORDS = ("properties", "$defs", "definitions")
-_TERMINALS = 'NL: "\\n"', "THOUGHT: /(.|\\n)*/"
+_TERMINALS = ('NL: "\\n"', "THOUGHT: /(.|\\n)*/")
+_ANY = r"(.|\n)*"
 _NOTES = ("description", "title", "examples", "default")
 _WARNING = "WARNING"
 
@@ -51,7 +54,7 @@ class Grammars:
 
     Args:
         tokenizer: Of the model.
-        form: How the model writes tool calls.
+        form: How the model's template writes tool calls.
         stop_ids: Tokens that end a response.
         vocabulary: How many tokens the model gives a probability.
         constrains_calls: Whether calls that are not asked for follow the tools' schemas
@@ -61,7 +64,7 @@ class Grammars:
     def __init__(
         self,
         tokenizer: "PreTrainedTokenizerBase",
-        form: ToolFormat,
+        form: TemplateForm,
         stop_ids: frozenset[int],
         vocabulary: int,
         *,
@@ -95,14 +98,16 @@ class Grammars:
         is_asked = request.form or request.wants_call
         if not request.tools or not (is_asked or self._constrains_calls):
             return None
-        if self._form.call_text("f") is None:
-            if not request.form:
-                return None
+        text = self._form.call_text("f")
+        if request.form and (text is None or text.notation != "json"):
             raise GrammarError(
-                f"This model writes its calls in the form {self._form.name!r}, and an "
-                "answer in a JSON schema can be had in the forms hermes and json only. "
-                "Ask for it by a tool, or take a model of another form."
+                f"This model writes its calls in the form {self._form.format.name!r}, "
+                "and an answer in a JSON schema can be had in the forms hermes, json "
+                "and mistral only. Ask for it by a tool, or take a model of another "
+                "form."
             )
+        if text is None:
+            return None
         wanted = [
             self._reasoning(prompt_end),
             request.tools,
@@ -160,18 +165,16 @@ class Grammars:
         rules = [self._rule(number, f, request) for number, f in enumerate(functions)]
         named = [(f"call{n}", f["name"]) for n, f in enumerate(functions)]
         forms = [rule for rule, name in named if name == request.form]
-        several = " | ".join(rule for rule, name in named if name != request.form)
-        text = self._form.call_text("f")
-        parts = list(forms)
-        if several:
-            once = request.one_call or text is None or not text.opening
-            parts.append(f"({several})" if once else f"({several}) (NL? ({several}))*")
-        answer = f"({' | '.join(parts)})"
-        terminals = list(_TERMINALS)
-        if not (request.form or request.wants_call):
-            assert text is not None
-            answer = f"TEXT (({several}) TEXT)*"
-            terminals.append(_without(text.opening))
+        several = [rule for rule, name in named if name != request.form]
+        terminals = list(self._shared)
+        if request.form or request.wants_call:
+            parts = [self._marked([form], once=True) for form in forms]
+            if several:
+                parts.append(self._calls(several, once=request.one_call))
+            answer = f"({' | '.join(parts)})"
+        else:
+            answer = f"{self._marked(several, once=False, in_text=True)}* TEXT"
+            terminals += self._text_rules()
         start = f"{self._reasoning(prompt_end)} {answer}"
         whole = _whole(start, [*rules, *terminals])
         self._compile(whole)
@@ -185,14 +188,11 @@ class Grammars:
         Parts of a tool's schema that no grammar expresses are left out: its calls are
         validated when they are made.
         """
-        for schema in (
-            _guided(function, lenient=False),
-            _guided(function, lenient=True),
-            _guided({}, lenient=True),
-        ):
-            rules = self._call(number, str(function["name"]), schema)
+        unknown = {"name": function["name"]}
+        for given, lenient in ((function, False), (function, True), (unknown, True)):
+            rules = self._call(number, given, lenient=lenient)
             try:
-                self._compile(_whole(f"call{number}", [rules, *_TERMINALS]))
+                self._compile(_whole(f"call{number}", [rules, *self._shared]))
             except GrammarError as error:
                 if request.is_strict and function["name"] == request.form:
                     raise _unsupported(request.form, str(error)) from None
@@ -200,26 +200,70 @@ class Grammars:
                 return rules
         raise GrammarError(f"The calls of {function['name']!r} have no grammar.")
 
-    def _call(self, number: int, name: str, schema: str) -> str:
-        text = self._form.call_text(name)
+    def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
+        """Return the rules of a call, without the marks around it."""
+        text = self._form.call_text(str(function["name"]))
         assert text is not None
-        parts = self._parts(text, f"args{number}")
-        return f"call{number}: {parts}\nargs{number}: %json {schema}"
+        name = f"args{number}"
+        parts = [*map(self._mark, text.before), name, _quoted(text.after)]
+        return "\n".join(
+            [
+                f"call{number}: {' '.join(parts)}",
+                *_arguments(text, name, function, lenient),
+            ]
+        )
 
-    def _parts(self, text: CallText, arguments: str) -> str:
-        opening = f"{self._mark(text.opening)} NL?" if text.opening else ""
+    def _calls(self, rules: Sequence[str], *, once: bool) -> str:
+        """Return an answer that consists of calls by these rules."""
+        text = self._around
+        calls = self._marked(rules, once=once)
+        if once or text.separator or not text.opening:
+            return calls
+        return f"{calls} (NL? {calls})*"
+
+    def _marked(
+        self, rules: Sequence[str], *, once: bool, in_text: bool = False
+    ) -> str:
+        """Return calls that share their marks: one, or several where a form can.
+
+        Args:
+            rules: Of the calls.
+            once: Whether it is one.
+            in_text: Whether free text goes before them.
+        """
+        text = self._around
+        calls = f"({' | '.join(rules)})"
+        if text.separator and not once:
+            calls = f"{calls} ({_quoted(text.separator)} {calls})*"
+        mark = "text_and_mark" if in_text else self._mark(text.opening)
+        opening = f"{mark} NL?" if text.opening else ""
         closing = f"NL? {self._mark(text.closing)}" if text.closing else ""
-        before, after = map(_quoted, (text.before, text.after))
-        return f"{opening} {before} {arguments} {after} {closing}".strip()
+        first, last = map(_quoted, text.around)
+        return f"({opening} {first} {calls} {last} {closing})"
+
+    def _text_rules(self) -> list[str]:
+        """Return the rules of free text, alone and up to the mark that opens calls.
+
+        A mark that is not a token of its own ends the text where it first stands.
+        """
+        text = self._around
+        marks = self._form.format.openers
+        free = f"TEXT: /{_ANY}/ & ~/{_holding(marks)}/"
+        if self._added(text.opening) is not None:
+            return [f"text_and_mark: TEXT {self._mark(text.opening)}", free]
+        marked = f"text_and_mark[lazy]: /{_ANY}{_pattern(text.opening)}/"
+        if others := [mark for mark in marks if mark != text.opening]:
+            marked += f" & ~/{_holding(others)}/"
+        return [marked, free]
 
     def _reasoning(self, prompt_end: str) -> str:
         """Return the part of an answer before its call: reasoning, where it may be."""
-        for opening, closing in self._form.reasoning_marks:
+        for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
             if begin is None or end is None:
                 continue
             thought = f"THOUGHT <[{end}]> NL* "
-            if self._form.thinks(prompt_end):
+            if self._form.format.thinks(prompt_end):
                 return thought
             if closing not in prompt_end:
                 return f"(<[{begin}]> {thought})?"
@@ -244,6 +288,19 @@ class Grammars:
         if matcher.is_error():
             raise GrammarError(reason_of(matcher.get_error()))
         return _Compiled(matcher)
+
+    @property
+    def _around(self) -> CallText:
+        """The text around the arguments of any call."""
+        text = self._form.call_text("f")
+        assert text is not None
+        return text
+
+    @property
+    def _shared(self) -> tuple[str, ...]:
+        """The rules that those of all calls use."""
+        is_python = self._around.notation == "python"
+        return (*_TERMINALS, *SHARED) if is_python else _TERMINALS
 
     @property
     def _ll(self) -> "LLTokenizer":
@@ -287,10 +344,22 @@ def _unsupported(form: str, why: str) -> GrammarError:
     )
 
 
+def _arguments(
+    text: CallText, name: str, function: Mapping[str, Any], lenient: bool
+) -> list[str]:
+    """Return the rules of a function's arguments, in the notation of a form."""
+    if text.notation == "json":
+        return [f"{name}: %json {_guided(function, lenient=lenient)}"]
+    schema = closed(function.get("parameters") or {"type": "object"})
+    if text.notation == "python":
+        return PythonArguments(name, schema).rules()
+    return TagArguments(name, schema).rules()
+
+
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
     """Return the schema of a function's arguments, with how JSON is written."""
     schema = closed(function.get("parameters") or {"type": "object"})
-    style = {**_STYLE, "coerce_one_of": True, "lenient": lenient}
+    style = {**STYLE, "coerce_one_of": True, "lenient": lenient}
     return json.dumps({**schema, "x-guidance": style})
 
 
@@ -329,10 +398,13 @@ def _whole(start: str, rules: Sequence[str]) -> str:
     return "\n".join([f"start: {start.strip()}", *rules, ""])
 
 
-def _without(mark: str) -> str:
-    """Return the terminal of a text in which a mark does not stand."""
-    inside = "(.|\\n)*" + re.escape(mark).replace("/", "\\/") + "(.|\\n)*"
-    return f"TEXT: /(.|\\n)*/ & ~/{inside}/"
+def _holding(marks: Sequence[str]) -> str:
+    """Return the pattern of a text in which a mark stands."""
+    return f"{_ANY}({'|'.join(map(_pattern, marks))}){_ANY}"
+
+
+def _pattern(text: str) -> str:
+    return re.escape(text).replace("/", "\\/")
 
 
 def _quoted(text: str) -> str:

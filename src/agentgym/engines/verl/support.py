@@ -50,16 +50,17 @@ class VerlEngines(EngineFactory):
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
                 "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
             )
-        if config.constrain != "none":
-            raise UnsupportedError(
-                f"constrain = {config.constrain!r} with engine = 'verl': it restricts "
-                "no tokens. Use the engine local or vllm."
-            )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
         if find_spec("transformers") is None:
             raise MissingExtraError("local", "Reading the model's tokenizer")
         form = form_of(config.model, config.template)
+        if form.constrains:
+            raise UnsupportedError(
+                "constrain = 'calls' with engine = 'verl': it restricts no tokens. Use "
+                "the engine local or vllm, or constrain = 'none' for a model that was "
+                "trained so."
+            )
         where = f"{config.nodes} x {config.gpus_per_node} GPUs"
         if config.engine_server is not None:
             self._check_server(config.engine_server)

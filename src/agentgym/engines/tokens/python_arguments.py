@@ -1,0 +1,141 @@
+"""Rules of a grammar for keyword arguments, as the form pythonic writes them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.core.formats.base import referred
+from agentgym.engines.tokens.schema_parts import alternatives, number_rule, ordered
+
+_ESCAPE = (
+    r"\\(['\"\\nrtbf]|x[0-9a-fA-F]{2}|u([0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-"
+    r"fA-F]{2})|U000[1-9a-fA-F][0-9a-fA-F]{4}|U0010[0-9a-fA-F]{4})"
+)
+"""An escape of a whole character: the reader refuses half a surrogate pair."""
+_SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
+_WORDS: Mapping[Any, str] = {
+    True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
+}  # fmt: skip
+"""Models write Python's words, and JSON's within lists and objects."""
+
+SHARED = (
+    f"PY_TEXT: /'{_SINGLE}*'/ | /\"{_DOUBLE}*\"/",
+    r"PY_NAME: /[A-Za-z_][A-Za-z0-9_]*/",
+    r"PY_NUMBER: /-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?/",
+    f"py_any: PY_TEXT | PY_NUMBER | py_list | py_dict | {' | '.join(_WORDS.values())}",
+    'py_list: "[" (py_any (", " py_any)*)? "]"',
+    'py_dict: "{" (PY_TEXT ": " py_any (", " PY_TEXT ": " py_any)*)? "}"',
+)
+"""Rules that those of every tool use."""
+
+
+class PythonArguments:
+    """Writes the rules of the arguments of one tool.
+
+    ``pattern``, ``format`` and ``allOf`` of several schemas are not restricted. An
+    object with named fields has no others.
+
+    Args:
+        name: Of the rule to make.
+        schema: Of the arguments.
+    """
+
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+        self._name = name
+        self._root = schema
+        self._rules: list[str] = []
+        self._references: dict[str, str] = {}
+
+    def rules(self) -> list[str]:
+        """Return the rules, that of the arguments first."""
+        properties = self._root.get("properties")
+        if not isinstance(properties, Mapping):
+            pair = 'PY_NAME "=" py_any'
+            return [f'{self._name}: ({pair} (", " {pair})*)?']
+        required = self._root.get("required") or ()
+        items = [
+            (f"{json.dumps(f'{key}=')} ({self._value(value)})", key in required)
+            for key, value in properties.items()
+            if key.isidentifier() and key.isascii()  # others cannot be written so
+        ]
+        return [*ordered(self._name, items), *self._rules]
+
+    def _rule(self, body: str) -> str:
+        """Add a rule and return its name."""
+        name = f"{self._name}_v{len(self._rules)}"
+        self._rules.append(f"{name}: {body}")
+        return name
+
+    def _value(self, schema: Any) -> str:
+        """Return the body of a rule for the values of a schema."""
+        if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
+            return self._reference(schema["$ref"])
+        bodies = [self._one(each) for each in alternatives(schema)]
+        return " | ".join(dict.fromkeys(bodies))
+
+    def _reference(self, reference: str) -> str:
+        if reference not in self._references:
+            found = referred(reference, self._root)
+            at = len(self._rules)
+            name = self._references[reference] = f"{self._name}_v{at}"
+            self._rules.append("")  # its own name may stand within it
+            self._rules[at] = f"{name}: {self._value(found)}"
+        return self._references[reference]
+
+    def _one(self, schema: Mapping[str, Any]) -> str:
+        if "$ref" in schema:
+            return self._value(schema)
+        if "enum" in schema:
+            return " | ".join(map(_literal, schema["enum"]))
+        kind = schema.get("type")
+        if kind == "string":
+            return _text(schema)
+        if kind in ("integer", "number"):
+            return self._rule(number_rule(schema))
+        if kind == "boolean":
+            return f"{_WORDS[True]} | {_WORDS[False]}"
+        if kind == "null":
+            return _WORDS[None]
+        if kind == "array":
+            return self._array(schema)
+        return self._object(schema) if kind == "object" else "py_any"
+
+    def _array(self, schema: Mapping[str, Any]) -> str:
+        item = self._rule(self._value(schema.get("items", True)))
+        least, most = schema.get("minItems", 0), schema.get("maxItems")
+        if most == 0:
+            return '"[]"'
+        more = f"{{{max(least - 1, 0)},{'' if most is None else most - 1}}}"
+        items = f'{item} (", " {item}){more}'
+        return f'"[" {items} "]"' if least else f'"[" ({items})? "]"'
+
+    def _object(self, schema: Mapping[str, Any]) -> str:
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping):
+            value = self._rule(self._value(schema.get("additionalProperties", True)))
+            pair = f'PY_TEXT ": " {value}'
+            return f'"{{" ({pair} (", " {pair})*)? "}}"'
+        required = schema.get("required") or ()
+        items = [
+            (f'({_literal(key)}) ": " ({self._value(value)})', key in required)
+            for key, value in properties.items()
+        ]
+        name = f"{self._name}_v{len(self._rules)}"
+        self._rules += ordered(name, items)
+        return f'"{{" {name} "}}"'
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    least, most = schema.get("minLength", 0), schema.get("maxLength")
+    if not least and most is None:
+        return "PY_TEXT"
+    count = f"{{{least},{'' if most is None else most}}}"
+    return f"/'{_SINGLE}{count}'/ | /\"{_DOUBLE}{count}\"/"
+
+
+def _literal(value: Any) -> str:
+    """Return the ways to write a value, as Python or JSON does."""
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])
+    return " | ".join(json.dumps(text, ensure_ascii=False) for text in written)

@@ -1,0 +1,69 @@
+"""Parts of JSON schemas as rules of a grammar, for forms with values of their own."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""JSON as Python writes it, which is how chat templates write calls."""
+_BOUNDS = (
+    *("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    "multipleOf",
+)
+_BRANCHES = ("anyOf", "oneOf")
+
+
+def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas of which a value follows one, each of one type at most."""
+    if not isinstance(schema, Mapping):
+        yield {}
+        return
+    if "const" in schema:
+        yield {"enum": [schema["const"]]}
+        return
+    branches = [each for key in _BRANCHES for each in schema.get(key) or ()]
+    several = schema.get("allOf") or ()
+    if len(several) == 1:
+        branches += several
+    if branches and not schema.get("enum"):
+        for branch in branches:
+            yield from alternatives(branch)
+    elif isinstance(kinds := schema.get("type"), list) and not schema.get("enum"):
+        for kind in kinds:
+            yield {**schema, "type": kind}
+    elif len(several) > 1:
+        yield {}
+    else:
+        yield schema
+
+
+def number_rule(schema: Mapping[str, Any]) -> str:
+    """Return the body of a rule for a number within its bounds."""
+    bounds = {key: schema[key] for key in _BOUNDS if key in schema}
+    return f"%json {json.dumps({**bounds, 'x-guidance': STYLE})}"
+
+
+def ordered(
+    name: str, items: Sequence[tuple[str, bool]], separator: str = ", "
+) -> list[str]:
+    """Return the rules of a list in a fixed order, parts of which may be left out.
+
+    Args:
+        name: Of the first rule.
+        items: Each item, and whether it is required.
+        separator: Between items.
+    """
+    rules, starts = [f'{name}_r{len(items)}: ""'], []
+    between = json.dumps(separator)
+    for at, (item, is_required) in enumerate(items):
+        rules.append(f"{name}_i{at}: {item}")
+        part = f"{between} {name}_i{at}"
+        part = part if is_required else f"({part})?"
+        rules.append(f"{name}_r{at}: {part} {name}_r{at + 1}")
+    for at, (_, is_required) in enumerate(items):
+        starts.append(f"{name}_i{at} {name}_r{at + 1}")
+        if is_required:
+            break
+    else:
+        starts.append('""')
+    return [f"{name}: {' | '.join(starts)}", *rules]
