@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -83,7 +84,7 @@ def olmo(name: str, arguments: dict[str, Any]) -> str:
 _PYTHON = CALLS["pythonic"].replace("<|tool_call_start|>", "<function_calls>")
 SPELLINGS: Mapping[str, tuple[str, Callable[[str, dict[str, Any]], str]]] = {
     **{
-        name: (CALLS[name], lambda *given, name=name: write(name, *given))
+        name: (CALLS[name], partial(write, name))
         for name in ("hermes", "xml", "mistral", "pythonic")
     },
     "mistral, as a list": (
