@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentgym.train.run_folder import RunFolder
 
-TRAIN = ["train", "coding", "--framework", "native", "--yes", "--deterministic"]
+TRAIN = ["train", "coding", "--framework", "native", "--yes"]
 SMALL = {
     "TEST_TASKS": "4",
     "EVAL_TASKS": "4",
