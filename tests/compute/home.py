@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from agentgym.train.run_folder import RunFolder
+
+TRAIN = ["train", "coding", "--framework", "native", "--yes"]
 SMALL = {
     "TEST_TASKS": "4",
     "EVAL_TASKS": "4",
@@ -52,6 +55,21 @@ def wait_for[T](found: Callable[[], T], process: "subprocess.Popen[str]") -> T:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     return value
+
+
+def wait_for_steps(folder: Path, count: int, process: "subprocess.Popen[str]") -> None:
+    """Wait until so many steps of the run ``x`` are on this machine."""
+    run = RunFolder(folder / "runs" / "x")
+    wait_for(lambda: len(run.checkpoints()) and len(run.metrics()) >= count, process)
+
+
+def require_whole(run: RunFolder, count: int) -> None:
+    """Check that no step is missing and none was done twice."""
+    assert [line["step"] for line in run.metrics()] == list(range(1, count + 1))
+    assert run.record()["status"] == "done"
+    assert run.checkpoints()[-1].name == f"step-{count:06d}"
+    assert not (run.path / ".incoming").exists()
+    assert run.record()["elsewhere"] is None
 
 
 def make_sleepy(folder: Path) -> Path:

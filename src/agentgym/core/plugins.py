@@ -5,7 +5,7 @@ It also loads classes that users name as ``module:name``.
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -33,10 +33,15 @@ class Plugins[T]:
         self._built_in = built_in
         self._group = group
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield all names; look for other packages' after the built-in ones."""
+        yield from self._built_in
+        others = {point.name for point in entry_points(group=self._group)}
+        yield from sorted(others - set(self._built_in))
+
     def names(self) -> list[str]:
         """Return all names, built-in ones first."""
-        others = {point.name for point in entry_points(group=self._group)}
-        return [*self._built_in, *sorted(others - set(self._built_in))]
+        return list(self)
 
     def get(self, name: str) -> T:
         """Return a new instance of the class with this name.

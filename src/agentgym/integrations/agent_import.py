@@ -353,7 +353,7 @@ def kind_of(value: Any) -> str:
 def _adapter_of(found: Any) -> Adapter | None:
     if isinstance(found, ProgramCommand):
         return FRAMEWORKS.get("command")
-    adapters = map(FRAMEWORKS.get, FRAMEWORKS.names())
+    adapters = map(FRAMEWORKS.get, FRAMEWORKS)
     return next((each for each in adapters if is_of(each, found)), None)
 
 

@@ -92,9 +92,13 @@ class LangChainAdapter(Adapter):
     name = "langchain"
     preload = (
         "langchain.agents",
+        "langchain_core.prompts.chat",
         "langchain_openai",
+        "httpcore",
         "openai.resources",
         "agentgym.integrations.langchain.gateway",
+        "agentgym.integrations.langchain.redirect",
+        "agentgym.integrations.langchain.tools",
     )
     packages = ("langgraph", "langchain", "langchain_core")
 

@@ -128,6 +128,8 @@ class WorkerPool:
             (
                 "agentgym.rollout.workers.worker",
                 "aiohttp",
+                "agentgym.integrations.command.adapter",  # finding a framework asks it
+                "agentgym.scenarios.tool_tasks.scenario",
                 *FRAMEWORKS.get(spec.framework).preload,
             )
         )
