@@ -396,6 +396,11 @@ def test_a_live_run_is_watched_to_its_end(visit: Open, folder: Path) -> None:
     page.get_by_label("Lines").select_option("family")
     page.get_by_text("Sampled tokens of a rollout by family").wait_for()
     page.get_by_text(f"{GAP} by family").wait_for()
+    page.locator("td a.row").first.click()  # a family
+    page.locator("#by-held_out").wait_for()
+    assert page.locator("#by-held_out").input_value() == "held-out"
+    assert page.locator("#by-outcome").input_value() == "failed"
+    page.go_back()
     page.get_by_role("link", name="Rollouts").first.click()
     page.locator("tbody tr").first.wait_for()
     page.locator("#by-phase").select_option("train")

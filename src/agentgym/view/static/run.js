@@ -117,7 +117,8 @@ function Families({families, run}) {
     <thead><tr><th>family</th><th>before</th><th>after</th><th>beyond chance</th></tr></thead>
     <tbody>${families.map((row) => html`<tr class=${row.p_value != null ? 'worse' : ''}>
       <td><a class="row" href=${link(at(run, 'rollouts'),
-        {family: row.name, phase: row.after ? 'after' : 'before', outcome: 'failed'})}>${row.name}</a></td>
+        {family: row.name, held_out: 'held-out', phase: row.after ? 'after' : 'before',
+          outcome: 'failed'})}>${row.name}</a></td>
       <td>${span(row.before)}</td><td>${span(row.after)}</td>
       <td>${row.p_value == null ? '' : `worse, p = ${row.p_value.toFixed(4)}`}</td></tr>`)}
     </tbody></table></div>
