@@ -219,6 +219,7 @@ class TrainingLoop:
                 self._engine,
                 self._progress,
                 self._check_interrupt,
+                self._time.lesson_clock(state, self._measured),
             )
             self._report_time_left(lesson.size)
             state.warm_start = lesson.give()

@@ -216,6 +216,20 @@ def test_a_warm_start_needs_no_time_for_steps() -> None:
         long.fit(1200, 25.0)
 
 
+def test_a_warm_start_leaves_time_for_two_measurements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 600 s: 100 are gone, and 2 sets of 10 rollouts, twice, take 200."""
+    now = [50.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    given = budget(time="10m", test_tasks=10, eval_samples=1)
+    gone = given.lesson_clock(RunState(wall_seconds=100), 5.0)
+    assert gone() == 0.0
+    now[0] += 150
+    assert gone() == 0.5
+    assert budget().lesson_clock(RunState(), 5.0)() == 0.0
+
+
 def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         again = InterruptedAt("rollouts", 3)

@@ -1,6 +1,8 @@
 """A budget in time: measurements and steps that fit into so many seconds."""
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,22 @@ class TimeBudget:
             f"{plural(fitted.group_size, 'attempt')} each."
         )
 
+    def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
+        """Return a clock of a warm start that begins now: the share that is gone.
+
+        Held-out tasks are measured after it, and at the end. 0 without a limit.
+
+        Args:
+            state: Of the run.
+            measured: Seconds of a measured rollout.
+        """
+        if self.config.time is None:
+            return lambda: 0.0
+        later = 2 * self._held_out * measured
+        length = max(1.0, self.config.time - state.wall_seconds - later)
+        began = time.monotonic()
+        return lambda: (time.monotonic() - began) / length
+
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
         """Return whether another step, and the work after it, fit into the time.
 
@@ -233,6 +251,9 @@ class TimeBudget:
 
     def _after(self, state: RunState) -> int:
         """Return the rollouts that come after the last step."""
-        config = self.config
-        held_out = config.test_tasks * config.eval_samples * self.sets
-        return held_out + 2 * config.eval_tasks * bool(state.warmed)
+        return self._held_out + 2 * self.config.eval_tasks * bool(state.warmed)
+
+    @property
+    def _held_out(self) -> int:
+        """Rollouts of one measurement of held-out tasks."""
+        return self.config.test_tasks * self.config.eval_samples * self.sets

@@ -70,6 +70,7 @@ class Lesson:
         engine: Whose policy learns.
         progress: Receives both phases.
         check: Called often; may raise to give up.
+        spent: Returns the share of its time that is gone; at 1 it ends.
 
     Raises:
         ScenarioError: The scenario has no plans.
@@ -82,7 +83,9 @@ class Lesson:
         engine: Engine,
         progress: Progress,
         check: Callable[[], None],
+        spent: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._spent = spent
         self._config = config
         self._scenario = scenario
         self._engine = engine
@@ -215,7 +218,7 @@ class Lesson:
     ) -> Iterator[float]:
         """Yield each update's loss; the rate rises, then falls to nothing.
 
-        It ends where the loss of held-out plans has stopped falling.
+        It ends where the loss of held-out plans has stopped falling, or with its time.
         """
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
@@ -227,8 +230,11 @@ class Lesson:
         for number in range(passes):
             order = Random(f"{self._config.seed}/{number}").sample(solved, len(solved))
             for start in range(0, len(order), size):
+                gone = max(done / total, self._spent() if done else 0.0)
+                if gone >= 1.0:
+                    return
                 some = order[start : start + size]
-                share = min(1.0, (done + 1) / _WARMUP_UPDATES, 1.0 - done / total)
+                share = min(1.0, (done + 1) / _WARMUP_UPDATES, 1.0 - gone)
                 yield imitation.learn(self._examples(some), share)
                 done += 1
                 for _ in some:
