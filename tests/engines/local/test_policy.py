@@ -360,24 +360,29 @@ def test_work_that_fails_raises_and_sampling_goes_on(loaded: LoadedModel) -> Non
 
 def test_an_interrupted_wait_ends_the_work(loaded: LoadedModel) -> None:
     policy = LocalPolicy(loaded)
-    started = threading.Event()
+    started, heard = threading.Event(), threading.Event()
+    ended_early: list[bool] = []
 
-    def work() -> bool:
+    def work() -> None:
         started.set()
-        return loaded.interrupted.wait(20)
+        ended_early.append(loaded.interrupted.wait(60))
 
     class Stop(BaseException):
         pass
 
     def interrupt(number: int, frame: object) -> None:
-        raise Stop
+        if not heard.is_set():
+            heard.set()
+            raise Stop
 
     old = signal.signal(signal.SIGUSR1, interrupt)
     main = threading.get_ident()
 
     def send() -> None:
+        """Send it until it is heard: one that comes just before a wait is not."""
         assert started.wait(20)
-        signal.pthread_kill(main, signal.SIGUSR1)
+        while not heard.wait(0.1):
+            signal.pthread_kill(main, signal.SIGUSR1)
 
     sender = threading.Thread(target=send)
     sender.start()
@@ -385,9 +390,10 @@ def test_an_interrupted_wait_ends_the_work(loaded: LoadedModel) -> None:
         with pytest.raises(Stop):
             policy.decoder.between_responses(work)
     finally:
+        sender.join()  # first: without a handler the signal ends the process
         signal.signal(signal.SIGUSR1, old)
-        sender.join()
     assert policy.decoder.between_responses(loaded.interrupted.is_set) is False
+    assert ended_early == [True]
     policy.close()
 
 

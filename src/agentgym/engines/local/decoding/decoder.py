@@ -167,12 +167,12 @@ class Decoder(ABC):
             EngineError: The decoder is closed.
         """
         done: Future[T] = Future()
-        with self._wake:
-            if self._closed:
-                raise EngineError("The policy is closed; it is not trained any more.")
-            self._works.append((work, done))
-            self._wake.notify_all()
         try:
+            with self._wake:
+                if self._closed:
+                    raise EngineError("The policy is closed: it is trained no more.")
+                self._works.append((work, done))
+                self._wake.notify_all()
             return done.result()
         except BaseException:
             if not (done.cancel() or done.done()):
