@@ -66,7 +66,8 @@ def rollout(
         opt("File of a server's answers, for the same requests at temperature 0."),
     ] = None,
     timeout_s: Annotated[
-        float | None, opt("Seconds after which a rollout is dropped.", "--timeout")
+        float | None,
+        opt("Seconds after which a rollout is dropped; else 600.", "--timeout"),
     ] = None,
     save: Annotated[
         Path | None,
