@@ -346,11 +346,17 @@ def test_work_waits_for_running_responses_and_holds_new_ones_back(
     policy.close()
 
 
-def test_work_that_fails_raises_and_sampling_goes_on(loaded: LoadedModel) -> None:
+def test_work_that_fails_raises_and_sampling_goes_on(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy = LocalPolicy(loaded)
 
     with pytest.raises(ZeroDivisionError):
         policy.decoder.between_responses(lambda: 1 // 0)
+    for step in ("_forget", "_refresh"):  # before the work, and after it
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(policy.decoder, step, lambda: 1 // 0)
+            policy.decoder.between_responses(lambda: None)
 
     assert chat(policy, [request(1)])
     policy.close()

@@ -215,8 +215,8 @@ class Decoder(ABC):
         if not done.set_running_or_notify_cancel():
             return
         self._loaded.interrupted.clear()
-        self._forget()  # first: an update needs the memory
         try:
+            self._forget()  # first: an update needs the memory
             try:
                 made = work()
             finally:
