@@ -37,6 +37,15 @@ def test_a_card_that_is_none_says_what_to_do(agent: TrainedAgent, card: str) -> 
         TrainedAgent.load(agent.path)
 
 
+def test_another_word_for_constrain_is_refused_and_the_agent_not_blamed(
+    agent: TrainedAgent,
+) -> None:
+    found = TrainedAgent.load(agent.path, constrain="none")
+    assert found.constrain == "none"
+    with pytest.raises(UsageError, match="'foo' is not one of auto, none, calls"):
+        TrainedAgent.load(agent.path, constrain="foo")  # type: ignore[arg-type]
+
+
 def test_a_card_with_a_tool_that_has_no_name_is_refused(agent: TrainedAgent) -> None:
     card = json.loads((agent.path / AGENT_FILE).read_text())
     card["spec"]["tools"] = [{"name": "read"}]

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from pydantic import BaseModel, Field
 
@@ -145,10 +145,13 @@ class TrainedAgent(BaseModel):
 
         Raises:
             NotFoundError: Names the nearest and those available.
-            UsageError: The text after the ``@`` is not a number, or Hugging Face cannot
-                be asked, or has no such agent.
+            UsageError: The text after the ``@`` is not a number, ``constrain`` is
+                another word, or Hugging Face cannot be asked, or has no such agent.
             AgentGymError: The folder exists but cannot be read, or holds pickles.
         """
+        if constrain not in get_args(Constrain):
+            known = ", ".join(get_args(Constrain))
+            raise UsageError(f"constrain = {constrain!r} is not one of {known}.")
         try:
             path = find(str(name)).path
         except UsageError:
@@ -164,8 +167,7 @@ class TrainedAgent(BaseModel):
             raise AgentGymError(
                 f"The agent in {path} cannot be read ({error}). Train or save it again."
             ) from None
-        known = {f"{MODEL_FOLDER}/{name}" for name in agent.checksums}
-        refuse_links(path, known)
+        refuse_links(path, {f"{MODEL_FOLDER}/{name}" for name in agent.checksums})
         refuse_pickles(path / MODEL_FOLDER)
         return agent
 
