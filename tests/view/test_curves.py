@@ -60,6 +60,34 @@ def test_the_gap_is_a_mean_over_trained_tokens(ask: Ask, team: RunFolder) -> Non
     assert [*lines(ask, "level", "gap").values()] == pytest.approx([0.4 / 6, 0.2])
 
 
+def test_entropy_and_kl_are_means_over_the_tokens_that_have_them(
+    ask: Ask, team: RunFolder
+) -> None:
+    planned = {**PLANNED, "entropy": 0.5, "kl": 0.01}
+    near = {**NEAR, "entropy": 2.0}
+    second = {**TRAINED, "spans": [[0, 1]], "kl": 0.03}
+    team.append_credit(
+        [
+            {"rollout": "s00001-t000-00", "calls": [planned, near]},
+            {"rollout": "s00002-t000-00", "calls": [planned, MASKED, second]},
+        ]
+    )
+    assert lines(ask, "roles", "entropy") == {
+        ("coder", 1): 2.0,
+        ("coder", 2): None,
+        ("planner", 1): 0.5,
+        ("planner", 2): 0.5,
+    }
+    assert lines(ask, "roles", "kl") == {
+        ("coder", 1): None,
+        ("coder", 2): pytest.approx(0.03),
+        ("planner", 1): pytest.approx(0.01),
+        ("planner", 2): pytest.approx(0.01),
+    }
+    assert [*lines(ask, "family", "entropy").values()] == pytest.approx([1.5, 0.5])
+    assert [*lines(ask, "family", "kl").values()] == pytest.approx([0.01, 0.05 / 3])
+
+
 def test_the_gap_is_read_as_the_run_goes_on(ask: Ask, team: RunFolder) -> None:
     def gap() -> Any:
         return lines(ask, "roles", "gap")["planner", 1]
@@ -97,10 +125,11 @@ def test_a_gap_that_is_recorded_before_the_rollouts_end_is_kept(
     ]
 
 
-def test_a_run_that_did_not_record_them_has_no_tokens_and_no_gap(ask: Ask) -> None:
+def test_a_run_that_did_not_record_them_has_no_such_lines(ask: Ask) -> None:
     for by in ("family", "roles"):
         assert {*lines(ask, by, "tokens", "demo").values()} == {None}
-        assert {*lines(ask, by, "gap", "demo").values()} == {None}
+        for name in ("gap", "entropy", "kl"):
+            assert {*lines(ask, by, name, "demo").values()} == {None}
         assert {*lines(ask, by, "reward", "demo").values()} == {0.2}
 
 

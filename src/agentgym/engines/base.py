@@ -166,6 +166,9 @@ class UpdateMetrics:
         learned: For each sequence of the batch, the log-probability that the learner
             gives each of its trained tokens before the update, in their order; empty
             if not measured.
+        entropies: Likewise the entropy at each of these tokens, nats.
+        moved: Likewise the k3 estimate of ``kl`` at each; empty for a sequence that was
+            not measured again after the update.
         refused: Why the weights were left as they were; empty if they were not.
     """
 
@@ -182,6 +185,8 @@ class UpdateMetrics:
     effective_share: float | None = None
     far_off: Sequence[TrainingSequence] = ()
     learned: Sequence[Sequence[float]] = ()
+    entropies: Sequence[Sequence[float]] = ()
+    moved: Sequence[Sequence[float]] = ()
     refused: str = ""
 
 

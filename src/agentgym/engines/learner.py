@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from itertools import chain
 from operator import add
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -125,15 +127,14 @@ class Learner:
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
         far_off = ratios.far_off if ratios else ()
-        refused, kl = "", 0.0
+        refused, moved = "", dict[int, list[float]]()
         if far_off and len(far_off) == len(batch.sequences) and torch.isfinite(norm):
             refused = FAR_OFF
         elif total and torch.isfinite(norm):
             for group in self._optimizer.param_groups:
                 group["lr"] = scheduled_rate(self._peak_rate, self.step, batch.spent)
             self._optimizer.step()
-            after = self._loss.measure(forests[0])
-            kl = after.kl / after.tokens
+            moved = self._loss.moved(forests[0])
         elif total:
             refused = NOT_FINITE
         return UpdateMetrics(
@@ -142,7 +143,7 @@ class Learner:
             grad_norm=float(norm),
             entropy=sums.entropy / max(1, total),
             clip_fraction=sums.clipped / max(1, total),
-            kl=kl,
+            kl=fmean(chain(*moved.values())) if moved else 0.0,
             gap=gap,
             reference_kl=sums.away / max(1, total)
             if self._config.kl_coefficient
@@ -152,6 +153,10 @@ class Learner:
             effective_share=ratios and ratios.effective,
             far_off=far_off,
             learned=[ratios.learned[id(s)] for s in batch.sequences] if ratios else (),
+            entropies=[ratios.entropies[id(s)] for s in batch.sequences]
+            if ratios
+            else (),
+            moved=[moved.get(id(s), ()) for s in batch.sequences],
             refused=refused,
         )
 

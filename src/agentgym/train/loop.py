@@ -304,7 +304,7 @@ class TrainingLoop:
                 credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
-                lines = list(credit_lines(credited, judge.verdicts, update.learned))
+                lines = list(credit_lines(credited, judge.verdicts, update))
                 patiently(partial(self._run.append_credit, lines), self._say_stalled)
                 tasks.learn(groups)
                 report = self._report(credited, update, begun, sampled)

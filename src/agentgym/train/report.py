@@ -1,7 +1,8 @@
 """Puts a finished training step into numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, repeat
+from itertools import groupby
+from statistics import fmean
 from typing import Any
 
 from agentgym.engines.base import UpdateMetrics
@@ -69,38 +70,46 @@ def report_step(
 
 
 def credit_lines(
-    credited: Credited,
-    verdicts: Mapping[str, Any],
-    learned: Sequence[Sequence[float]] = (),
+    credited: Credited, verdicts: Mapping[str, Any], update: UpdateMetrics
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for each rollout of a step: how its model calls were trained.
 
     Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
     and the trained ``spans`` of its response's tokens, each a first place and the place
-    after the last. Its ``gaps`` are the learner's log-probabilities less those of
-    sampling, in nats, of its trained tokens: empty if all are below 0.0005. A rollout
-    that a judge has scored has its verdict, ``judge``.
+    after the last. What the engine measured follows, in nats over its trained tokens:
+    ``gaps``, the learner's log-probabilities less those of sampling, empty if all are
+    below 0.0005, and the means ``entropy`` and ``kl``. A rollout that a judge has
+    scored has its verdict, ``judge``.
 
     Args:
         credited: The step's rollouts, with their training data.
         verdicts: Those of a judge, by rollout.
-        learned: As in ``UpdateMetrics``; without them no line has ``gaps``.
+        update: The metrics of the update with this data.
     """
     trained: dict[int, dict[str, Any]] = {}
-    sequences = credited.batch.sequences
-    for sequence, values in zip(sequences, learned or repeat(()), strict=False):
-        known = values or repeat(None)
-        pairs = list(zip(sequence.trained, known, strict=False))
+    for number, sequence in enumerate(credited.batch.sequences):
+        measured = [
+            values[number] if values else ()
+            for values in (update.learned, update.entropies, update.moved)
+        ]
         for call in sequence.calls:
             start, size = len(call.prompt_ids), len(call.response_ids)
-            own = [p for p in pairs if 0 <= p[0].position - start < size]
-            trained[id(call)] = {
-                "advantage": own[0][0].advantage if own else 0.0,
-                "spans": _spans([token.position - start for token, _ in own]),
+            places = [token.position - start for token in sequence.trained]
+            own = [n for n, place in enumerate(places) if 0 <= place < size]
+            learned, entropies, moved = (
+                [values[n] for n in own] if values else None for values in measured
+            )
+            found = trained[id(call)] = {
+                "advantage": sequence.trained[own[0]].advantage if own else 0.0,
+                "spans": _spans([places[n] for n in own]),
             }
-            if learned:
-                gaps = [round(v - t.logprob, 3) for t, v in own if v is not None]
-                trained[id(call)]["gaps"] = gaps if any(gaps) else []
+            if learned is not None:
+                sampled = [sequence.trained[n].logprob for n in own]
+                gaps = [round(a - b, 3) for a, b in zip(learned, sampled, strict=True)]
+                found["gaps"] = gaps if any(gaps) else []
+            for name, values in ("entropy", entropies), ("kl", moved):
+                if values:
+                    found[name] = float(f"{fmean(values):.3g}")
     for rollout in credited.rollouts:
         buckets = credited.ledger[rollout.rollout_id]
         judged = verdicts.get(rollout.rollout_id)

@@ -1,4 +1,4 @@
-"""CreditLog: the gaps between sampler and learner that a run has recorded."""
+"""CreditLog: the learner's measurements of each model call that a run has recorded."""
 
 from collections.abc import Iterator
 from os import SEEK_CUR
@@ -10,16 +10,24 @@ import orjson
 _CHUNK_BYTES = 2**20
 
 
-class Gap(NamedTuple):
-    """The distance between the log-probabilities of sampler and learner.
+class Learned(NamedTuple):
+    """Sums over the trained tokens of some model calls, in nats.
 
     Attributes:
-        nats: Sum over the trained tokens.
-        tokens: How many tokens were trained.
+        gap: The distance between the log-probabilities of sampler and learner.
+        gap_tokens: How many tokens have it.
+        entropy: Of the policy before the update.
+        entropy_tokens: How many tokens have it.
+        kl: The k3 estimate between the policy that sampled and the updated one.
+        kl_tokens: How many tokens have it: a part of the batch is measured.
     """
 
-    nats: float
-    tokens: int
+    gap: float = 0.0
+    gap_tokens: int = 0
+    entropy: float = 0.0
+    entropy_tokens: int = 0
+    kl: float = 0.0
+    kl_tokens: int = 0
 
 
 class CreditLog:
@@ -33,11 +41,10 @@ class CreditLog:
         self._path = path
         self._end = 0
 
-    def read(self) -> Iterator[list[tuple[str, list[Gap | None]]]]:
-        """Yield new lines, some at a time: rollout, and the gap of each model call.
+    def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
+        """Yield new lines, some at a time: rollout, and the sums of each model call.
 
-        A call that was not trained, or whose gap was not measured, has None. Lines of
-        runs without any are left out.
+        A call of which nothing was measured has None. Lines without any are left out.
         """
         try:
             with open(self._path, "rb") as file:
@@ -48,27 +55,33 @@ class CreditLog:
                     if not lines[-1].endswith(b"\n"):  # it is being written
                         file.seek(-len(lines.pop()), SEEK_CUR)
                     self._end = file.tell()
-                    yield [found for line in lines if (found := _gaps(line))]
+                    yield [found for line in lines if (found := _read(line))]
                     if not lines:
                         return
         except OSError:
             return
 
 
-def _gaps(line: bytes) -> tuple[str, list[Gap | None]] | None:
-    """Return a line's rollout and gaps; None without one, or if a kill cut the line."""
+def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
+    """Return a line's rollout and sums; None without any, or if a kill cut the line."""
     try:
         read = orjson.loads(line)
-        gaps = [_gap(call) for call in read["calls"]]
-        return (str(read["rollout"]), gaps) if any(gaps) else None
+        sums = [_sums(call) for call in read["calls"]]
+        return (str(read["rollout"]), sums) if any(sums) else None
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _gap(call: dict[str, Any]) -> Gap | None:
-    if (known := call.get("gaps")) is None:
+def _sums(call: dict[str, Any]) -> Learned | None:
+    tokens = sum(end - start for start, end in call.get("spans", ()))
+    gaps, entropy, kl = call.get("gaps"), call.get("entropy"), call.get("kl")
+    if not tokens or (gaps is None and entropy is None and kl is None):
         return None
-    if known:
-        return Gap(sum(map(abs, known)), len(known))
-    tokens = sum(end - start for start, end in call["spans"])  # all are nearly zero
-    return Gap(0.0, tokens) if tokens else None
+    return Learned(
+        sum(map(abs, gaps or ())),  # it has none where all are nearly zero
+        0 if gaps is None else tokens,
+        (entropy or 0.0) * tokens,
+        0 if entropy is None else tokens,
+        (kl or 0.0) * tokens,
+        0 if kl is None else tokens,
+    )

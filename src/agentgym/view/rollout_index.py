@@ -5,13 +5,14 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.run_folder import CREDIT_FILE
-from agentgym.view.credit_log import CreditLog, Gap
+from agentgym.view.credit_log import CreditLog, Learned
 from agentgym.view.summaries import COLUMNS, NAMES, Attempt
 from agentgym.view.word_index import WordIndex
 
@@ -51,15 +52,21 @@ _RATIOS = {
     "right_arguments": ("sum(right_arguments)", "count(right_arguments)"),
     "model_calls": ("sum(part.model_calls)", "count(*)"),
     "tokens": ("sum(part.tokens)", "count(part.tokens)"),
-    "gap": ("sum(part.gap)", "sum(part.trained)"),
+    "gap": ("sum(part.gap)", "sum(part.gap_tokens)"),
+    "entropy": ("sum(part.entropy)", "sum(part.entropy_tokens)"),
+    "kl": ("sum(part.kl)", "sum(part.kl_tokens)"),
 }
 """Lines over steps: each is the ratio of two sums over rollouts, or a role's parts."""
-_TURNS = """CREATE TABLE turns (number INTEGER, role TEXT, model_calls INTEGER,
-    tokens INTEGER, gap REAL, trained INTEGER, PRIMARY KEY (number, role))
-    WITHOUT ROWID"""
+_LEARNED = ", ".join(f"{name} REAL" for name in Learned._fields)
+_TURNS = f"""CREATE TABLE turns (number INTEGER, role TEXT, model_calls INTEGER,
+    tokens INTEGER, {_LEARNED}, PRIMARY KEY (number, role)) WITHOUT ROWID"""
 _ENDED_ROW = """SELECT number, speakers FROM rollouts
     WHERE rollout_id = ? AND place IS NOT NULL"""
-_GAP = "UPDATE {} SET gap = ?, trained = ? WHERE number = ?"
+_SET_LEARNED = (
+    f"UPDATE {{}} SET {', '.join(f'{name} = ?' for name in Learned._fields)}"
+    " WHERE number = ?"
+)
+_UNKNOWN = ", NULL" * len(Learned._fields)
 _WRONG, _ALL = "wrong_argument", "all"
 Facets = dict[str, Counter[Any]]
 """Of each filter, how many rollouts have each of its values."""
@@ -84,12 +91,10 @@ class RolloutIndex:
     def _reset(self) -> None:
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         columns = ", ".join(("number INTEGER PRIMARY KEY", *COLUMNS[: len(_KEPT)]))
-        self._database.execute(
-            f"CREATE TABLE rollouts ({columns}, gap REAL, trained INTEGER)"
-        )
+        self._database.execute(f"CREATE TABLE rollouts ({columns}, {_LEARNED})")
         self._database.execute(_TURNS)
         self._credit = CreditLog(self._store.path.with_name(CREDIT_FILE))
-        self._uncredited: list[tuple[str, list[Gap | None]]] = []
+        self._uncredited: list[tuple[str, list[Learned | None]]] = []
         self._words = WordIndex()
         self._searched = ""
         self._counts: Facets = {}
@@ -126,31 +131,30 @@ class RolloutIndex:
             return changed
 
     def _read_credit(self) -> None:
-        """Read how far the learner was from the sampler in the rollouts of new steps.
+        """Read the learner's measurements of the rollouts of new steps.
 
         A line is kept until the end of its rollout is in the store.
         """
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
             with self._lock:
-                self._uncredited += [line for line in lines if not self._set_gap(*line)]
+                self._uncredited += [line for line in lines if not self._learn(*line)]
 
-    def _set_gap(self, rollout_id: str, gaps: Sequence[Gap | None]) -> bool:
-        """Write the gaps of a rollout's model calls; return whether it has ended."""
+    def _learn(self, rollout_id: str, calls: Sequence[Learned | None]) -> bool:
+        """Write the sums of a rollout's model calls; return whether it has ended."""
         row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
         if row is None:
             return False
         number, speakers = row[0], row[1].split("\n")
-        roles = speakers if len(speakers) == len(gaps) else [""] * len(gaps)
-        whole, parts = (0.0, 0), dict[str, tuple[float, int]]()
-        for role, gap in zip(roles, gaps, strict=True):
-            if gap is not None:
-                nats, tokens = parts.get(role, (0.0, 0))
-                parts[role] = nats + gap.nats, tokens + gap.tokens
-                whole = whole[0] + gap.nats, whole[1] + gap.tokens
-        self._database.execute(_GAP.format("rollouts"), (*whole, number))
+        roles = speakers if len(speakers) == len(calls) else [""] * len(calls)
+        whole, parts = Learned(), dict[str, Learned]()
+        for role, call in zip(roles, calls, strict=True):
+            if call is not None:
+                whole = Learned(*map(add, whole, call))
+                parts[role] = Learned(*map(add, parts.get(role, Learned()), call))
+        self._database.execute(_SET_LEARNED.format("rollouts"), (*whole, number))
         self._database.executemany(
-            f"{_GAP.format('turns')} AND role = ?",
+            f"{_SET_LEARNED.format('turns')} AND role = ?",
             [(*part, number, role) for role, part in parts.items()],
         )
         return True
@@ -192,7 +196,7 @@ class RolloutIndex:
         rows = [*ended, *still_open]
         if not rows:
             return
-        marks = ", ".join(["?"] * (1 + len(_KEPT)) + ["NULL"] * 2)
+        marks = ", ".join("?" * (1 + len(_KEPT))) + _UNKNOWN
         with self._lock:
             known = [(self._number(row[0]), row) for row in rows]
             self._database.executemany(
@@ -200,7 +204,7 @@ class RolloutIndex:
                 [(number, *row[: len(_KEPT)]) for number, row in known],
             )
             self._database.executemany(
-                "INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, NULL, NULL)",
+                f"INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?{_UNKNOWN})",
                 [(number, *turn) for number, row in known for turn in row[len(_KEPT)]],
             )
             for number, row in known[: len(ended)]:
@@ -321,10 +325,10 @@ class RolloutIndex:
         """Return the lines of training rollouts by step and a column.
 
         They are success, reliability, reward, right choices, model calls and sampled
-        tokens of a rollout, and the mean gap of log-probabilities between sampler and
-        learner; one is None where a run has not recorded it. By role, each rollout
-        counts for every role that spoke in it; its calls, tokens and gap are the
-        role's.
+        tokens of a rollout, and the learner's means over trained tokens: the gap of
+        log-probabilities to the sampler, entropy and KL. One is None where a run has
+        not recorded it. By role, each rollout counts for every role that spoke in it;
+        its calls, tokens and the learner's means are the role's.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.

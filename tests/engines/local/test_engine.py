@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE, TRAINED, Bucket
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import CheckpointError
@@ -177,13 +179,33 @@ def test_a_few_tokens_that_are_far_off_show_in_the_ratios_and_not_in_the_mean(
     }
     assert apart.pop((id(far), last.position)) == pytest.approx(5, abs=1e-3)
     assert max(map(abs, apart.values())) < 1e-3
-    lines = credit_lines(credited, {}, found.learned)
+    lines = list(credit_lines(credited, {}, found))
     calls = [call for line in lines for call in line["calls"]]
     gaps = [call["gaps"] for call in calls if call["bucket"] == "trained"]
     [[*others, shown]] = [found for found in gaps if found]
     assert (any(others), shown) == (False, pytest.approx(5, abs=1e-3))
-    unknown = [c for line in credit_lines(credited, {}) for c in line["calls"]]
-    assert all("gaps" not in call for call in unknown)
+    step = UpdateMetrics(step=1)
+    unknown = [c for line in credit_lines(credited, {}, step) for c in line["calls"]]
+    assert not any({"gaps", "entropy", "kl"} & set(call) for call in unknown)
+
+
+def test_entropy_and_kl_are_recorded_by_call(make: Make) -> None:
+    engine = make()
+    credited = credit(engine, play(engine), ALL)
+    found = engine.update(credited.batch)
+    entropies = [value for own in found.entropies for value in own]
+    assert [*map(len, found.entropies)] == [
+        len(sequence.trained) for sequence in credited.batch.sequences
+    ]
+    assert fmean(entropies) == pytest.approx(found.entropy, rel=1e-4)
+    assert fmean([k for own in found.moved for k in own]) == pytest.approx(found.kl)
+
+    calls = [c for line in credit_lines(credited, {}, found) for c in line["calls"]]
+    trained = [call for call in calls if call["bucket"] == "trained"]
+    sizes = [sum(end - start for start, end in call["spans"]) for call in trained]
+    weighed = sum(c["entropy"] * n for c, n in zip(trained, sizes, strict=True))
+    assert weighed / sum(sizes) == pytest.approx(found.entropy, rel=0.01)
+    assert any("kl" in call for call in trained)
 
 
 def test_sequences_that_other_weights_have_sampled_are_masked_and_counted(

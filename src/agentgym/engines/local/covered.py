@@ -142,14 +142,14 @@ class CoveredTokens(NamedTuple):
         mean = sums[:, 0] / sums[:, 1]
         return (~(mean.abs() > math.log(limit))).float()
 
-    def by_sequence(self, now: Tensor) -> dict[int, list[float]]:
-        """Return the log-probabilities of each sequence's tokens, by its ``id``.
+    def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
+        """Return the values of each sequence's tokens, by its ``id``.
 
         Args:
-            now: Log-probability of each target.
+            of_targets: A value of each target, e.g. its log-probability.
         """
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
-        values = now.detach().tolist()
+        values = of_targets.detach().tolist()
         for number, target in zip(
             self.sequence.tolist(), self.target.tolist(), strict=True
         ):

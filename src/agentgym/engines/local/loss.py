@@ -66,7 +66,7 @@ class Ratios(NamedTuple):
     ``(sum of ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are
     equal. ``far_off`` are the sequences that the loss left out. ``learned`` are the
     log-probabilities before the update of each sequence's trained tokens, by the
-    sequence's ``id``.
+    sequence's ``id``, and ``entropies`` the entropy at each of them.
     """
 
     p99: float
@@ -74,6 +74,7 @@ class Ratios(NamedTuple):
     effective: float
     far_off: Sequence[TrainingSequence]
     learned: Mapping[int, Sequence[float]]
+    entropies: Mapping[int, Sequence[float]]
 
     @classmethod
     def of(
@@ -81,6 +82,7 @@ class Ratios(NamedTuple):
         ratios: Tensor,
         far_off: Sequence[TrainingSequence],
         learned: Mapping[int, Sequence[float]],
+        entropies: Mapping[int, Sequence[float]],
     ) -> Self:
         """Return those of one ratio per token, of at least one token."""
         ordered = ratios.double().sort().values
@@ -91,6 +93,7 @@ class Ratios(NamedTuple):
             float(ordered.sum() ** 2 / (count * ordered.square().sum())),
             far_off,
             learned,
+            entropies,
         )
 
 
@@ -140,6 +143,7 @@ class PolicyLoss:
         self._ratios: list[Tensor] = []
         self._far_off: list[TrainingSequence] = []
         self._learned: dict[int, list[float]] = {}
+        self._entropies: dict[int, list[float]] = {}
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if loaded.tree_nodes is not None:
@@ -152,7 +156,10 @@ class PolicyLoss:
         found, self._ratios = self._ratios, []
         far_off, self._far_off = self._far_off, []
         learned, self._learned = self._learned, {}
-        return Ratios.of(torch.cat(found), far_off, learned) if found else None
+        entropies, self._entropies = self._entropies, {}
+        if not found:
+            return None
+        return Ratios.of(torch.cat(found), far_off, learned, entropies)
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
         """Lay sequences out as the model can take them: trees, or one by one."""
@@ -249,11 +256,16 @@ class PolicyLoss:
         return sums
 
     @torch.no_grad()
-    def measure(self, forest: Forest) -> LossSums:
-        """Return the sums of one micro-batch from the middle of a forest."""
+    def moved(self, forest: Forest) -> dict[int, list[float]]:
+        """Return how far one micro-batch, from a forest's middle, is from its sampling.
+
+        Returns:
+            The k3 estimate of each trained token, by its sequence's ``id``.
+        """
         chunks = list(forest.chunks(self.chunk_tokens))
-        part = _Part(chunks[len(chunks) // 2])
-        return self._objective(part, self._head(self._loaded, forest.head))[1]
+        head = self._head(self._loaded, forest.head)
+        covered, now, _ = self._forward(self._loaded, chunks[len(chunks) // 2], head)
+        return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
         """Return a head's keys and values, layer after layer, with their graph."""
@@ -324,6 +336,7 @@ class PolicyLoss:
             if objective.requires_grad:
                 self._ratios.append(ratio.repeat_interleave(counts))
                 self._learned.update(covered.by_sequence(now))
+                self._entropies.update(covered.by_sequence(entropy))
                 self._far_off += [
                     each
                     for each, is_near in zip(

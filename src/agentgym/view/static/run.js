@@ -20,6 +20,7 @@ const GROUPED = [['success', 'Success', true], ['tool_reliability', 'Tool reliab
   ['right_tool', 'Right tool', true], ['right_arguments', 'Right arguments', true],
   ['reward', 'Reward', false], ['model_calls', 'Model calls of a rollout', false],
   ['tokens', 'Sampled tokens of a rollout', false],
+  ['kl', 'KL to the policy that sampled (nats)', false], ['entropy', 'Entropy (nats)', false],
   ['gap', 'Log-probability gap between sampler and learner (nats)', false]];
 const NAMES = {family: 'family', level: 'level', roles: 'role'};
 const METRICS = [['right_tool', 'right tool'], ['right_arguments', 'right arguments'],
