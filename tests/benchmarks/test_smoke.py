@@ -21,6 +21,7 @@ QUICK = {
     "programs.py": "--episodes 2",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "sandbox_languages.py": "--runs 1",
+    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "solve.py": "--rounds 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
