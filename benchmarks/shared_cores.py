@@ -23,6 +23,7 @@ WAYS = {
     "GOMP_SPINCOUNT=20000": {"GOMP_SPINCOUNT": "20000"},
     "GOMP_SPINCOUNT=5000": {"GOMP_SPINCOUNT": "5000"},
     "OMP_WAIT_POLICY=passive": {"OMP_WAIT_POLICY": "passive"},
+    "OMP_NUM_THREADS=1": {"OMP_NUM_THREADS": "1"},
 }
 REQUESTS = 2
 
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace, way: str, processes: int) -> tuple[float, f
     """Return the means of so many processes that sample at once."""
     words = [sys.executable, __file__, "--model", options.model]
     words += ["--tokens", str(options.tokens), "--alone"]
-    unset = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+    unset = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"}
     given = {k: v for k, v in os.environ.items() if k not in unset} | WAYS[way]
     started = [
         subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=given)

@@ -104,4 +104,4 @@ def test_nothing_is_asked_in_a_dry_run(
 def test_another_engine_is_refused(agentgym: Command) -> None:  # noqa: F811
     ended = agentgym(*TRAIN, "ssh:host", "--engine", "verl")
     assert ended.code == 2
-    assert "only the engine local trains" in ended.err
+    assert "only the engines local and vllm train" in ended.err

@@ -14,6 +14,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples" / "bring_your_agent"
 APPS = {"langgraph": "clinic.py", "autogen": "warehouse.py", "crewai": "library.py"}
+FEW = {
+    "AGENTGYM_TEST_TASKS": "4",
+    "AGENTGYM_EVAL_TASKS": "4",
+    "AGENTGYM_EVAL_SAMPLES": "1",
+}
+"""Few measured rollouts: that an app trains and answers is tested, not how well."""
 
 
 @pytest.mark.parametrize("framework", APPS)
@@ -33,7 +39,7 @@ def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> 
     ended = subprocess.run(
         [sys.executable, "train.py", "64"],
         cwd=folder,
-        env={**os.environ, "AGENTGYM_HOME": str(tmp_path / "home")},
+        env={**os.environ, **FEW, "AGENTGYM_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
     )

@@ -15,6 +15,12 @@ APPS = {
     "openai_agents": "bike_shop.py",
     "pydantic_ai": "bank.py",
 }
+FEW = {
+    "AGENTGYM_TEST_TASKS": "4",
+    "AGENTGYM_EVAL_TASKS": "4",
+    "AGENTGYM_EVAL_SAMPLES": "1",
+}
+"""Few measured rollouts: that an app trains and answers is tested, not how well."""
 
 
 @pytest.mark.parametrize("framework", APPS)
@@ -34,7 +40,7 @@ def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> 
     ended = subprocess.run(
         [sys.executable, "train.py", "64"],
         cwd=folder,
-        env={**os.environ, "AGENTGYM_HOME": str(tmp_path / "home")},
+        env={**os.environ, **FEW, "AGENTGYM_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
     )

@@ -30,7 +30,6 @@ _SETTINGS = {
     "eval_every": 2,
     "eval_tasks": 2,
     "early_stop": False,
-    "deterministic": True,
     "name": "run",
 }
 _STEPS = [1, 2, 3]
@@ -76,11 +75,13 @@ def filled(disk: Path) -> Iterator[None]:
         filler.unlink()
 
 
-def train(folder: Path, *words: str) -> subprocess.Popen[str]:
+def train(
+    folder: Path, *words: str, deterministic: bool = False
+) -> subprocess.Popen[str]:
     """Start or resume a run; its home is on another disk than ``folder``."""
     home = folder.parent / f"home-{folder.name}"
     config = folder.parent / "config.json"
-    config.write_text(json.dumps(_SETTINGS))
+    config.write_text(json.dumps({**_SETTINGS, "deterministic": deterministic}))
     new = ["coding", "--config", str(config), "--output", str(folder)]
     return subprocess.Popen(
         [sys.executable, "-m", "agentgym", "train", *(words or new)],
@@ -106,9 +107,9 @@ def test_a_full_disk_ends_a_run_that_goes_on_as_if_nothing_had_been(
 ) -> None:
     other = tmp_path / "whole"
     other.mkdir()
-    whole = train(other)
+    whole = train(other, deterministic=True)
     run = RunFolder(small_disk / "run")
-    process = train(small_disk)
+    process = train(small_disk, deterministic=True)
     wait_for(process, run.metrics)
     with filled(small_disk):
         out, err = process.communicate()

@@ -96,7 +96,7 @@ def _would_rent(need: Need) -> str:
             )
     return (
         "No single GPU that can be rented is large enough, either: take a smaller "
-        "model" + ("." if need.rank else ", or an adapter: --lora-rank 16.")
+        "model" + ("." if need.rank else ", or an adapter: --set lora_rank=16.")
     )
 
 

@@ -15,6 +15,8 @@ from agentgym.scenarios.task_lists import held_out_sets
 
 SETUP_MINUTES = 12.0
 """Until training starts: the machine, its image, packages and the model."""
+ENGINE_MINUTES = 8.0
+"""More, where the engine's own environment is installed: vLLM's are some 20 GB."""
 CALLS = 5
 """Model calls of an episode."""
 FILLED = 0.4
@@ -57,11 +59,13 @@ class Effort:
         episodes: To train on.
         measured: Rollouts of measurements, before, between and after.
         tokens: Sampled in one of either.
+        setup_minutes: Until training starts.
     """
 
     episodes: int
     measured: int
     tokens: float
+    setup_minutes: float = SETUP_MINUTES
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0) -> Self:
@@ -82,7 +86,8 @@ class Effort:
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        return cls(left, measured, CALLS * FILLED * config.answer_tokens)
+        setup = SETUP_MINUTES + ENGINE_MINUTES * (config.engine != "local")
+        return cls(left, measured, CALLS * FILLED * config.answer_tokens, setup)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class Quote:
         """Until it is done, if the whole budget is spent."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
-        return SETUP_MINUTES / 60 + seconds / 3600
+        return self.effort.setup_minutes / 60 + seconds / 3600
 
     @property
     def total(self) -> float:
@@ -131,7 +136,7 @@ class Quote:
         """How the hours come about."""
         effort = self.effort
         return (
-            f"{SETUP_MINUTES:.0f} minutes of set-up, then {effort.episodes:,} "
+            f"{effort.setup_minutes:.0f} minutes of set-up, then {effort.episodes:,} "
             f"training and {effort.measured:,} measured episodes of "
             f"{effort.tokens:,.0f} sampled tokens, at {self.tokens_per_second:,.0f} "
             "tokens/s (assumed, not measured; a training episode takes "

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agentgym.compute.base import Address, Machine, Provider
+from agentgym.compute.elsewhere.upload import ENGINES
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import Lease
 from agentgym.compute.quote import Effort, Quote, choose
@@ -240,10 +241,10 @@ def _provider(config: TrainingConfig) -> Provider:
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
         raise UsageError(f"gpu = {config.gpu!r} is not a machine that can be rented.")
-    if config.engine != "local":
+    if config.engine not in ENGINES:
         raise UnsupportedError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
-            "has one GPU, and trains with --engine local."
+            f"has one GPU, and trains with --engine {' or '.join(ENGINES)}."
         )
     if config.deterministic:
         raise UnsupportedError(

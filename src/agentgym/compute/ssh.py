@@ -44,11 +44,14 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
     """
     upload = make_upload(config)
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
+    installs = [own, *upload.packages]
+    if upload.engine:
+        installs.append(f"the environment of {upload.engine}, unless it is there")
     return Elsewhere(
         config=config,
         machine=machine,
         uploads={name: path.stat().st_size for name, path in upload.files.items()},
-        installs=[own, *upload.packages],
+        installs=installs,
         variables=list(upload.variables),
         folder=f"~/{FOLDER}",
     )

@@ -13,6 +13,8 @@ from agentgym.version import __version__
 
 FOLDER = ".agentgym/elsewhere"
 """Of all runs and environments, below the home there."""
+ENGINES = ".agentgym/engines"
+"""Of the environments that engines have of their own, below the home there."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
 """Set on the other machine: an interpreter that has this package; installs nothing."""
 _FREE_TO_INSTALL_MB = 8_000
@@ -32,6 +34,7 @@ for each in "$(command -v uv)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" \\
     if [ -x "$each" ]; then say uv "$each"; break; fi
 done
 [ -e "$dir/envs/KEY/ready" ] && say ready yes
+[ -x "$HOME/ENGINES/ENGINE/bin/ENGINE" ] && say engine yes
 say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
 say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
 """
@@ -64,6 +67,11 @@ UV venv -q --clear --python 3.12 "$dir"
 UV pip install -q $auto --python "$dir/bin/python" PACKAGES
 touch "$dir/ready"
 """
+_INSTALL_ENGINE = """
+unset AGENTGYM_HOME
+export PATH="$(dirname UV):$PATH"
+PYTHON -m agentgym engine install ENGINE
+"""
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,12 @@ class Ready:
     Attributes:
         python: Interpreter with this package.
         home: The user's folder there.
+        has_gpu: Whether it has an NVIDIA GPU.
     """
 
     python: str
     home: str
+    has_gpu: bool = True
 
 
 def prepare(
@@ -97,7 +107,8 @@ def prepare(
     built = wheel()
     words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
-    found = _look(shell, key)
+    engine = upload.engine
+    found = _look(shell, key, engine)
     where, home = shell.address, found["home"]
     if found["system"] != "Linux":
         raise ComputeError(f"{where} runs {found['system']}; training needs Linux.")
@@ -105,20 +116,28 @@ def prepare(
         raise ComputeError(f"{home}/{FOLDER} on {where} cannot be written.")
     has_python, is_ready = bool(found["python"]), "ready" in found
     _require_space(shell, found, is_made=has_python or is_ready)
+    lacks_engine = bool(engine) and "engine" not in found
+    if "uv" not in found and (lacks_engine or not (has_python or is_ready)):
+        report(f"Installing uv on {where}.")
+        _get_uv(shell)
+        found = _look(shell, key, engine)
     if has_python:
-        return Ready(_checked(shell, found["python"]), home)
-    if not is_ready:
-        if "uv" not in found:
-            report(f"Installing uv on {where}.")
-            _get_uv(shell)
-            found = _look(shell, key)
-        report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
-        _install(shell, upload, key, built, found)
-    return Ready(f"{home}/{FOLDER}/envs/{key}/bin/python", home)
+        python = _checked(shell, found["python"])
+    else:
+        python = f"{home}/{FOLDER}/envs/{key}/bin/python"
+        if not is_ready:
+            report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
+            _install(shell, upload, key, built, found)
+    has_gpu = found.get("gpus", "0").strip() != "0"
+    if lacks_engine:
+        report(f"Installing {engine} on {where}, which takes minutes.")
+        _install_engine(shell, python, engine, found["uv"], has_gpu=has_gpu)
+    return Ready(python, home, has_gpu)
 
 
-def _look(shell: RetryingShell, key: str) -> dict[str, str]:
-    script = _filled(_LOOK, KEY=key).replace("VARIABLE", PYTHON_VARIABLE)
+def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:
+    script = _filled(_LOOK, KEY=key, ENGINES=ENGINES, ENGINE=engine or "none")
+    script = script.replace("VARIABLE", PYTHON_VARIABLE)
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():
@@ -211,4 +230,26 @@ def _install(
             f"needs a package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "
             f"{PYTHON_VARIABLE} on it to an interpreter that has agentgym "
             f"{__version__}."
+        ) from None
+
+
+def _install_engine(
+    shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
+) -> None:
+    """Make the environment of an engine, which all runs on the machine share."""
+    install = _filled(
+        _INSTALL_ENGINE,
+        UV=shlex.quote(uv),
+        PYTHON=shlex.quote(python),
+        ENGINE=engine if has_gpu else f"{engine} --cpu",
+    )
+    try:
+        shell.run(install, timeout_s=_INSTALL_S)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        raise ComputeError(
+            f"{engine} could not be installed on {shell.address}. {error}. Log in "
+            f"there and run `agentgym engine install {engine}`, or train with "
+            "--engine local."
         ) from None

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentgym.compute.elsewhere.prepare import ENGINES
 from agentgym.compute.elsewhere.progress_lines import ProgressWriter
 from agentgym.core.config import TrainingConfig
 from agentgym.core.settings import PREFIX
@@ -37,7 +38,7 @@ def main(attempt: Path) -> None:
         order = json.loads(sys.stdin.buffer.read())
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
             del os.environ[name]
-        os.environ["AGENTGYM_HOME"] = str(attempt.parent / "home")
+        os.environ["AGENTGYM_HOME"] = str(_home(attempt.parent / "home"))
         os.environ.update(order["variables"])
         sys.path.insert(0, os.getcwd())
         with redacted_output():
@@ -57,6 +58,15 @@ def main(attempt: Path) -> None:
     new = attempt / "outcome.new"
     new.write_text(json.dumps(outcome))
     new.replace(attempt / "outcome.json")
+
+
+def _home(folder: Path) -> Path:
+    """Return a home of this run alone, with the machine's environments of engines."""
+    folder.mkdir(exist_ok=True)
+    link = folder / "engines"
+    if not link.is_symlink():
+        link.symlink_to(Path.home() / ENGINES)
+    return folder
 
 
 def _train(order: dict[str, Any], progress: ProgressWriter) -> None:

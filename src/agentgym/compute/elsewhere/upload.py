@@ -32,6 +32,8 @@ _FRAMEWORKS = (
     "openai_agents",
     "pydantic_ai",
 )
+ENGINES = ("local", "vllm")
+"""Those that train on another machine."""
 _HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
 
 
@@ -60,11 +62,18 @@ class Upload:
     scenario: Named
     model: Named
 
-    def remote_config(self, folder: str, name: str) -> TrainingConfig:
+    @property
+    def engine(self) -> str:
+        """The engine whose own environment the run needs; empty for ``local``."""
+        return "" if self.config.engine == "local" else self.config.engine
+
+    def remote_config(
+        self, folder: str, name: str, *, has_gpu: bool = True
+    ) -> TrainingConfig:
         """Return the settings with paths of the other machine, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
-            gpu="auto",
+            gpu="none" if self.engine and not has_gpu else "auto",
             output=Path(folder) / "runs",
             name=name,
             scenario=self.scenario(inputs),
@@ -113,11 +122,11 @@ def make_upload(config: TrainingConfig) -> Upload:
     Raises:
         UsageError: They are too large, or a setting cannot work on another machine.
     """
-    if config.engine != "local":
+    if config.engine not in ENGINES:
         raise UsageError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
-            "only the engine local trains. Log in there and run the same command with "
-            "--gpu auto."
+            f"only the engines {' and '.join(ENGINES)} train. Log in there and run "
+            "the same command with --gpu auto."
         )
     sources, here = Sources(), Path.cwd()
     agent = config.agent

@@ -71,7 +71,8 @@ class BatchDecoder(Decoder):
         self._drafter = sampling.Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
-        super().__init__(forward.loaded)  # starts the thread, which needs all these
+        # Starts the thread, which needs all these.
+        super().__init__(forward.loaded, fixed_threads=bool(fixed_rows))
 
     def _running(self) -> Sequence[Row]:
         return self._rows

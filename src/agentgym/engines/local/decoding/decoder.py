@@ -5,7 +5,6 @@ once, :class:`.plain.PlainDecoder` one after the other.
 """
 
 import atexit
-import functools
 import threading
 import time
 import weakref
@@ -15,12 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agentgym.engines.local.decoding.threads import ThreadTuner
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.grammar_path import GrammarPath
 from agentgym.errors import EngineError
@@ -93,13 +94,19 @@ class Decoder(ABC):
 
     Args:
         loaded: The model.
+        fixed_threads: Let each kernel have the same number of threads in every step,
+            which bit-for-bit repetition needs.
 
     Attributes:
         version: Of the weights.
     """
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: LoadedModel, *, fixed_threads: bool = False) -> None:
         self._loaded = loaded
+        threads = (
+            1 if fixed_threads or loaded.device.type != "cpu" else (loaded.threads[1])
+        )
+        self._tuner = ThreadTuner(threads)
         self._waiting: deque[DecodingJob] = deque()
         self._works: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
@@ -111,7 +118,7 @@ class Decoder(ABC):
         self._thread.start()
         # A thread that computes, or lets tensors go, while the interpreter goes down
         # aborts the process.
-        self._at_exit = functools.partial(_end, weakref.ref(self), self._thread)
+        self._at_exit = partial(_end, weakref.ref(self), self._thread)
         atexit.register(self._at_exit)
 
     @abstractmethod
@@ -199,7 +206,10 @@ class Decoder(ABC):
                 continue
             jobs = self._next_jobs()
             try:
-                self._advance(jobs)
+                if jobs:
+                    self._advance(jobs)
+                else:
+                    self._tuner.run(partial(self._advance, []))
             except Exception as error:  # one bad batch must not end the thread
                 logger.exception("Decoding failed")
                 self._fail(jobs, f"Generation failed: {error}")

@@ -91,7 +91,8 @@ class PlainDecoder(Decoder):
         self._store = CacheStore(loaded.cache_bytes // 2)
         self._rows: list[Row] = []
         self._cache = DynamicCache()
-        super().__init__(loaded)  # starts the thread, which needs all these
+        # Starts the thread, which needs all these.
+        super().__init__(loaded, fixed_threads=not keeps)
 
     def _running(self) -> Sequence[Row]:
         return self._rows

@@ -1,10 +1,17 @@
 """Threads that compute."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from statistics import median
 
 import torch
+
+_FIRST_TRIAL, _RAREST_TRIAL = 32, 256
+"""Steps between trials; they become rarer as long as the choice stays."""
+_TRIED = 5
+"""Steps of a trial with each number of threads."""
 
 
 def in_short_thread[**P, T](
@@ -30,3 +37,50 @@ def kernel_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class ThreadTuner:
+    """Chooses how many threads a kernel has, by how long decoding steps take with it.
+
+    Threads of one kernel wait for each other at its end. Where other programs want the
+    cores, that takes longer than to compute with one thread: three processes at once
+    on two cores sampled 4 tokens a second each with two threads, and 17 with one. From
+    time to time some steps are computed with one thread and with all, by turns, and
+    what took less time is kept.
+
+    Args:
+        most: Threads that there are; with one, nothing is tried.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self, most: int, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._most = self.count = most
+        self._clock = clock
+        self._interval = self._until = _FIRST_TRIAL
+        self._seconds: dict[int, list[float]] = {1: [], most: []}
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Do a step that is about as long as those before and after it."""
+        self._until -= 1
+        if self._most == 1 or self._until >= 0:
+            step()
+            return
+        count = min(self._seconds, key=lambda each: len(self._seconds[each]))
+        with kernel_threads(count):
+            began = self._clock()
+            step()
+            self._seconds[count].append(self._clock() - began)
+        if all(len(each) == _TRIED for each in self._seconds.values()):
+            self._choose()
+
+    def _choose(self) -> None:
+        best = min(self._seconds, key=lambda each: median(self._seconds[each]))
+        is_same = best == self.count
+        self._interval = (
+            min(2 * self._interval, _RAREST_TRIAL) if is_same else (_FIRST_TRIAL)
+        )
+        self.count, self._until = best, self._interval
+        self._seconds = {1: [], self._most: []}
+        torch.set_num_threads(best)

@@ -1,0 +1,56 @@
+"""Training with vLLM on a machine over SSH; a program of tests plays vLLM there.
+
+They start processes of their own: the command here, and the training over a real SSH
+server. The program's environment stands where `agentgym engine install` puts it.
+"""
+
+import getpass
+from pathlib import Path
+
+import pytest
+
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trained_agent import TrainedAgent
+from tests.compute.home import TRAIN, ended, require_whole, start
+from tests.compute.sshd import Machine
+from tests.engines.vllm.conftest import make_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+VLLM = ("--engine", "vllm", "--set", "lora_rank=8", "--episodes", "32", "--name", "x")
+
+
+def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> None:
+    make_environment(machine.home / ".agentgym")
+    seen = machine.folder / "seen.jsonl"
+    machine.environment |= {
+        "FAKE_VLLM": str(machine.folder / "script.json"),
+        "FAKE_VLLM_SEEN": str(seen),
+    }
+    machine.stop_listening()
+    machine.start()
+    home = {"AGENTGYM_HOME": str(tmp_path / "home")}
+    process = start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu, **home)
+    code, out, err = ended(process)
+    assert code == 0, err
+    assert "vLLM starts" in out
+    run = RunFolder(tmp_path / "runs" / "x")
+    require_whole(run, len(run.metrics()))
+    assert '"name": "agentgym-v2"' in seen.read_text()
+    assert not (tmp_path / "home" / "engines").exists()
+    assert TrainedAgent.load(run.path).manifest["engine"] == "vllm"
+
+
+def test_an_engine_that_cannot_be_installed_is_named(
+    tmp_path: Path, machine: Machine
+) -> None:
+    machine.shim("uv", "echo 'error: dns error' >&2; exit 2\n", there=True)
+    machine.stop_listening()
+    machine.start()
+    code, out, err = ended(start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu))
+    assert code == 1
+    assert f"Installing vllm on {getpass.getuser()}@127.0.0.1" in out
+    assert "vllm could not be installed on" in err
+    assert "dns error" in err
+    assert "--engine local" in err
+    assert not (tmp_path / "runs" / "x").exists()
