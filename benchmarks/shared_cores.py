@@ -2,10 +2,10 @@
 
     uv run python benchmarks/shared_cores.py --model FOLDER [--rounds 3]
 
-Threads of OpenMP wait for the next kernel awake for a while, which takes cores from
-others. Each row is one way to wait, as set by environment variables: a process alone,
-and several at once, each of which answers two requests. In each round the ways take
-turns.
+Threads of one kernel wait for each other, which takes long where others want the cores.
+Each row is one way to choose their number, as set by environment variables: a process
+alone, and several at once, each of which answers two requests. In each round the ways
+take turns.
 """
 
 import argparse
@@ -19,11 +19,9 @@ from statistics import median
 from machine import machine
 
 WAYS = {
-    "libgomp's default": {},
-    "GOMP_SPINCOUNT=20000": {"GOMP_SPINCOUNT": "20000"},
-    "GOMP_SPINCOUNT=5000": {"GOMP_SPINCOUNT": "5000"},
-    "OMP_WAIT_POLICY=passive": {"OMP_WAIT_POLICY": "passive"},
-    "OMP_NUM_THREADS=1": {"OMP_NUM_THREADS": "1"},
+    "by the time of the steps": {},
+    "all, OMP_WAIT_POLICY=passive": {"OMP_WAIT_POLICY": "passive"},
+    "one, OMP_NUM_THREADS=1": {"OMP_NUM_THREADS": "1"},
 }
 REQUESTS = 2
 
@@ -74,7 +72,7 @@ def main() -> None:
     """Measure every way to wait, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 3])
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -90,7 +88,7 @@ def main() -> None:
                 found.setdefault((way, count), []).append(run(options, way, count))
     print("Tokens a second of a process (CPU-seconds for 100 tokens)\n")
     heads = " | ".join(f"{count} at once" for count in options.processes)
-    print(f"| threads wait | {heads} |\n|---|{'---|' * len(options.processes)}")
+    print(f"| threads of a kernel | {heads} |\n|---|{'---|' * len(options.processes)}")
     for way in WAYS:
         cells = []
         for count in options.processes:
