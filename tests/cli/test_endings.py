@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Ended
+from tests.variants import first_of
 
 SETTINGS = {
     "TEST_TASKS": "2",
@@ -43,8 +44,10 @@ def end(folder: Path, how: str, *words: str) -> Ended:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-@pytest.mark.parametrize("words", [TRAIN, EVAL], ids=["train", "eval"])
-@pytest.mark.parametrize("when", ["create-1", "call-1"])
+@pytest.mark.parametrize(
+    "words", [TRAIN, pytest.param(EVAL, marks=pytest.mark.sweep)], ids=["train", "eval"]
+)
+@pytest.mark.parametrize("when", first_of(["create-1", "call-1"]))
 def test_a_signal_before_anything_is_finished_leaves_nothing(
     tmp_path: Path, how: str, code: int, words: tuple[str, ...], when: str
 ) -> None:
@@ -58,7 +61,7 @@ def test_a_signal_before_anything_is_finished_leaves_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "code"),
-    [("SIGINT", 130), ("SIGTERM", 143), ("SIGINT+SIGINT", 130)],
+    first_of([("SIGINT", 130), ("SIGINT+SIGINT", 130), ("SIGTERM", 143)], 2),
 )
 def test_a_signal_in_the_middle_says_how_to_go_on(
     tmp_path: Path, how: str, code: int
@@ -80,7 +83,8 @@ def test_the_command_that_is_told_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "error", ["EngineError", "RolloutError", "TrainingFailedError", "ValueError"]
+    "error",
+    first_of(["EngineError", "ValueError", "RolloutError", "TrainingFailedError"], 2),
 )
 def test_an_error_in_the_middle_says_how_to_go_on(tmp_path: Path, error: str) -> None:
     ended = end(tmp_path, f"update-3:{error}", *TRAIN)

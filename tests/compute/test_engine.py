@@ -29,16 +29,13 @@ def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> 
     }
     machine.stop_listening()
     machine.start()
-    home = {"AGENTGYM_HOME": str(tmp_path / "home")}
-    process = start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu, **home)
-    code, out, err = ended(process)
+    code, out, err = ended(start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu))
     assert code == 0, err
     assert "vLLM starts" in out
     run = RunFolder(tmp_path / "runs" / "x")
     require_whole(run, len(run.metrics()))
     assert '"name": "agentgym-v2"' in seen.read_text()
-    assert not (tmp_path / "home" / "engines").exists()
-    assert TrainedAgent.load(run.path).manifest["engine"] == "vllm"
+    assert TrainedAgent.load("coding").verified_model().is_dir()
 
 
 def test_an_engine_that_cannot_be_installed_is_named(

@@ -306,7 +306,7 @@ def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> N
 SIGNALS = [
     signal.SIGINT,
     pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-    pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    pytest.param(signal.SIGHUP, marks=pytest.mark.sweep),
 ]
 
 

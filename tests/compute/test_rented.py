@@ -41,6 +41,7 @@ from tests.compute.fakes.runpod import FakeRunPod
 from tests.compute.home import SMALL, ended, wait_for
 from tests.compute.sshd import Machine
 from tests.ui import made_up
+from tests.variants import first_of
 
 BIG = "Qwen/Qwen3-4B"
 CLIENT = "tests.compute.fakes.client"
@@ -380,7 +381,7 @@ def start_client(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", first_of([signal.SIGTERM, signal.SIGHUP]))
 def test_a_signal_loses_nothing_that_is_finished(
     runpod: FakeRunPod, machine: Machine, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -17,6 +17,7 @@ from tests.compute.fakes.fixtures import QUICK
 from tests.compute.fakes.sky import FakeSky
 from tests.compute.home import ended, start, wait_for
 from tests.compute.sshd import Machine
+from tests.variants import first_of
 
 WORDS = ["train", "coding", "--framework", "native", "--episodes", "32", "--name", "r"]
 
@@ -90,7 +91,7 @@ def test_a_cluster_that_breaks_before_it_is_used(sky: FakeSky, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_of([signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_in_the_launch_waits_for_it_and_ends_the_cluster(
     sky: FakeSky, tmp_path: Path, number: int
 ) -> None:

@@ -20,31 +20,27 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
 from tests.rollout.chatty import TURNS
+from tests.variants import first_of
 
 OWN = "tests.rollout.chatty:make_agent"
 SYNC = "tests.rollout.chatty:make_sync_agent"
 HOOKED = "tests.rollout.chatty:make_hooked_agent"
-AGENTS = [
+QUICK = [
     {"framework": "native"},
     {"framework": "langchain"},
     {"framework": "langchain", "agent": OWN},
-    # Each of these starts workers that import one framework more.
-    *(
-        pytest.param(each, marks=pytest.mark.slow)
-        for each in (
-            {"framework": "crewai"},
-            {"framework": "autogen"},
-            {
-                "framework": "autogen",
-                "agent": "tests.integrations.autogen.teams:make_agent",
-            },
-            {"framework": "langchain", "agent": SYNC},
-            {"framework": "agent_framework"},
-            {"framework": "openai_agents"},
-            {"framework": "pydantic_ai"},
-        )
-    ),
 ]
+OTHERS = [
+    {"framework": "crewai"},
+    {"framework": "autogen"},
+    {"framework": "autogen", "agent": "tests.integrations.autogen.teams:make_agent"},
+    {"framework": "langchain", "agent": SYNC},
+    {"framework": "agent_framework"},
+    {"framework": "openai_agents"},
+    {"framework": "pydantic_ai"},
+]
+"""Each starts workers that import one framework more."""
+AGENTS = [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHERS)]
 TRAINABLE = {"tool_selection": True, "parameter_selection": True}
 END = "<|end|>"
 CREWAI_SAYS = "\nCurrent Task: "
@@ -150,7 +146,7 @@ def test_a_conversation_goes_on_until_the_user_is_done(
     ]
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=str)
+@pytest.mark.parametrize("agent", first_of([*QUICK, *OTHERS], len(QUICK)), ids=str)
 def test_turns_are_counted_over_the_whole_conversation(
     tmp_path: Path, agent: dict[str, str]
 ) -> None:

@@ -20,6 +20,7 @@ from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import MISBEHAVING, requests, session, write_down
 from tests.rollout.stub_server import StubServer, completion
+from tests.variants import first_of
 
 NEWER = ["agent_framework", "openai_agents", "pydantic_ai"]
 FRAMEWORKS = [
@@ -27,6 +28,8 @@ FRAMEWORKS = [
     # Each starts workers that import a framework more.
     *(pytest.param(name, marks=pytest.mark.slow) for name in NEWER),
 ]
+NATIVE_AND_OTHERS = first_of(["native", "langchain", "crewai", "autogen", *NEWER], 2)
+"""For what is not up to the framework."""
 CREWAI_SAYS = "\nCurrent Task: "
 
 
@@ -73,7 +76,7 @@ def test_every_rollout_is_run_scored_and_recorded(
     assert ended == len(wanted)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", NATIVE_AND_OTHERS)
 def test_a_policy_that_never_answers_is_cut_and_scored(
     tmp_path: Path, framework: str
 ) -> None:
@@ -91,7 +94,7 @@ def test_a_policy_that_never_answers_is_cut_and_scored(
     assert len(trajectory.model_calls) == turns
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", NATIVE_AND_OTHERS)
 def test_an_agent_that_makes_one_failing_call_again_and_again_is_stuck(
     tmp_path: Path, framework: str
 ) -> None:
@@ -199,7 +202,7 @@ def test_requests_that_led_to_no_step_are_counted_with_the_reason(
     assert unused + 1 == asked
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", NATIVE_AND_OTHERS)
 def test_an_episode_that_outgrows_its_server_is_cut_and_scored(
     tmp_path: Path, framework: str
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from agentgym.train.run_folder import RunFolder
+from tests.variants import first_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -153,7 +154,7 @@ def test_a_run_waits_for_space_that_comes_back(
     assert [line["step"] for line in run.metrics()] == _STEPS
 
 
-@pytest.mark.parametrize("moment", ["loading", "baseline", "training"])
+@pytest.mark.parametrize("moment", first_of(["training", "baseline", "loading"]))
 def test_ctrl_c_ends_a_run_whose_store_hangs(tmp_path: Path, moment: str) -> None:
     run = RunFolder(tmp_path / "runs" / "run")
     process = train(tmp_path / "runs")

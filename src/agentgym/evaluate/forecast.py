@@ -25,6 +25,8 @@ class Forecast:
     Args:
         config: Has the budget, and the sizes of measurements.
         held_out: Rollouts of the measurement at the end.
+        at_once: Rollouts that run at once: fewer take about as long as so many, since
+            the longest of them decides.
         clock: Returns seconds.
     """
 
@@ -32,10 +34,12 @@ class Forecast:
         self,
         config: TrainingConfig,
         held_out: int,
+        at_once: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._held_out = held_out
+        self._at_once = at_once
         self._clock = clock
         self._began = 0.0
         self._ended = 0
@@ -50,7 +54,8 @@ class Forecast:
         self._may_be_long = is_baseline and self._config.time is None
         yield
         if self._ended:
-            self._per_measured = (self._clock() - self._began) / self._ended
+            rollouts = max(self._ended, self._at_once)
+            self._per_measured = (self._clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
         """Note that a rollout has ended that took so long.

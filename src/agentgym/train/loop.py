@@ -82,8 +82,8 @@ class TrainingLoop:
         sets = held_out_sets(self._scenario, config.seed, config.test_tasks).values()
         rollouts = config.eval_samples * sum(map(len, sets))
         self._config = config
-        self._forecast = Forecast(config, rollouts)
         self._time = TimeBudget(config, len(sets), self._plan.workers)
+        self._forecast = Forecast(config, rollouts, self._time.timed)
 
     def run(self) -> TrainingResult:
         """Run to the end.

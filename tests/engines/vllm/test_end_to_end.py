@@ -19,6 +19,7 @@ from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.errors import EngineError, ProviderError
 from tests.engines.vllm.conftest import ROOT, Played, config
 from tests.processes import processes_of
+from tests.variants import first_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -166,7 +167,7 @@ def test_conversations_longer_than_the_context_end_as_such(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", first_of([signal.SIGKILL, signal.SIGINT]))
 def test_nothing_is_left_of_a_run_that_was_ended(
     played: Played, tmp_path: Path, number: signal.Signals
 ) -> None:
