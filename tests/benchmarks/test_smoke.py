@@ -46,6 +46,7 @@ LIBRARIES = {
 }
 """Imported or started by the scripts above."""
 CHAINED = {
+    "bfcl_verdicts.py",
     "learning.py",
     "overhead.py",
     "real_models.py",
@@ -146,3 +147,19 @@ def test_trl_runs_beside(tmp_path: Path) -> None:
 def test_verl_runs_beside(tmp_path: Path) -> None:
     table("verl_on_cpu.py", "--steps", "2", str(tmp_path), home=tmp_path)
     assert (tmp_path / "verl" / "metrics.jsonl").exists()
+
+
+@pytest.mark.network
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+def test_verdicts_of_saved_rollouts_are_the_packages_own(tmp_path: Path) -> None:
+    env = {**os.environ, "AGENTGYM_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "agentgym"]
+    subprocess.run([*command, "scenarios", "fetch", "bfcl"], env=env, check=True)
+    saved = str(tmp_path / "rollouts.jsonl")
+    words = ["rollout", "bfcl", "--model", "nano", "--count", "26", "--save", saved]
+    subprocess.run([*command, *words], env=env, check=True)
+    *_, last, _, _ = table("bfcl_verdicts.py", saved, home=tmp_path).splitlines()
+    _, _, judged, here, there, same, _ = [cell.strip() for cell in last.split("|")]
+    assert int(judged) > 13
+    assert (here, judged) == (there, same)
