@@ -1,4 +1,4 @@
-"""Puts a finished training step into numbers."""
+"""Compute the report of a finished training step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, repeat
@@ -20,10 +20,10 @@ def report_step(
     """Return the report of a step.
 
     Args:
-        credited: Its rollouts, with their training data.
+        credited: The step's rollouts with their training data.
         update: The engine's statistics of the update.
-        seconds: Of the rollouts, and of the update.
-        episodes: Training rollouts done, of the ``budget``.
+        seconds: Seconds of the rollouts and of the update.
+        episodes: Number of training rollouts done.
         budget: Most training rollouts.
         left: Seconds until the run ends.
     """
@@ -73,18 +73,18 @@ def credit_lines(
     verdicts: Mapping[str, Any],
     learned: Sequence[Sequence[float]] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each rollout of a step: how its model calls were trained.
+    """Yield a line per rollout of a step: how its model calls were trained.
 
-    Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
-    and the trained ``spans`` of its response's tokens, each a first place and the place
-    after the last. Its ``gaps`` are the learner's log-probabilities less those of
-    sampling, in nats, of its trained tokens: empty if all are below 0.0005. A rollout
-    that a judge has scored has its verdict, ``judge``.
+    Each call has its ``bucket`` and its ``reason``. A trained call has its
+    ``advantage`` and the trained ``spans`` of its response's tokens as [start, end).
+    ``gaps`` are the learner's log-probabilities minus those at sampling, in nats, for
+    the trained tokens; empty if all are below 0.0005. A rollout that was judged has the
+    verdict, ``judge``.
 
     Args:
         credited: The step's rollouts, with their training data.
-        verdicts: Those of a judge, by rollout.
-        learned: As in ``UpdateMetrics``; without them no line has ``gaps``.
+        verdicts: The judge's verdicts by rollout.
+        learned: See ``UpdateMetrics``; without it, no line has ``gaps``.
     """
     trained: dict[int, dict[str, Any]] = {}
     sequences = credited.batch.sequences
@@ -116,7 +116,7 @@ def credit_lines(
 
 
 def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Return places as ranges: first, and the place after the last."""
+    """Convert positions to ranges [start, end)."""
     found = []
     for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
         own = [place for _, place in run]
