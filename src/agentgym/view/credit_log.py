@@ -1,4 +1,4 @@
-"""CreditLog: the gaps between sampler and learner that a run has recorded."""
+"""CreditLog: the recorded differences of log-probabilities, sampler to learner."""
 
 from collections.abc import Iterator
 from os import SEEK_CUR
@@ -11,11 +11,11 @@ _CHUNK_BYTES = 2**20
 
 
 class Gap(NamedTuple):
-    """The distance between the log-probabilities of sampler and learner.
+    """The difference between the log-probabilities of sampler and learner.
 
     Attributes:
-        nats: Sum over the trained tokens.
-        tokens: How many tokens were trained.
+        nats: Sum over the trained tokens, in nats.
+        tokens: Number of trained tokens.
     """
 
     nats: float
@@ -23,10 +23,10 @@ class Gap(NamedTuple):
 
 
 class CreditLog:
-    """Reads the lines of ``credit.jsonl`` once, as far as they are complete.
+    """Reads the complete lines of ``credit.jsonl``, each once.
 
     Args:
-        path: The file; it need not exist.
+        path: The file; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,14 +34,14 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Gap | None]]]]:
-        """Yield new lines, some at a time: rollout, and the gap of each model call.
+        """Yield new lines in batches: the rollout, and the gap of each model call.
 
-        A call that was not trained, or whose gap was not measured, has None. Lines of
-        runs without any are left out.
+        The gap is None for a call that was not trained or not measured. Lines of runs
+        without gaps are left out.
         """
         try:
             with open(self._path, "rb") as file:
-                if self._path.stat().st_size < self._end:  # it is another file
+                if self._path.stat().st_size < self._end:  # it was replaced
                     self._end = 0
                 file.seek(self._end)
                 while lines := file.readlines(_CHUNK_BYTES):
@@ -56,7 +56,7 @@ class CreditLog:
 
 
 def _gaps(line: bytes) -> tuple[str, list[Gap | None]] | None:
-    """Return a line's rollout and gaps; None without one, or if a kill cut the line."""
+    """Return a line's rollout and gaps; None if there are none or it is truncated."""
     try:
         read = orjson.loads(line)
         gaps = [_gap(call) for call in read["calls"]]
@@ -70,5 +70,5 @@ def _gap(call: dict[str, Any]) -> Gap | None:
         return None
     if known:
         return Gap(sum(map(abs, known)), len(known))
-    tokens = sum(end - start for start, end in call["spans"])  # all are nearly zero
+    tokens = sum(end - start for start, end in call["spans"])  # all gaps are almost 0
     return Gap(0.0, tokens) if tokens else None
