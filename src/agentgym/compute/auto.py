@@ -24,7 +24,7 @@ _USUAL = (
     ("an A100", 80, 1.70),
     ("an H200", 141, 4.00),
 )
-"""GPUs with memory in GB and typical hourly prices, used if no provider can be asked."""
+"""GPUs with GB and typical hourly prices, used if no provider can be asked."""
 
 
 def settle(config: TrainingConfig) -> str:

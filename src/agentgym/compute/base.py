@@ -225,5 +225,5 @@ class Provider(ABC):
         return
 
     def ending(self, machine: Machine) -> EndRequest | None:
-        """Return how a machine can end itself; None where nothing is rented."""
+        """Return the request with which a machine can end itself, or None."""
         return None

@@ -16,7 +16,7 @@ from agentgym.sandbox.result import SandboxResult
 from agentgym.version import __version__
 
 _MOST_FILES = 2_000
-"""Most files of ``python_path`` to check: checking more takes as long as running again."""
+"""Most files of ``python_path`` to check; more take as long as running again."""
 _FRESH_NS = 1_000_000_000
 """Nanoseconds within which a changed file may change again without a visible
 difference."""

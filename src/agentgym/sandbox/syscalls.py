@@ -67,7 +67,7 @@ wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """Name, number on x86_64, number on aarch64; -1 if the call does not exist."""
 
 LAST_CLASSIC = 450
-"""Later calls are so new that C libraries work without them, if they fail as unknown."""
+"""Later calls are so new that C libraries work without them."""
 
 IOCTLS = (0x541B, 0x5421, 0x5450, 0x5451)
 """FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: no signals, no terminals."""
