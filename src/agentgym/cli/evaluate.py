@@ -254,7 +254,7 @@ def _both(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "list[Evaluation]":
-    """Evaluate two subjects, where each is not a saved evaluation, in the same way."""
+    """Evaluate both subjects in the same way, unless they are saved evaluations."""
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer

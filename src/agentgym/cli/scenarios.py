@@ -213,7 +213,7 @@ def starter(
     from agentgym.models.reference import resolve_model
     from agentgym.scenarios.tool_tasks.written import written_tasks
 
-    endpoint = resolve_model(model)  # importing an agent may set keys that open nothing
+    endpoint = resolve_model(model)  # importing an agent may set placeholder keys
     tools = _needed_tools(tools_from, agent)
     prompts = [] if agent is None else _prompts(agent)
 
@@ -366,7 +366,7 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 
 def _prompts(reference: str) -> list[str]:
-    """Return the system prompts of an agent's roles; empty if they are not readable."""
+    """Return the system prompts of an agent's roles; empty if they cannot be read."""
     from agentgym.errors import UnsupportedError
     from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
@@ -391,7 +391,7 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file without secrets; never replace an existing one."""
+    """Write a tasks file without secrets; never overwrite a file."""
     from agentgym.errors import UsageError
     from agentgym.security.redaction import redacted
 
