@@ -33,7 +33,7 @@ _OPEN = ("asked", "unclear", "rented", "left")
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """What is known about a run's machine.
+    """The known facts about a run's machine.
 
     Attributes:
         name: The machine's name, by which it is found.

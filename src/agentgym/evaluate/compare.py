@@ -1,4 +1,4 @@
-"""Compare two measurements: differences, effect of training, what got worse."""
+"""Compare two measurements: differences, effect of training, lost families."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -75,7 +75,7 @@ class AnswerCache:
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=OFF")  # lost answers are no harm
+            self._file.execute("PRAGMA synchronous=OFF")  # a lost answer is asked again
             self._file.executescript(_SCHEMA)
             self._bytes = self._count()
         except sqlite3.Error as error:

@@ -61,8 +61,8 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
 class FrameworkCopies:
     """Creates one copy of each agent; the originals are not changed.
 
-    Tools that a provider's servers run are left out: the trained model does not run
-    there.
+    Tools that a provider's servers run are left out: those servers do not use the
+    trained model.
 
     Args:
         client: The chat client of all copies.

@@ -68,7 +68,7 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer a program within; yields the variables that say where its model is."""
+        """Serve a program within the block; yield its environment variables."""
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         base = f"{self._url}/{token}"

@@ -50,8 +50,8 @@ class ModelOfRole(Model):
 class AgentCopies:
     """Creates one copy of each agent, and of agents that it hands over to.
 
-    The originals are not changed. Tools that OpenAI's servers run are left out: the
-    trained model does not run there.
+    The originals are not changed. Tools that OpenAI's servers run are left out: those
+    servers do not use the trained model.
 
     Args:
         model: The model of all copies.
