@@ -443,7 +443,7 @@ class Lease:
 
 
 def _lacks(machine: Machine) -> str:
-    """Return what a machine still lacks, a state or an address; empty if nothing."""
+    """Return the state or address that a machine still lacks, or ""."""
     if machine.state is not MachineState.RUNNING:
         return "not started"
     if machine.address is None:
