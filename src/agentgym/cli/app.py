@@ -163,12 +163,12 @@ def _options(
         "",
         "--log-level",
         metavar="debug|info|warning|error",
-        help="Of any command: write its log to standard error.",
+        help="With any command: write the log to standard error.",
     ),
     debug: bool = typer.Option(
         False,
         "--debug",
-        help="Of any command: show its log, and where an error was raised.",
+        help="With any command: show the log, and where an error was raised.",
     ),
 ) -> None:
     # Both are removed before typer parses the words, as they may be anywhere; these are

@@ -49,7 +49,7 @@ def gateway(
     model_name: Annotated[
         str | None,
         opt(
-            "Under which the trainer registers its servers: of verl, "
+            "Name under which the trainer registers its servers; verl: "
             "actor_rollout_ref.model.path.",
             show_default="required",
         ),
@@ -87,9 +87,9 @@ def gateway(
     concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
     rollout_timeout_s: Timeout = None,
     max_tokens: Annotated[int | None, opt("Most tokens of one response.")] = None,
-    temperature: Annotated[float | None, opt("Of sampling in training.")] = None,
-    eval_temperature: Annotated[float | None, opt("Of sampling in validation.")] = None,
-    seed: Annotated[int | None, opt("Of sampling.")] = None,
+    temperature: Annotated[float | None, opt("Training's temperature.")] = None,
+    eval_temperature: Annotated[float | None, opt("Validation's temperature.")] = None,
+    seed: Annotated[int | None, opt("Seed of sampling.")] = None,
     grace: Annotated[
         float,
         opt("Seconds that running calls have to end once it shuts down."),

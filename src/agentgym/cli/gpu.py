@@ -40,13 +40,13 @@ def list_providers(as_json: AsJson = False) -> None:
 def prices(
     provider: Annotated[
         str | None,
-        opt("Of this provider alone.", show_default="all with a key; sky if named"),
+        opt("Only this provider.", show_default="all with a key; sky if named"),
     ] = None,
     model: Annotated[
         str | None, opt("Only machines that can train this model.")
     ] = None,
     lora_rank: Annotated[
-        int | None, opt("Of that model's adapter; 0 trains all weights.")
+        int | None, opt("Rank of its adapter; 0 trains all weights.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -77,7 +77,7 @@ def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[st
 Framework = Annotated[
     str | None,
     opt(
-        "Whose agent it is: also openai_agents, pydantic_ai, agent_framework, "
+        "The agent's framework: also openai_agents, pydantic_ai, agent_framework, "
         "native (a plain loop), or another installed package's framework.",
         metavar="langchain|autogen|crewai|...",
         autocompletion=_frameworks,
@@ -206,7 +206,7 @@ Data = Annotated[
 Categories = Annotated[
     str | None,
     opt(
-        "Of bfcl: categories or groups, e.g. simple_python,multiple or live.",
+        "With bfcl: categories or groups, e.g. simple_python,multiple or live.",
         metavar="NAME,NAME",
         rich_help_panel=TASKS,
     ),
@@ -299,7 +299,7 @@ Judge = Annotated[
 JudgeRubric = Annotated[
     str | None,
     opt(
-        "By which --judge ranks, in plain sentences; by default one that ships.",
+        "File of criteria for --judge, in plain sentences; else a built-in one.",
         "--judge-rubric",
         metavar="FILE",
         rich_help_panel=TASKS,

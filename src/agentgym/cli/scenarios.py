@@ -31,7 +31,7 @@ task_files = typer.Typer(
     help="Make tasks files: of schemas, logs, reviews.",
     no_args_is_help=True,
 )
-Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
+Reference = Annotated[str, typer.Argument(help="A scenario's name or path.")]
 _MOST_SHOWN = 8
 Tools = Annotated[
     str | None, opt("module:name of your tools: a list of functions with types.")
@@ -97,7 +97,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 def check(
     name: Reference,
     tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
-    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
+    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     tools: ToolAnswers = None,
@@ -128,8 +128,8 @@ def check(
 def tasks(
     name: Reference,
     split: Annotated[str, opt("train, validation or test.")] = "train",
-    count: Annotated[int, opt("Of tasks, at most.", min=1)] = 100,
-    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
+    count: Annotated[int, opt("Most tasks.", min=1)] = 100,
+    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     output: Output = None,

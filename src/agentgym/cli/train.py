@@ -98,7 +98,7 @@ def train(
     train_roles: Annotated[
         str | None,
         opt(
-            "Of a team: the roles to train. The others are not.",
+            "With a team: the roles to train. The others are not.",
             metavar="NAME,NAME",
             rich_help_panel=AGENT,
         ),
@@ -147,14 +147,14 @@ def train(
     gpus_per_node: Annotated[
         int | None,
         opt(
-            "Of --engine vllm and verl: GPUs on each machine.",
+            "GPUs on each machine, with --engine vllm or verl.",
             metavar="N",
             rich_help_panel=MODEL,
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        opt("Of --engine verl: machines.", metavar="N", rich_help_panel=MODEL),
+        opt("Machines, with --engine verl.", metavar="N", rich_help_panel=MODEL),
     ] = None,
     time: Time = None,
     episodes: Annotated[
@@ -176,7 +176,7 @@ def train(
     seed: Annotated[
         int | None,
         opt(
-            "Of tasks, sampling and initialisation.",
+            "Seed of tasks, sampling and initialisation.",
             metavar="N",
             rich_help_panel=TRAINING,
         ),
@@ -209,14 +209,12 @@ def train(
     ] = None,
     max_hourly: Annotated[
         float | None,
-        opt(
-            "Of a rented machine: most $ an hour.", metavar="$", rich_help_panel=MACHINE
-        ),
+        opt("A rented machine's most $ an hour.", metavar="$", rich_help_panel=MACHINE),
     ] = None,
     max_cost: Annotated[
         float | None,
         opt(
-            "Of a rented machine: most $ in all; then the run ends.",
+            "A rented machine's most $ in all; then the run ends.",
             metavar="$",
             rich_help_panel=MACHINE,
         ),
@@ -240,7 +238,7 @@ def train(
     name: Annotated[
         str | None,
         opt(
-            "Of the saved agent and the run; by default the agent's own.",
+            "Name of the saved agent and the run; by default the agent's own.",
             metavar="NAME",
             rich_help_panel=RUN,
         ),

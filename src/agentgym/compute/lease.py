@@ -250,11 +250,11 @@ class Lease:
                     self._write(fate="rented", id=machine.id)
             except NoCapacityError as error:
                 self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
-                self._report(f"Not to be had: {error}")
+                self._report(f"Not available: {error}")
                 continue
             return
         raise NoCapacityError(
-            f"None of {len(self._offers)} offers of {self._provider.name} can be had: "
+            f"None of {len(self._offers)} {self._provider.name} offers is available: "
             f"{'; '.join(self.record.tried)} Try again later, or another provider."
         )
 

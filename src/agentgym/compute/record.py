@@ -140,7 +140,7 @@ class MachineRecord:
             "rented": f"{what} is rented and has cost {cost} so far.",
             "ended": f"{what} is ended. It cost about {cost}.",
             "gone": f"{what} is gone, since when is not known. It cost at most {cost}.",
-            "never": f"{what} never came to be. It cost nothing.",
+            "never": f"{what} was never created. It cost nothing.",
             "left": f"{what} COULD NOT BE ENDED and may go on to cost "
             f"${self.hourly:.2f} an hour.",
         }[self.fate]

@@ -133,7 +133,7 @@ class Watchdog:
         if limits.longest_s is not None and now - self._begun > limits.longest_s:
             return f"the longest duration, {limits.longest_s:.0f} s, was reached"
         if limits.silent_s is not None and now - self._heard > limits.silent_s:
-            return f"home was not heard for {limits.silent_s:.0f} s"
+            return f"the client was silent for {limits.silent_s:.0f} s"
         return None
 
     def _last_beat(self) -> int:

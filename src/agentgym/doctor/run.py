@@ -111,7 +111,7 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
         yield _critical(
             "the run failed",
             run.error or "No reason was recorded.",
-            "Mend the cause; `agentgym train --resume RUN` continues after the last "
+            "Fix the cause; `agentgym train --resume RUN` continues after the last "
             "step.",
         )
 
@@ -137,7 +137,7 @@ def _lost(run: Evidence) -> Iterator[Obstacle]:
     if share >= 0.05:
         reasons = (run.failures or run.ledger.dropped).most_common(1)
         reason = reasons[0][0] if reasons else ""
-        advice = "Mend that first: run one task with your agent by hand to see it."
+        advice = "Fix that first: run one task with your agent by hand to see it."
         if reason.startswith("timeout"):
             advice = "Raise rollout_timeout_s, or lower concurrency so that each is "
             advice += "faster."

@@ -413,7 +413,7 @@ def check_memory(
         _check_with_server(config, estimate, free, server_share or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
-    lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
+    lower = f"These together need less: {', '.join(told)}. " if told else ""
     where = "the GPU" if on_gpu else "this machine"
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "

@@ -137,7 +137,7 @@ class Gate:
             close = get_close_matches(metric, SHARES, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise UsageError(
-                f"No share is named {metric!r}.{hint} Known: {', '.join(SHARES)}."
+                f"Unknown share {metric!r}.{hint} Known: {', '.join(SHARES)}."
             )
         try:
             least = float(number)

@@ -183,7 +183,7 @@ def stalled_words(reason: str | None) -> str:
     """Return a message that a run waits for the disk, or continues."""
     if reason is None:
         return "Writing goes on."
-    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
+    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be fixed."
 
 
 def ended_words(report: StepReport | None, reason: str) -> str:

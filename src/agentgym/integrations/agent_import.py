@@ -272,7 +272,7 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     if unknown or positional:
         wanted = ", ".join(map(repr, unknown)) or "arguments by position"
         raise UsageError(
-            f"{origin} wants {wanted}, which training does not know. Let it take "
+            f"{origin} requires {wanted}, which training does not pass. Let it take "
             "nothing, or `llm`, or `llm` and `tools`."
         )
     return named

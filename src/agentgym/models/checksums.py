@@ -91,7 +91,7 @@ def refuse_pickles(folder: Path) -> None:
             raise CorruptModelError(
                 f"{path} is a pickle, which can run any code when it is loaded. An "
                 "agent has its weights in safetensors files and no pickle: remove it, "
-                "or take the agent from where it is whole."
+                "or download the agent again."
             )
 
 

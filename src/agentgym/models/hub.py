@@ -49,7 +49,7 @@ def require_config(source: str) -> None:
         while isinstance(cause, RuntimeError) and cause.__context__ is not None:
             cause = cause.__context__  # huggingface_hub retries on a closed client
         reason = first_line(cause)
-        why = f"Hugging Face cannot be asked for it ({reason.rstrip('.')})"
+        why = f"the request to Hugging Face failed ({reason.rstrip('.')})"
     else:
         return
     raise ModelError(f"The model {source!r} is not on this machine, and {why}. {other}")

@@ -200,8 +200,8 @@ def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
     models = {part.fragment for part in parts if part.fragment}
     if len(models) > 1:
         raise UsageError(
-            f"{spec!r} names {len(models)} models; servers that answer for one another "
-            "have the same, named once: http://a:8000/v1,http://b:8000/v1#MODEL."
+            f"{spec!r} names {len(models)} models; servers that share the requests "
+            "have the same model, named once: http://a:8000/v1,http://b:8000/v1#MODEL."
         )
     return tuple(dict.fromkeys(base_url(part.url) for part in parts)), "".join(models)
 

@@ -75,8 +75,8 @@ def rubric_text(given: str) -> str:
         ) from None
     if not text.strip() or len(text) > _MOST_RUBRIC:
         raise UsageError(
-            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric has "
-            f"some words, and at most {_MOST_RUBRIC:,} characters."
+            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric "
+            f"must have text, and at most {_MOST_RUBRIC:,} characters."
         )
     return text if "\n" in text else f"{text}\n"
 

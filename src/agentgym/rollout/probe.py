@@ -364,7 +364,7 @@ def _judged(
     answering = [name for name in not_run if name in allowed]
     past = [name for name in not_run if name not in allowed]
     unknown = [n for n in offered if n not in specs and n not in own]
-    reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
+    reached = f" It tried to reach {', '.join(hosts)}." if hosts else ""
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
         problems.append(
@@ -378,7 +378,7 @@ def _judged(
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
-            f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
+            f"In a trial it did not finish: {made.reason}.{_hint(made)}{reached}"
         )
     elif not offered and not scenario.judges_work:
         problems.append(
@@ -422,7 +422,7 @@ def _judged(
         )
     if hosts and not problems:
         concerns.append(
-            f"In the trial it was to reach {', '.join(hosts)}, and was kept."
+            f"In the trial it tried to reach {', '.join(hosts)}; this was blocked."
         )
     bound = [name for name in offered if name in specs]
     if FRAMEWORKS.get(report.framework).runs_tools:

@@ -91,7 +91,7 @@ def tried(config: SandboxConfig) -> Rung:
     if not result.ok:
         why = result.error or result.stderr.strip() or result.status.replace("_", " ")
         raise SandboxUnavailableError(
-            f"Nothing can run in the sandbox that is asked for: {why}. Look at its "
+            f"Nothing can run in the requested sandbox: {why}. Look at its "
             "limits and its python_path."
         )
     return rung

@@ -70,7 +70,7 @@ def _import(path: str) -> ModuleType:
     except SyntaxError as error:
         raise ScenarioError(
             f"{error.filename or source}, line {error.lineno}: {error.msg}. The "
-            "scenario pack cannot be loaded before this is mended."
+            "scenario pack cannot be loaded before this is fixed."
         ) from error
     except AgentGymError as error:
         raise ScenarioError(f"{source}: {error}") from error

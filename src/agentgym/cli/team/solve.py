@@ -46,13 +46,17 @@ def solve(
     ] = None,
     language: Annotated[
         str,
-        opt("Of new files.", metavar="python|javascript|go|rust", rich_help_panel=RUN),
+        opt(
+            "Language of new files.",
+            metavar="python|javascript|go|rust",
+            rich_help_panel=RUN,
+        ),
     ] = "python",
     model: Annotated[
         str | None,
         opt(
-            "Of all roles: openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder, "
-            "or nano.",
+            "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
+            "all roles.",
             metavar="MODEL",
             rich_help_panel=MODEL,
         ),

@@ -23,7 +23,7 @@ def members(found: Any) -> list[Any]:
     """
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
-        raise UnsupportedError(f"No agent is to be found in {found!r}.")
+        raise UnsupportedError(f"{found!r} has no agent.")
     return agents
 
 

@@ -169,7 +169,7 @@ def with_model(agent: Any, model: Any) -> Any:
     copies = Copies(agent, model, in_episodes=False)
     if not copies.clients:
         raise UnsupportedError(
-            f"The model client of {agent!r} is not to be found. Give a factory "
+            f"The model client of {agent!r} was not found. Give a factory "
             "instead: def make_agent(llm, tools)."
         )
     return copies.make()

@@ -97,7 +97,7 @@ def speakers(agent: Any) -> list[ChatAgent]:
     found = [member for member in everyone if slot_of(member)]
     own = [each for each in everyone if not _is_autogens(each)]
     if not found and not own:
-        raise UnsupportedError(f"No agent with a model is to be found in {agent!r}.")
+        raise UnsupportedError(f"{agent!r} has no agent with a model.")
     return [each for each in everyone if each in found or each in own]
 
 

@@ -78,7 +78,7 @@ def _read(file: Path) -> "GGUFReader":
     with file.open("rb") as content:
         if content.read(len(_MAGIC)) != _MAGIC:
             raise ModelError(
-                f"{file} is not a GGUF file: it begins otherwise. {_AGAIN}"
+                f"{file} is not a GGUF file: its first bytes differ. {_AGAIN}"
             )
     try:
         return GGUFReader(file)

@@ -29,7 +29,7 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
         raise UsageError("The API key has characters that no HTTP header can hold.")
     if api_key and api_key != api_key.strip():
         raise UsageError(
-            "The API key begins or ends with a blank, which a header cannot "
+            "The API key begins or ends with a space, which a header cannot "
             "hold: remove it."
         )
     if not api_key and not _is_own(host):
@@ -48,7 +48,7 @@ def why_unusable(host: str, port: int, error: OSError) -> str:
             "--port, or 0 for a free one."
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} needs more rights: give one from 1,024 on with --port."
+        return f"Port {port} needs root rights: give 1024 or higher with --port."
     return f"{host} cannot be listened on: {error.strerror or error}."
 
 

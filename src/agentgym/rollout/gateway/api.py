@@ -191,10 +191,8 @@ class ApiHandlers:
                 )
                 raise ApiError(422, message, "invalid_value")
         if not self._takes_models:
-            message = (
-                "This gateway answers for the policy that it was given; it forwards "
-            )
-            message += "to no model server that is registered."
+            message = "This gateway serves the policy it was started with; it forwards "
+            message += "to no registered model server."
             raise ApiError(409, message, "policy_given")
         self._store.register_models(models)
         return reply(models, status=201)
@@ -213,8 +211,8 @@ class ApiHandlers:
     def _check(self, event: NewEvent) -> None:
         """Refuse an event that is malformed, or that its sender may not post."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
-            message = "This gateway records the calls of the policy that it was given "
-            message += "itself; no one else's can be trained on."
+            message = "This gateway itself records the calls of its policy; "
+            message += "calls that others post cannot be trained on."
             raise ApiError(409, message, "policy_given")
         check_event(event.event_type, event.data)
 
@@ -236,7 +234,7 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
         return number
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
-        message = f"{name} = {quoted(value)} is no {kind} that can be meant."
+        message = f"{name} = {quoted(value)} is not a valid {kind}."
         raise ApiError(422, message, "invalid_value") from None
 
 

@@ -206,7 +206,7 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        message = f"temperature = {quoted(asked)} is not a number from 0 on."
+        message = f"temperature = {quoted(asked)} is not a number of at least 0."
         raise ApiError(400, message, "invalid_value")
     return float(asked)
 

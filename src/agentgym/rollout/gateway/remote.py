@@ -279,12 +279,12 @@ class ProviderUpstream(ForwardingUpstream):
         if status in KEY_REFUSED:
             self._failure = refusal(url, status, said)
         elif status == _NO_CREDIT or code == "insufficient_quota":
-            self._failure = f"{where} wants to be paid (status {status}): {said}"
+            self._failure = f"{where} requires payment (status {status}): {said}"
         elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
             self._refusals += 1
             if not self._has_answered and self._refusals >= _REFUSALS_AT_FIRST:
                 self._failure = (
-                    f"{where} takes no request for {self._endpoint.model!r} (status "
+                    f"{where} refuses requests for {self._endpoint.model!r} (status "
                     f"{status}): {said}"
                 )
 

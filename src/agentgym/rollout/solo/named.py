@@ -35,7 +35,7 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
         return CommandAgent(agent)
     if isinstance(agent, str):
         if ":" not in agent and agent not in _BUILT_IN:
-            hint = "One of your own is given as module:Class."
+            hint = "Give a class of your own as module:Class."
             raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
         found = _BUILT_IN[agent] if agent in _BUILT_IN else load_factory(agent)
     if isinstance(found, type) and issubclass(found, RolloutAgent):

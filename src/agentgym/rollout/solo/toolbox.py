@@ -112,7 +112,7 @@ class Toolbox:
 
 def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
     if name not in _BUILT_IN:
-        hint = "One of your own is given as module:function."
+        hint = "Give a tool of your own as module:function."
         raise NotFoundError("tool", name, _BUILT_IN, hint)
     try:
         return _BUILT_IN[name](**settings)

@@ -169,7 +169,7 @@ class Worker:
         try:
             await self._finish(path, _report(ended))
         except Exception as error:  # e.g. an event that is not JSON
-            logger.warning("%s was refused its end", path, exc_info=True)
+            logger.warning("%s could not be ended", path, exc_info=True)
             detail = whole_text(str(error))
             refused = Reason(kind="crash: its end was refused", detail=detail)
             await self._finish(path, _failed(refused))

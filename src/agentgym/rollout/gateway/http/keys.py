@@ -60,7 +60,7 @@ class Keys:
             raise ApiError(401, message, "invalid_api_key", kind)
         request.key = who
         if who == "agent" and not path.startswith(_AGENTS):
-            message = "This is an agent's key: it may ask the model, and nothing else."
+            message = "This is an agent's key: it only allows calls of the model."
             raise ApiError(403, message, "agent_key", "permission_error")
 
     def know(self, request: "Request | DirectRequest") -> bool:

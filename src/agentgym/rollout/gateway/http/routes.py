@@ -64,9 +64,9 @@ class RouteTable:
         path = unquote(raw_path)
         if allowed:
             few = ", ".join(sorted(allowed))
-            message = f"{method:.20} is not for {quoted(path)}, but {few}."
+            message = f"{quoted(path)} takes {few}, not {method:.20}."
             raise ApiError(405, message, "method_not_allowed", headers={"Allow": few})
-        message = f"{quoted(path)} is nothing that this server has."
+        message = f"This server has no path {quoted(path)}."
         raise ApiError(404, message, "not_found")
 
     def _look_up(self, path: str) -> Iterator[tuple[dict[str, Handler], Names]]:
