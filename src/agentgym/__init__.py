@@ -1,4 +1,4 @@
-"""AgentGym: train existing agents, by reinforcement learning, to call their tools.
+"""AgentGym: train existing agents to call their tools, by reinforcement learning.
 
 ::
 
@@ -7,7 +7,7 @@
     result = Trainer().train("coding", framework="langchain")
     agent = result.to_langchain()
 
-The public names are imported when first used, so that ``import agentgym`` is quick.
+Public names are imported at first use, so that ``import agentgym`` is quick.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""``python -m agentgym`` is ``agentgym``."""
+"""Entry point of ``python -m agentgym``."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""One hierarchy for every error that AgentGym raises on purpose.
+"""All errors that AgentGym raises on purpose, in one class hierarchy.
 
-Each message names the problem, quotes the value and says how to solve it. The
-command line prints the message alone and ends with :attr:`AgentGymError.exit_code`.
+Each message names the problem, quotes the value and says how to solve it. The command
+line prints only the message, and exits with :attr:`AgentGymError.exit_code`.
 """
 
 import shlex
@@ -25,7 +25,7 @@ def _nearest(value: str, known: Iterable[str]) -> str:
 
 
 def resume_hint(run: str) -> str:
-    """Say how the run in a folder goes on."""
+    """Return the command that resumes the run in a folder."""
     return f"Continue with: agentgym train --resume {shlex.quote(run)}"
 
 
@@ -41,7 +41,7 @@ def first_line(error: BaseException) -> str:
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the first thing that pydantic found wrong: ``where: what``."""
+    """Return pydantic's first problem, as ``where: what``."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
 
@@ -50,21 +50,21 @@ class AgentGymError(Exception):
     """Base of all errors of this package.
 
     Attributes:
-        exit_code: The command line's exit code: 2 for wrong usage, 1 for a
-            failure at run time.
+        exit_code: The command line's exit code: 2 for wrong usage, 1 for a failure at
+            runtime.
     """
 
     exit_code = 1
 
     def __str__(self) -> str:
-        """Return the message, without the secrets that may be quoted in it."""
+        """Return the message, with secrets removed."""
         from agentgym.security.redaction import redacted
 
         return redacted(super().__str__())
 
 
 class UsageError(AgentGymError):
-    """The caller asked for something that cannot be meant: a bad value or option."""
+    """An invalid value or option from the caller."""
 
     exit_code = 2
 
@@ -78,10 +78,10 @@ class UnsupportedError(UsageError):
 
 
 class NotFoundError(UsageError):
-    """Nothing of its kind has this name; it names the nearest and all there are.
+    """An unknown name; the message has the nearest and all known ones.
 
     Attributes:
-        name: The name asked for.
+        name: The unknown name.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class NotFoundError(UsageError):
 
 
 class ScenarioNotFoundError(NotFoundError):
-    """No scenario has this name."""
+    """An unknown scenario name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__("scenario", name, known)
@@ -103,7 +103,7 @@ class MissingExtraError(UsageError):
     """An optional dependency is not installed.
 
     Attributes:
-        extra: The extra of this package that brings it; several with commas.
+        extra: The extra of this package with the dependency; several comma-separated.
         purpose: The feature that needs it, as the start of a sentence.
     """
 
@@ -124,7 +124,7 @@ class GPUNotAvailableError(UsageError):
 
 
 class NotEnoughMemoryError(UsageError):
-    """A model takes more memory than its device has left."""
+    """A model needs more memory than its device has free."""
 
 
 class ModelError(UsageError):
@@ -132,17 +132,17 @@ class ModelError(UsageError):
 
 
 class CorruptModelError(AgentGymError):
-    """A model's file that is missing, cut short or altered, or that may run code."""
+    """A model file that is missing, truncated or altered, or that may run code."""
 
 
 class ScenarioError(AgentGymError):
-    """A scenario broke its contract (reward out of range, tool without types)."""
+    """A scenario violates its interface (reward out of range, tool without types)."""
 
 
 class ToolError(AgentGymError):
     """A tool refused or failed; its message is shown to the agent as the result."""
 
-    __str__ = Exception.__str__  # exactly: the policy reads it, and learns from it
+    __str__ = Exception.__str__  # exactly: the policy reads it, and is trained on it
 
 
 class RuleViolation(ToolError):
@@ -150,7 +150,7 @@ class RuleViolation(ToolError):
 
 
 class SandboxError(AgentGymError):
-    """The sandbox itself failed, as opposed to the code inside it."""
+    """The sandbox itself failed, not the code inside it."""
 
 
 class SandboxUnavailableError(SandboxError):
@@ -166,18 +166,18 @@ class RecordError(RolloutError):
 
 
 class StoreError(RolloutError):
-    """The store of rollouts has failed; nothing is recorded any more."""
+    """The database of rollouts has failed; nothing is recorded any more."""
 
 
 class ProviderError(RolloutError):
-    """A model provider refuses to answer, so that asking it again is of no use."""
+    """A model provider refuses finally, so that retries are useless."""
 
 
 class RolloutNotFoundError(RolloutError):
-    """No rollout has this id.
+    """An unknown rollout id.
 
     Attributes:
-        rollout_id: The id asked for.
+        rollout_id: The unknown id.
     """
 
     def __init__(self, rollout_id: str) -> None:
@@ -186,11 +186,11 @@ class RolloutNotFoundError(RolloutError):
 
 
 class ModelCallError(RolloutError):
-    """A model could not be asked: its server or its function failed."""
+    """A model call failed, because of its server or its function."""
 
 
 class NoServerError(RolloutError):
-    """None of a model's servers may answer."""
+    """None of a model's servers can be asked."""
 
 
 class ReplyError(RolloutError):
@@ -198,10 +198,10 @@ class ReplyError(RolloutError):
 
 
 class ProgramError(RolloutError):
-    """A user's program, or a check command, did not do its part of an episode.
+    """A user's program, or a check command, failed in an episode.
 
     Attributes:
-        kind: The category, e.g. ``program: exit``, by which rollouts are counted.
+        kind: The category, e.g. ``program: exit``, for counts of rollouts.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -210,11 +210,11 @@ class ProgramError(RolloutError):
 
 
 class RewardError(RolloutError):
-    """A reward could not be computed, so that none is given."""
+    """A reward could not be computed."""
 
 
 class TrajectoryFileError(AgentGymError):
-    """A file of trajectories has lines that hold none.
+    """A trajectory file has broken lines.
 
     Attributes:
         trajectories: The trajectories of the other lines.
@@ -242,24 +242,24 @@ class ContextLengthError(EngineError):
 
 
 class PromptError(EngineError):
-    """The messages or tools are none that the model's chat template takes."""
+    """The model's chat template does not accept the messages or tools."""
 
 
 class GrammarError(PromptError):
-    """The form that an answer was asked for in cannot be expressed as a grammar."""
+    """The requested form of an answer cannot be expressed as a grammar."""
 
 
 class ComputeError(AgentGymError):
-    """A machine elsewhere cannot be had, reached or used."""
+    """A machine of a provider cannot be rented, reached or used."""
 
 
 class ComputeRefusedError(ComputeError):
     """A provider of machines refused a request.
 
     Attributes:
-        status: The HTTP status; 200 if the answer was malformed. For a provider that is
-            asked by a command, its exit status, and 0 for a malformed answer.
-        code: The provider's own code of the error; empty if it has none.
+        status: The HTTP status; 200 if the answer was malformed. For a provider with a
+            command-line interface, its exit status, and 0 for a malformed answer.
+        code: The provider's own error code; empty if there is none.
     """
 
     def __init__(self, message: str, status: int, code: str = "") -> None:
@@ -268,7 +268,7 @@ class ComputeRefusedError(ComputeError):
 
 
 class NoCapacityError(ComputeError):
-    """A provider has no machine of this kind at the moment."""
+    """A provider has no machine of this type available."""
 
 
 class LimitReached(ComputeError):
@@ -284,14 +284,14 @@ class LimitReached(ComputeError):
 
 
 class UnclearLaunchError(ComputeError):
-    """A machine was asked for, and whether it was made is not known."""
+    """A machine was requested, but it is unknown whether it was created."""
 
 
 class UnreachableError(ComputeError):
     """A machine or its provider does not answer, or the connection to it broke.
 
     Attributes:
-        wait_s: Seconds after which it asks to be tried again; None if it does not say.
+        wait_s: Seconds of ``Retry-After``; None without it.
     """
 
     def __init__(self, message: str, wait_s: float | None = None) -> None:
@@ -300,18 +300,18 @@ class UnreachableError(ComputeError):
 
 
 class CheckpointError(AgentGymError):
-    """A checkpoint that is missing, cut short or corrupt."""
+    """A checkpoint is missing, truncated or corrupt."""
 
 
 class RunFolderError(AgentGymError):
-    """A run folder that is in use, not writable, or not a run."""
+    """A run folder is in use, not writable, or not a run."""
 
 
 class TrainingFailedError(AgentGymError):
     """Training ended without a usable policy.
 
     Attributes:
-        resumable: Whether going on with the run as it is may help.
+        resumable: Whether resuming the run unchanged may help.
     """
 
     def __init__(self, message: str, *, resumable: bool = True) -> None:
@@ -320,7 +320,7 @@ class TrainingFailedError(AgentGymError):
 
 
 class TrainingHalted(AgentGymError):
-    """A run could not be written any further; everything finished is saved.
+    """A run's files could not be written any more; finished steps are saved.
 
     Attributes:
         run: The run folder, for ``--resume``.
@@ -335,7 +335,7 @@ class TrainingHalted(AgentGymError):
 
 
 class OutputClosed(AgentGymError):
-    """The reader closed the pipe, as ``head`` does once it has its lines."""
+    """The reader closed the pipe, as ``head`` does after its lines."""
 
     def __init__(self) -> None:
         super().__init__("The reader of the output has closed it.")
@@ -352,8 +352,8 @@ class TrainingInterrupted(Interrupted):
 
     Attributes:
         run: The run folder, for ``--resume``.
-        step: The newest checkpoint's; None if there is nothing to resume.
-        lost: A sentence on finished work that is lost; empty if there is none.
+        step: Step of the newest checkpoint; None if there is nothing to resume.
+        lost: A sentence about lost work; empty if there is none.
     """
 
     def __init__(self, run: str, step: int | None, lost: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The command that installs extras of this package, for the way it was installed."""
+"""The command that installs extras, for the way the package itself was installed."""
 
 import json
 import shlex
@@ -13,8 +13,8 @@ from agentgym.version import DISTRIBUTION
 def install_command(*extras: str) -> str:
     """Return the shell command that adds extras to this installation.
 
-    Other projects own similar names on PyPI, so a copy that was not installed from an
-    index is never looked up by name: its own checkout, wheel or repository is named.
+    Other projects have similar names on PyPI. So a copy that was not installed from an
+    index refers to its own checkout, wheel or repository, not to a name.
 
     Args:
         extras: Names of extras from ``pyproject.toml``.
@@ -26,7 +26,7 @@ def install_command(*extras: str) -> str:
 
 
 def _requirement(extras: str) -> str:
-    """Return the quoted requirement, after ``-e`` if it is a checkout."""
+    """Return the quoted requirement, with ``-e`` before a checkout."""
     url, direct = _origin()
     if not url:
         return f'"{DISTRIBUTION}[{extras}]"'
@@ -41,11 +41,11 @@ def _requirement(extras: str) -> str:
 
 
 def _origin() -> tuple[str, dict[str, dict[str, str]]]:
-    """Return the URL in ``direct_url.json``, and the file; empty for an index.
+    """Return the URL and the content of ``direct_url.json``; empty for an index.
 
-    Source that runs without being installed counts as an editable checkout.
+    Source code that runs without installation counts as an editable checkout.
     """
-    # importlib.metadata takes 40 ms to import; commands that need no extra skip it.
+    # Importing importlib.metadata takes 40 ms; commands without extras skip it.
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -60,5 +60,5 @@ def _origin() -> tuple[str, dict[str, dict[str, str]]]:
 
 
 def _quoted(text: str) -> str:
-    """Quote for a shell: with double quotes where they are enough."""
+    """Quote for a shell, with double quotes if they suffice."""
     return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used."""
+"""lazily: make a package import its names at first use."""
 
 import re
 import sys
@@ -8,16 +8,16 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 _IMPORT = re.compile(r"^    from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
-# The ast module would cost every command three milliseconds.
+# Importing ast would cost every command three milliseconds.
 
 
 def lazily(
     package: ModuleSpec,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package.
 
-    Its names are those that it imports below ``if TYPE_CHECKING:``, each by its own, as
-    type checkers read them; this reads the same lines::
+    The names are those imported below ``if TYPE_CHECKING:``, one per line, as type
+    checkers read them; this function reads the same lines::
 
         if TYPE_CHECKING:
             from agentgym.core.task import Task as Task

@@ -1,5 +1,5 @@
-"""The version of the package, where everything can import it."""
+"""The version of the package, importable from everywhere."""
 
 __version__ = "0.1.0"
 DISTRIBUTION = "agentgym-sdk"
-"""The name on a package index; ``agentgym`` belongs to another project there."""
+"""The name on the package index, where ``agentgym`` is another project."""

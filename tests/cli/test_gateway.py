@@ -228,7 +228,7 @@ def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
         (["--model-name", ""], "Give --model-name"),
         (["--model-name", "m", "--grace", "nan"], "grace = nan: give seconds from 0"),
         (["--model-name", "m", "--grace", "1e300"], "grace = 1e+300"),
-        (["--model-name", "m", "--api-key", " "], "begins or ends with a blank"),
+        (["--model-name", "m", "--api-key", " "], "begins or ends with a space"),
     ],
 )
 def test_what_cannot_work_is_refused(

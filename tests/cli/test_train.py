@@ -406,6 +406,6 @@ def test_a_model_that_cannot_be_had_is_one_sentence_at_the_plan(
         assert ended.code == 2
         said = ended.err.strip().splitlines()[-1]
         assert "The model 'Nobody/no-such-model-0.5B' is not on this machine" in said
-        assert "Hugging Face cannot be asked for it" in said
+        assert "the request to Hugging Face failed" in said
         assert "Give --model a folder" in said
     assert not list(Path("runs").glob("*"))

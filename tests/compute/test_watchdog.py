@@ -147,7 +147,7 @@ def test_silence_ends_training_that_heeds_no_signal(
 ) -> None:
     deaf = "trap '' INT; sleep 600"
     alone = Alone(tmp_path, monkeypatch, deaf, silent_s=1800.0, idle_s=900.0)
-    told = {"kind": "limit", "message": "home was not heard for 1800 s"}
+    told = {"kind": "limit", "message": "the client was silent for 1800 s"}
     assert alone.run() == told
     [end] = alone.ended
     assert end == pytest.approx(1800 + 60 + 900, abs=5)  # silence, grace, idleness

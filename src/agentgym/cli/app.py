@@ -1,4 +1,4 @@
-"""The typer application, and the exit code and message of each error."""
+"""The typer application, with the exit code and message of each error."""
 
 import errno
 import logging
@@ -37,7 +37,7 @@ from agentgym.security.audit import AuditLog, audited, default_log
 from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
 
-_WIDEST = 120  # columns of help
+_WIDEST = 120  # most columns of help texts
 
 
 def build() -> typer.Typer:
@@ -77,10 +77,10 @@ def build() -> typer.Typer:
 
 
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
-    """Run one command line, which began then, and return its exit code.
+    """Run one command line, and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error. Ctrl-C ends a
-    process that this owns within five seconds, whatever hangs.
+    Every :class:`AgentGymError` becomes one paragraph on standard error. If this owns
+    the process, Ctrl-C ends it within five seconds, even if something hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -108,7 +108,7 @@ def _run(words: list[str], *, debug: bool) -> int:
             build()(args=words, prog_name="agentgym", standalone_mode=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
-        if code == INTERRUPTED:  # a KeyboardInterrupt, which typer turned into this
+        if code == INTERRUPTED:  # a KeyboardInterrupt, converted by typer
             sys.stderr.write("Interrupted.\n")
         return code
     except OutputClosed as closed:
@@ -125,9 +125,9 @@ def _run(words: list[str], *, debug: bool) -> int:
 
 
 def explain(error: Exception) -> str:
-    """Return one paragraph for ``error``: the problem and how to solve it.
+    """Return one paragraph about ``error``: the problem, and how to solve it.
 
-    The notes of the error (PEP 678) are part of it.
+    The error's notes (PEP 678) are included.
     """
     message = " ".join([_problem(error), *getattr(error, "__notes__", [])])
     return visible(redacted(message))
@@ -153,7 +153,7 @@ def _problem(error: Exception) -> str:
 
 
 def _is_long_name(error: Exception) -> TypeGuard[OSError]:
-    """Say whether a name was given that no file can have."""
+    """Return whether an error is about a name that is too long for a file."""
     return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
 
 
@@ -163,16 +163,16 @@ def _options(
         "",
         "--log-level",
         metavar="debug|info|warning|error",
-        help="Of any command: write its log to standard error.",
+        help="With any command: write the log to standard error.",
     ),
     debug: bool = typer.Option(
         False,
         "--debug",
-        help="Of any command: show its log, and where an error was raised.",
+        help="With any command: show the log, and where an error was raised.",
     ),
 ) -> None:
-    # Both are taken out of the words before typer reads them, as they may stand
-    # anywhere; here they are for --help.
+    # Both are removed before typer parses the words, as they may be anywhere; these are
+    # for --help.
     if version:
         typer.echo(f"agentgym {__version__}")
         raise typer.Exit

@@ -92,14 +92,14 @@ def evaluate(
     tasks: Annotated[int | None, opt("How many tasks.")] = None,
     task: Annotated[str | None, opt("Only the task with this id.")] = None,
     samples: Annotated[int | None, opt("Attempts per task, the k of pass^k.")] = None,
-    seed: Annotated[int | None, opt("Of tasks and sampling.")] = None,
+    seed: Annotated[int | None, opt("Seed of tasks and sampling.")] = None,
     concurrency: Annotated[
         int | None, opt("Episodes in flight per worker; 8 for a provider's model.")
     ] = None,
     eval_temperature: Annotated[
         float | None,
         opt(
-            "Of sampling a model; 0.5 leaves a provider's to the provider.",
+            "Sampling temperature; 0.5 keeps a provider's own default.",
             "--temperature",
             show_default="0.5",
         ),
@@ -254,7 +254,7 @@ def _both(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "list[Evaluation]":
-    """Evaluate two subjects, where each is not a saved evaluation, in the same way."""
+    """Evaluate both subjects in the same way, unless they are saved evaluations."""
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer

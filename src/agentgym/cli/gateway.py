@@ -1,4 +1,4 @@
-"""``agentgym gateway`` and ``agentgym job``: agents for a trainer elsewhere."""
+"""``agentgym gateway`` and ``agentgym job``: run agents for an external trainer."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,7 @@ def gateway(
     model_name: Annotated[
         str | None,
         opt(
-            "Under which the trainer registers its servers: of verl, "
+            "Name under which the trainer registers its servers; verl: "
             "actor_rollout_ref.model.path.",
             show_default="required",
         ),
@@ -87,9 +87,9 @@ def gateway(
     concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
     rollout_timeout_s: Timeout = None,
     max_tokens: Annotated[int | None, opt("Most tokens of one response.")] = None,
-    temperature: Annotated[float | None, opt("Of sampling in training.")] = None,
-    eval_temperature: Annotated[float | None, opt("Of sampling in validation.")] = None,
-    seed: Annotated[int | None, opt("Of sampling.")] = None,
+    temperature: Annotated[float | None, opt("Training's temperature.")] = None,
+    eval_temperature: Annotated[float | None, opt("Validation's temperature.")] = None,
+    seed: Annotated[int | None, opt("Seed of sampling.")] = None,
     grace: Annotated[
         float,
         opt("Seconds that running calls have to end once it shuts down."),
@@ -155,7 +155,7 @@ def gateway(
     )
     service = GatewayService(database, settings, chosen, count)
     with failures_shown(), service:
-        with InterruptFlag() as stop:  # who reads the address may end it already
+        with InterruptFlag() as stop:  # a reader of the address may end it
             who = "a controller's, each runs `agentgym job`"
             if count:
                 ours = "1 worker runs" if count == 1 else f"{count} workers run"
@@ -216,7 +216,7 @@ def _named(
     allow_tool: list[str] | None,
     check: str | None,
 ) -> dict[str, Any]:
-    """Return the settings that options give; a tasks file is named with its tools."""
+    """Return the settings in options; a tasks file's reference includes its tools."""
     from agentgym.core.config import TrainingConfig
     from agentgym.scenarios.packs import is_tasks_file
 
@@ -263,10 +263,10 @@ def _tell_of_calls(service: "GatewayService", grace: float) -> None:
 
 
 def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
-    """Return once Ctrl-C or SIGTERM has come.
+    """Wait for Ctrl-C or SIGTERM.
 
     Raises:
-        RolloutError: No rollout can be run any more.
+        RolloutError: Rollouts can never run again.
     """
     from agentgym.errors import RolloutError
 

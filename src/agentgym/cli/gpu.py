@@ -40,13 +40,13 @@ def list_providers(as_json: AsJson = False) -> None:
 def prices(
     provider: Annotated[
         str | None,
-        opt("Of this provider alone.", show_default="all with a key; sky if named"),
+        opt("Only this provider.", show_default="all with a key; sky if named"),
     ] = None,
     model: Annotated[
         str | None, opt("Only machines that can train this model.")
     ] = None,
     lora_rank: Annotated[
-        int | None, opt("Of that model's adapter; 0 trains all weights.")
+        int | None, opt("Rank of its adapter; 0 trains all weights.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -103,10 +103,10 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return those who are to be asked, if there are any.
+    """Return the configured providers among those asked for.
 
     Raises:
-        ComputeError: None has a key; says how to give one.
+        ComputeError: None has a key; the message says how to set one.
     """
     from agentgym.compute.registry import rented
     from agentgym.errors import ComputeError
@@ -188,7 +188,7 @@ def _machine_of(run: str, output: Path) -> str:
     """Return the name of a run's machine.
 
     Raises:
-        UsageError: No machine was ever rented for it.
+        UsageError: No machine was rented for it.
     """
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import UsageError
@@ -202,7 +202,7 @@ def _machine_of(run: str, output: Path) -> str:
 
 
 def _agreed(count: int) -> bool:
-    """Ask whether to end so many machines; False without a terminal."""
+    """Ask whether to end ``count`` machines; False without a terminal."""
     import sys
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -211,7 +211,7 @@ def _agreed(count: int) -> bool:
 
 
 def _end(found: "Found", providers: "dict[str, Provider]") -> str:
-    """End a machine; return the error, or an empty text."""
+    """End a machine; return the error, or ""."""
     from agentgym.compute.reap import reap
     from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError

@@ -92,10 +92,10 @@ def inspect(
 
 
 def _list_agents(as_json: bool) -> None:
-    """Show the agents that the files of this folder name, and how to inspect each.
+    """Show the agents in this folder's files, and how to inspect each.
 
     Raises:
-        UsageError: They name none.
+        UsageError: There are none.
     """
     from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
@@ -139,7 +139,7 @@ def _on_tasks(
     tasks: Path | None,
     options: tuple[Any, ...],
 ) -> Any:
-    """Try an agent on a tasks file; on one made of its own tools if there is none."""
+    """Try an agent on a tasks file; without one, on a file made from its tools."""
     from tempfile import TemporaryDirectory
 
     from agentgym.rollout.located import located

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command alike, whatever hangs in it."""
+"""End a command on Ctrl-C, SIGTERM and SIGHUP, even if something hangs."""
 
 import os
 import signal
@@ -11,21 +11,21 @@ from typing import Any, Self
 INTERRUPTED = 128 + signal.SIGINT
 
 _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
-"""A service manager sends the first, a terminal that is closed the second."""
+"""A service manager sends the first, a closed terminal the second."""
 _AFTER_S = 2.5
 _SHOW_CURSOR = "\x1b[?25h"
 _MESSAGE = "Interrupted. `agentgym runs list` lists the runs that can continue.\n"
 
 
 class Interrupts:
-    """Make SIGTERM and SIGHUP act like Ctrl-C inside the block.
+    """Makes SIGTERM and SIGHUP act like Ctrl-C inside the block.
 
-    A signal that is ignored, as by ``nohup``, stays ignored.
+    A signal that is ignored, as with ``nohup``, stays ignored.
 
     Args:
-        hard: Whether the process ends some seconds after any, though a thread hangs
-            in a system call or a library swallows the exception. Only for the owner of
-            the process.
+        hard: Whether to end the process some seconds after a signal, even if a thread
+            hangs in a system call or a library swallows the exception. Only for the
+            owner of the process.
     """
 
     def __init__(self, *, hard: bool) -> None:
@@ -44,14 +44,14 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Handle no signals any more; an end that is coming comes, unless all ends."""
+        """Restore the signal handlers; a pending hard end stays."""
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of the process, given the ``code`` of its command."""
         if code == INTERRUPTED:
-            self._arm()  # the interpreter's own end may hang too
+            self._arm()  # the interpreter's exit may hang too
         return self._code if code and self._code != INTERRUPTED else code
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -63,7 +63,7 @@ class Interrupts:
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             handler(signal.SIGINT, frame)
-        else:  # Ctrl-C is ignored, as in a job of a script
+        else:  # Ctrl-C is ignored, as in a script's background job
             self._interrupt(number, frame)
 
     def _arm(self) -> None:

@@ -42,7 +42,7 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
     if as_json:
         return _render(rows, as_json, empty)
     below = ["scenario", "framework", "updated", "tool_reliability"]
-    if any(row["machine"] for row in rows):  # else it would be a column of nothing
+    if any(row["machine"] for row in rows):  # otherwise the column would be empty
         rows = [{**row, "machine": _bill(row["machine"])} for row in rows]
         below.append("machine")
     else:
@@ -55,7 +55,7 @@ def machine_of(run: "Path") -> Row | None:
 
     ``open`` means that a machine may still run and cost money.
     """
-    if not (run / "machine.json").exists():  # most runs; spares an import
+    if not (run / "machine.json").exists():  # most runs; saves an import
         return None
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import ComputeError
@@ -89,7 +89,7 @@ def _run_row(path: "Path") -> Row:
 
     data, result = _read(path), _read(path.with_name("result.json"))
     if not isinstance(data.get("config"), dict):
-        data = {}  # it has no status to be trusted
+        data = {}  # its status cannot be trusted
     return {
         "name": path.parent.name,
         "status": run_status(path.parent, data),
@@ -102,7 +102,7 @@ def _run_row(path: "Path") -> Row:
 
 
 def agents(*, as_json: bool = False) -> str:
-    """Return the versions of the agents saved in ``AGENTGYM_HOME``, oldest first."""
+    """Return the saved versions of agents in ``AGENTGYM_HOME``, oldest first."""
     from agentgym.core.files import agents_folder
     from agentgym.train.versions import Versions, saved_names
 
@@ -135,7 +135,7 @@ def _agent_row(version: "Version", is_default: bool) -> Row:
 
 
 def _changes(data: Row) -> Row:
-    """Return shares before and after training; None for one that was not measured."""
+    """Return shares before and after training; None if not measured."""
     changes: Row = {}
     for name, metric in (("success", "pass_1"), ("tool_reliability",) * 2):
         before = _at(data, "baseline", metric, "value")
@@ -146,24 +146,24 @@ def _changes(data: Row) -> Row:
 
 
 def _text(data: Row, *keys: str) -> str:
-    """Return the text at a place of a record, empty if there is none."""
+    """Return the text at a path in a record, or ""."""
     value = _at(data, *keys)
     return value if isinstance(value, str) else ""
 
 
 def _at(data: Any, *keys: str) -> Any:
-    """Return the value at a path of a record; None if the path does not exist."""
+    """Return the value at a path in a record, or None."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
 def _read(path: "Path") -> Row:
-    """Return the object in a file; without any, or with anything else, an empty one."""
+    """Return the JSON object in a file; an empty one if there is none."""
     import json
 
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # reading a pipe would block
             return {}
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -174,9 +174,9 @@ def _read(path: "Path") -> Row:
 def _render(
     rows: list[Row], as_json: bool, empty: str, below: "Collection[str]" = ()
 ) -> str:
-    """Lay rows out in columns, or as a JSON array of objects.
+    """Format rows as columns, or as a JSON array of objects.
 
-    The columns ``below`` go into a line of their own where a terminal is too narrow.
+    In a narrow terminal, the columns ``below`` get a line of their own.
     """
     if as_json:
         import json
@@ -197,7 +197,7 @@ def _render(
 
 
 def _columns(rows: list[Row]) -> list[str]:
-    """Return a line of heads, and one for each row."""
+    """Return a header line, and a line per row."""
     lines = [[column.replace("_", " ").upper() for column in rows[0]]]
     lines += [[_cell(value) for value in row.values()] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -210,7 +210,7 @@ def _without(row: Row, names: "Collection[str]") -> Row:
 
 
 def _terminal_width() -> int:
-    """Return how many columns there are to read in; 0 for a file or a pipe."""
+    """Return the terminal's width in columns; 0 for a file or a pipe."""
     from shutil import get_terminal_size
 
     return get_terminal_size((0, 0)).columns
@@ -225,4 +225,4 @@ def _cell(value: str | bool | dict[str, float] | None) -> str:
 
 
 LISTS = {"scenarios": scenarios, "runs": runs, "agents": agents}
-"""The lists by the name of their command."""
+"""The lists by command name."""

@@ -1,8 +1,7 @@
-"""Entry point of ``agentgym``: lists and the version at once, the rest via typer.
+"""Entry point of ``agentgym``: answers lists and the version without typer.
 
-typer and pydantic take a quarter of a second to import, so the most frequent commands
-are answered before either is loaded, from the same functions that the typer commands
-call.
+Importing typer and pydantic takes a quarter of a second, so the most frequent commands
+are answered without them, by the same functions that the typer commands call.
 """
 
 import os
@@ -42,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that the shell has closed (``>&-``) on the null device.
+    """Open standard streams that the shell closed (``>&-``) on the null device.
 
-    Python has no stream there, and the next file would get the descriptor.
+    Otherwise the next opened file would get the stream's descriptor.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -60,7 +59,7 @@ def _quick_answer(words: list[str]) -> str | None:
         from agentgym.cli.listing import LISTS
         from agentgym.cli.output import visible
 
-        with suppress(Exception):  # typer's command meets it too, and it is explained
+        with suppress(Exception):  # typer's command raises and explains it too
             return visible(LISTS[words[0]](as_json="--json" in words))
     return None
 

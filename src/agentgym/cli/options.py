@@ -1,4 +1,4 @@
-"""The options that commands share, and how options become settings."""
+"""Options that commands share, and their conversion to settings."""
 
 import os
 from pathlib import Path
@@ -27,14 +27,13 @@ EPILOG = (
 
 
 class PanelCommand(TyperCommand):
-    """A command whose options stand under the panels that they name.
+    """A command whose help groups options by their panels.
 
-    typer's own panels need rich, which takes longer to import than a command may take
-    to start.
+    typer's own panels need rich, which is slow to import.
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then each panel's options, in the order of the command."""
+        """Write arguments, then each panel's options, in the command's order."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
@@ -50,7 +49,7 @@ class PanelCommand(TyperCommand):
 
 
 def opt(text: str, *names: str, **more: Any) -> Any:
-    """Return an option that ``text`` explains; it is named like its parameter."""
+    """Return an option with the help ``text``, named like its parameter."""
     return typer.Option(*names, help=text, **more)
 
 
@@ -65,11 +64,11 @@ UnsafeLocalExec = Annotated[
     ),
 ]
 REFERENCE = "MODULE:NAME"
-"""Stands in help where a Python object is named."""
+"""Placeholder in help texts for a Python object."""
 
 
 def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return the names of frameworks, which a shell completes --framework with."""
+    """Return framework names for shell completion of --framework."""
     from agentgym.integrations.registry import FRAMEWORKS
 
     return FRAMEWORKS.names()
@@ -78,7 +77,7 @@ def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[st
 Framework = Annotated[
     str | None,
     opt(
-        "Whose agent it is: also openai_agents, pydantic_ai, agent_framework, "
+        "The agent's framework: also openai_agents, pydantic_ai, agent_framework, "
         "native (a plain loop), or another installed package's framework.",
         metavar="langchain|autogen|crewai|...",
         autocompletion=_frameworks,
@@ -88,7 +87,7 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return ``module:name`` of an agent, which the project's files may name."""
+    """Return ``module:name`` of an agent, maybe by its name in the project's files."""
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -207,7 +206,7 @@ Data = Annotated[
 Categories = Annotated[
     str | None,
     opt(
-        "Of bfcl: categories or groups, e.g. simple_python,multiple or live.",
+        "With bfcl: categories or groups, e.g. simple_python,multiple or live.",
         metavar="NAME,NAME",
         rich_help_panel=TASKS,
     ),
@@ -270,10 +269,10 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the agent's reference: the one given, or that of a program.
+    """Return the agent's reference, from either of the two options.
 
     Raises:
-        UsageError: Both are given, or the command cannot be read.
+        UsageError: Both are given, or the command is invalid.
     """
     if command is None:
         return agent
@@ -300,7 +299,7 @@ Judge = Annotated[
 JudgeRubric = Annotated[
     str | None,
     opt(
-        "By which --judge ranks, in plain sentences; by default one that ships.",
+        "File of criteria for --judge, in plain sentences; else a built-in one.",
         "--judge-rubric",
         metavar="FILE",
         rich_help_panel=TASKS,
@@ -345,10 +344,10 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return the reference of the tools: a list of functions or an agent's; or None.
+    """Return the reference of tools, from functions or from an agent, or None.
 
     Raises:
-        UsageError: Both do.
+        UsageError: Both are given.
     """
     from agentgym.errors import UsageError
 
@@ -367,12 +366,12 @@ def with_tools(
     check: str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the reference of a scenario: that of a tasks file says whose tools it has.
+    """Return a scenario's reference; for a tasks file it includes the tools.
 
-    Tools that will really be called are named on standard error.
+    Tools that will really be called are listed on standard error.
 
     Raises:
-        UsageError: The options are given, and the scenario is not a tasks file.
+        UsageError: Options for tasks files are given for another scenario.
     """
     from agentgym.core.task import TaskSource
     from agentgym.errors import UsageError
@@ -416,10 +415,10 @@ def with_tools(
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Return the reference of a benchmark with its data and its categories.
+    """Return a benchmark's reference with its data and categories.
 
     Raises:
-        UsageError: They are given to something else.
+        UsageError: The scenario is not a benchmark.
     """
     from agentgym.errors import UsageError
     from agentgym.scenarios.options import has_options, with_options
@@ -434,10 +433,10 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
 
 
 def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
-    """Return settings for the tools of an agent that a scenario does not have.
+    """Return settings for an agent's own tools that a scenario does not have.
 
     Raises:
-        UsageError: They are to answer in a way that only a tasks file knows.
+        UsageError: They would need answers that only a tasks file has.
     """
     from agentgym.errors import UsageError
 
@@ -459,9 +458,9 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:
-    """Return the given options by the name of the setting that each sets.
+    """Return the options that were given, by setting name.
 
-    A flag that is not given leaves its setting alone, like any other option.
+    A flag that was not given leaves its setting unchanged, like other options.
     """
     given = {name: context.params.get(name) for name in settings.names()}
     return {
@@ -472,10 +471,10 @@ def given_settings(
 
 
 def require_place(path: Path) -> None:
-    """Check that a file can be written, before anything is done.
+    """Check that a file can be written, before starting.
 
     Raises:
-        UsageError: It cannot.
+        UsageError: It cannot be written.
     """
     from agentgym.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, the rest where people read it."""
+"""Results go to standard output, messages for people elsewhere."""
 
 import logging
 import os
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
-"""The descriptor that results are written to."""
+"""The file descriptor for results."""
 _BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
-"""When the command began, by ``time.monotonic()``."""
+"""Start of the command, in ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
 """The package whose loggers report a server's failures."""
@@ -31,7 +31,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @contextmanager
 def counted_from(began: float) -> Iterator[None]:
-    """Let :func:`began` return when the command began."""
+    """Set the start time that :func:`began` returns."""
     token = _BEGAN.set(began)
     try:
         yield
@@ -40,7 +40,7 @@ def counted_from(began: float) -> Iterator[None]:
 
 
 def began() -> float | None:
-    """Return when the command began, by ``time.monotonic()``; None outside of one."""
+    """Return the start of the command, in ``time.monotonic()``; None outside of one."""
     return _BEGAN.get()
 
 
@@ -48,8 +48,7 @@ def began() -> float | None:
 def only_results() -> Iterator[None]:
     """Keep standard output for :func:`print_result`, as ``--json`` promises.
 
-    Other writers (the user's own code, a library or a child process) are redirected to
-    standard error.
+    Other output (of user code, a library or a child process) goes to standard error.
     """
     sys.stdout.flush()
     stdout = os.dup(1)
@@ -65,7 +64,7 @@ def only_results() -> Iterator[None]:
 
 
 def progress_console(as_json: bool = False) -> "Console":
-    """Return the console that people read; with ``--json`` it is standard error.
+    """Return the console for messages; with ``--json`` it is standard error.
 
     It raises :class:`~agentgym.errors.OutputClosed` once the reader has closed the
     pipe.
@@ -90,22 +89,23 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters a terminal shows and does not obey.
+    """Replace control characters in a text, so that a terminal does not run them.
 
-    Prompts, tool calls and records of others may contain some, to falsify the display.
+    Prompts, tool calls and records from others may contain some, to falsify the
+    display.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """Log the failures of a running server to standard error.
+    """Log a running server's failures to standard error.
 
-    The client is only referred to the server's log.
+    Clients only get a reference to the server's log.
     """
     root, servers = logging.getLogger(), logging.getLogger(_SERVERS)
     if not all(isinstance(each, logging.NullHandler) for each in root.handlers):
-        yield  # they are shown already
+        yield  # already shown
         return
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)
@@ -117,14 +117,14 @@ def failures_shown() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Discard the output that is still to be flushed: its reader has gone."""
+    """Discard unflushed output: its reader has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def print_json(value: Any) -> None:
-    """Print ``value`` as JSON, models in it too; NaN, which JSON has not, is null."""
+    """Print ``value`` as JSON, with models converted; NaN becomes null."""
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -136,7 +136,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_result(text: str) -> None:
-    """Write ``text`` to standard output, also while only results go there."""
+    """Write ``text`` to standard output, also inside :func:`only_results`."""
     sys.stdout.flush()
     text = visible(Redactor.of_environment().written(text))
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
@@ -144,7 +144,7 @@ def print_result(text: str) -> None:
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
-    """Take ``--log-level LEVEL`` out of a command line, wherever it stands.
+    """Remove ``--log-level LEVEL`` from a command line, wherever it is.
 
     Returns:
         The other words, and the level; None if none was given.
@@ -169,9 +169,9 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
 
 
 def show_log(level: int | None) -> None:
-    """Write the log from a level on to standard error; with None nothing of it.
+    """Write log records of at least ``level`` to standard error; None writes none.
 
-    Libraries' warnings are then not shown either: they are for their developers.
+    Libraries' warnings are then hidden too: they are for developers.
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -60,7 +60,7 @@ def rollout(
     max_tokens_per_step: Annotated[
         int | None, opt("Tokens of one response.", "--max-tokens")
     ] = None,
-    temperature: Annotated[float | None, opt("Of sampling.")] = None,
+    temperature: Annotated[float | None, opt("Sampling temperature.")] = None,
     cache_requests: Annotated[
         Path | None,
         opt("File of a server's answers, for the same requests at temperature 0."),
@@ -77,8 +77,8 @@ def rollout(
         ),
     ] = None,
     count: Annotated[int, opt("Tasks of a scenario.", min=1)] = 20,
-    split: Annotated[str, opt("Of a scenario's tasks.")] = "test",
-    seed: Annotated[int, opt("Of a scenario's tasks.")] = 0,
+    split: Annotated[str, opt("A scenario's split.")] = "test",
+    seed: Annotated[int, opt("Seed of a scenario's tasks.")] = 0,
     task: Annotated[
         str | None, opt("Only the task with this id, of a scenario or a file.")
     ] = None,

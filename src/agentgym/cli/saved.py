@@ -311,7 +311,7 @@ def view(
     from agentgym.train.process import InterruptFlag
     from agentgym.view.server import ViewServer
 
-    sys.dont_write_bytecode = True  # a scenario is imported: its folder stays as it is
+    sys.dont_write_bytecode = True  # a scenario's import must not write
     find = _finder(runs or [], output)
     console = progress_console()
     with (
@@ -340,8 +340,8 @@ def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]
     """Return a function that lists the runs to show.
 
     Raises:
-        NotFoundError: A name is not that of a run.
-        UsageError: Two folders have one name.
+        NotFoundError: A run is unknown.
+        UsageError: Two folders have the same name.
     """
     from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder, list_runs

@@ -31,7 +31,7 @@ task_files = typer.Typer(
     help="Make tasks files: of schemas, logs, reviews.",
     no_args_is_help=True,
 )
-Reference = Annotated[str, typer.Argument(help="Of the scenario, or a path.")]
+Reference = Annotated[str, typer.Argument(help="A scenario's name or path.")]
 _MOST_SHOWN = 8
 Tools = Annotated[
     str | None, opt("module:name of your tools: a list of functions with types.")
@@ -97,7 +97,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A benchmark: bfcl.")]) -> No
 def check(
     name: Reference,
     tasks: Annotated[int, opt("Training tasks that each agent plays.", min=1)] = 60,
-    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
+    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     tools: ToolAnswers = None,
@@ -128,8 +128,8 @@ def check(
 def tasks(
     name: Reference,
     split: Annotated[str, opt("train, validation or test.")] = "train",
-    count: Annotated[int, opt("Of tasks, at most.", min=1)] = 100,
-    seed: Annotated[int, opt("Of the tasks.", min=0)] = 0,
+    count: Annotated[int, opt("Most tasks.", min=1)] = 100,
+    seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,
     output: Output = None,
@@ -213,7 +213,7 @@ def starter(
     from agentgym.models.reference import resolve_model
     from agentgym.scenarios.tool_tasks.written import written_tasks
 
-    endpoint = resolve_model(model)  # importing an agent may set keys that open nothing
+    endpoint = resolve_model(model)  # importing an agent may set placeholder keys
     tools = _needed_tools(tools_from, agent)
     prompts = [] if agent is None else _prompts(agent)
 
@@ -366,7 +366,7 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 
 def _prompts(reference: str) -> list[str]:
-    """Return the system prompts of an agent's roles; empty if they are not readable."""
+    """Return the system prompts of an agent's roles; empty if they cannot be read."""
     from agentgym.errors import UnsupportedError
     from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
@@ -391,7 +391,7 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file without secrets; never replace an existing one."""
+    """Write a tasks file without secrets; never overwrite a file."""
     from agentgym.errors import UsageError
     from agentgym.security.redaction import redacted
 

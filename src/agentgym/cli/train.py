@@ -52,21 +52,21 @@ if TYPE_CHECKING:
 
 
 def _engines(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return the names of engines for the shell's completion of --engine."""
+    """Return engine names for shell completion of --engine."""
     from agentgym.engines.registry import ENGINES
 
     return ENGINES.names()
 
 
 def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return the names of scenarios for the shell's completion."""
+    """Return scenario names for shell completion."""
     from agentgym.scenarios.registry import scenario_names
 
     return scenario_names()
 
 
 def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return the places for the shell's completion of --gpu."""
+    """Return places for shell completion of --gpu."""
     from agentgym.core.machines import HERE, RENTED
 
     return [*HERE, *RENTED]
@@ -98,7 +98,7 @@ def train(
     train_roles: Annotated[
         str | None,
         opt(
-            "Of a team: the roles to train. The others are not.",
+            "With a team: the roles to train. The others are not.",
             metavar="NAME,NAME",
             rich_help_panel=AGENT,
         ),
@@ -147,14 +147,14 @@ def train(
     gpus_per_node: Annotated[
         int | None,
         opt(
-            "Of --engine vllm and verl: GPUs on each machine.",
+            "GPUs on each machine, with --engine vllm or verl.",
             metavar="N",
             rich_help_panel=MODEL,
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        opt("Of --engine verl: machines.", metavar="N", rich_help_panel=MODEL),
+        opt("Machines, with --engine verl.", metavar="N", rich_help_panel=MODEL),
     ] = None,
     time: Time = None,
     episodes: Annotated[
@@ -176,7 +176,7 @@ def train(
     seed: Annotated[
         int | None,
         opt(
-            "Of tasks, sampling and initialisation.",
+            "Seed of tasks, sampling and initialisation.",
             metavar="N",
             rich_help_panel=TRAINING,
         ),
@@ -209,14 +209,12 @@ def train(
     ] = None,
     max_hourly: Annotated[
         float | None,
-        opt(
-            "Of a rented machine: most $ an hour.", metavar="$", rich_help_panel=MACHINE
-        ),
+        opt("A rented machine's most $ an hour.", metavar="$", rich_help_panel=MACHINE),
     ] = None,
     max_cost: Annotated[
         float | None,
         opt(
-            "Of a rented machine: most $ in all; then the run ends.",
+            "A rented machine's most $ in all; then the run ends.",
             metavar="$",
             rich_help_panel=MACHINE,
         ),
@@ -240,7 +238,7 @@ def train(
     name: Annotated[
         str | None,
         opt(
-            "Of the saved agent and the run; by default the agent's own.",
+            "Name of the saved agent and the run; by default the agent's own.",
             metavar="NAME",
             rich_help_panel=RUN,
         ),
@@ -321,7 +319,7 @@ def train(
 def _says_what(
     given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
 ) -> bool:
-    """Say whether there is anything that names what to train on."""
+    """Return whether anything to train on is given."""
     from agentgym.core.settings import variable_of
 
     named = "scenario" in given or variable_of("scenario") in os.environ
@@ -329,10 +327,10 @@ def _says_what(
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that --set gives.
+    """Return the settings in --set.
 
     Raises:
-        ConfigError: One is unknown, malformed, or given by an option too.
+        ConfigError: A setting is unknown, malformed, or also given as an option.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import read_assignments
@@ -368,9 +366,9 @@ def _tasks_file(tasks: Path, scenario: str | None) -> str:
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
-    """Return where to look for a run to continue: only that and its budget are given.
+    """Return the settings that identify a run to resume: output folder and budget.
 
-    ``clean`` says that there is neither a file nor a dry run.
+    ``clean`` is whether neither a file nor a dry run is given.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, MAY_CHANGE
@@ -391,14 +389,14 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
 
 def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given settings of memory and servers, which a resumed run takes."""
+    """Return the given settings of memory and servers, which may change on resuming."""
     from agentgym.engines.resuming import LIBRARIES, MACHINE
 
     return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
-    """Return the settings of a new run; options win over the file."""
+    """Return the settings of a new run; options override the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
     from agentgym.errors import UsageError
@@ -431,7 +429,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
         return
     console = progress_console(as_json)
     if not as_json and (composed := composed_settings(settings)):
-        console.print(composed, soft_wrap=True)  # also where it could not run
+        console.print(composed, soft_wrap=True)  # shown even if it could not run
     plan = Trainer(settings).plan()
     if as_json:
         print_json(plan)
@@ -441,7 +439,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
-    """Show the plan of a run on another machine, and its cost if that is rented."""
+    """Show the plan of a run on another machine, with its cost if that is rented."""
     from agentgym.compute.rented import is_rented, quotes_for
     from agentgym.train.trainer import Trainer
     from agentgym.ui.machines import quote_view

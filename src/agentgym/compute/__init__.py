@@ -1,6 +1,6 @@
 """Rent machines: providers, prices, leases, and ending every rented machine.
 
-Training itself knows nothing of this. A provider has offers (:mod:`.base`), a quote has
-the expected cost of a run on one (:mod:`.quote`), and a lease rents it for the time of
-a ``with`` block and ends it whatever happens (:mod:`.lease`).
+The training code does not depend on this package. A provider has offers (:mod:`.base`),
+a quote estimates the cost of a run on one (:mod:`.quote`), and a lease rents a machine
+for a ``with`` block and always ends it (:mod:`.lease`).
 """

@@ -1,6 +1,6 @@
 """Resolve ``gpu = "auto"`` for a model: this machine, or one to rent.
 
-A model trains on this machine if it has a GPU with enough memory, or a CPU and the
+A model trains on this machine if the machine has a GPU with enough memory, or if the
 model is so small that the CPU trains it in hours.
 """
 
@@ -17,25 +17,25 @@ from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.models.reference import is_remote
 
 CPU_PARAMETERS = 1e9
-"""Models that a CPU is left to train, if its memory will do."""
+"""Largest model to train on a CPU, if its memory suffices."""
 _USUAL = (
     ("an L4", 24, 0.45),
     ("an L40S", 48, 0.90),
     ("an A100", 80, 1.70),
     ("an H200", 141, 4.00),
 )
-"""GPUs with GB and typical prices an hour, for when no provider can be asked."""
+"""GPUs with GB and typical hourly prices, used if no provider can be asked."""
 
 
 def settle(config: TrainingConfig) -> str:
-    """Return where to train a model: ``auto``, or the provider to rent from.
+    """Return where to train a model: ``auto`` for this machine, or a provider's name.
 
     Raises:
         ComputeError: It does not fit this machine, and no machine can be rented; the
-            message names one that would fit, its typical price, and the missing setup.
+            message names a suitable one, its typical price, and the missing setup.
     """
     if is_remote(config.model) or config.engine != "local":
-        return config.gpu  # refused or settled by others
+        return config.gpu  # refused or resolved elsewhere
     try:
         need = need_of(config)
     except UsageError:
@@ -54,7 +54,7 @@ def settle(config: TrainingConfig) -> str:
 
 
 def _why_not_here(need: Need, config: TrainingConfig) -> str:
-    """Return why a model is not trained on this machine; empty if it is."""
+    """Return why this machine cannot train a model; empty if it can."""
     offers = LocalMachine().offers()
     if any(offer.gpus for offer in offers):
         if any(fits(offer, need) for offer in offers):
@@ -72,7 +72,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return which settings make a model fit into this machine's memory; or nothing."""
+    """Return the settings that make a model fit into this machine's memory, or ""."""
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb
@@ -107,9 +107,9 @@ def _keys() -> str:
 
 
 def _cheapest(providers: list[Provider], config: TrainingConfig, need: Need) -> Quote:
-    """Return the cheapest of all that can be had now.
+    """Return the cheapest quote of all providers at present.
 
-    One provider that fails does not hide another; if all do, their errors are raised.
+    A failing provider does not hide another; if all fail, their errors are raised.
     """
     effort = Effort.of(config)
     quotes, errors = [], list[ComputeError | UsageError]()

@@ -1,7 +1,7 @@
-"""The contract of those who have machines: offers, launch, look, terminate.
+"""Provider: the interface of machine providers: offers, launch, describe, terminate.
 
-A rented machine is a place where ``agentgym train`` runs, reached over SSH; no engine
-knows of it, and no provider knows which programs run on it.
+On a rented machine, ``agentgym train`` runs over SSH. Engines do not know about
+machines, and providers do not know which programs run on them.
 """
 
 import math
@@ -15,29 +15,29 @@ from agentgym.core.machines import split_address
 
 _ARM = re.compile(r"(?<![A-Za-z])G[HB]\d{3}", re.IGNORECASE)
 NAME_PREFIX = "agentgym-"
-"""Prefix of the name of every machine that AgentGym rents; no other is ended."""
+"""Name prefix of every machine that AgentGym rents; it ends no others."""
 
 
 def in_cents(hourly: float) -> str:
-    """Return a price rounded up to a cent: a cap of less would not hold."""
+    """Format a price, rounded up to a cent, so that it is valid as a price limit."""
     return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A kind of machine that can be had.
+    """A type of machine that can be rented.
 
     Attributes:
-        provider: Whose.
-        kind: The provider's own name of it, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
+        provider: Name of its provider.
+        kind: The provider's name for it, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
         gpu: The GPU's name for people; empty for a machine without.
-        gpus: How many.
-        gpu_memory_gb: Of each, in GB as the provider counts.
+        gpus: Number of GPUs.
+        gpu_memory_gb: Memory of each GPU, in GB as the provider counts.
         memory_gb: Main memory, 0 if the provider does not report it.
-        hourly: Price in $ an hour for the whole machine; 0 for one's own.
-        disk_hourly: How much of it is for its disk, where that is billed separately.
-        region: Where, empty if the provider chooses.
-        is_available: Whether it could be had when it was asked for.
+        hourly: Price per hour in $ for the whole machine; 0 for your own.
+        disk_hourly: The disk's part of this price, if billed separately.
+        region: Its region, empty if the provider chooses.
+        is_available: Whether it was available when the offers were read.
     """
 
     provider: str
@@ -53,18 +53,18 @@ class Offer:
 
     @property
     def is_arm(self) -> bool:
-        """Whether its processor is NVIDIA's Grace, an ARM: nothing is built for it."""
+        """Whether its CPU is NVIDIA's Grace (ARM), for which there are no packages."""
         return _ARM.search(f"{self.kind} {self.gpu}") is not None
 
     @property
     def price(self) -> str:
-        """$ an hour in words."""
+        """The price per hour as a text."""
         disk = ", its disk included" if self.disk_hourly else ""
         return f"${in_cents(self.hourly)} an hour{disk}"
 
     @property
     def is_sound(self) -> bool:
-        """Whether memory and price are numbers that such things can have."""
+        """Whether memory and price are finite and not negative."""
         numbers = (self.gpu_memory_gb, self.memory_gb, self.hourly)
         return all(math.isfinite(each) and each >= 0 for each in numbers)
 
@@ -72,8 +72,8 @@ class Offer:
 class MachineState(StrEnum):
     """The state of a machine.
 
-    ``STOPPED`` is one that can no longer be used and may cost money all the same;
-    ``GONE`` one that its provider no longer has, or is about to end.
+    ``STOPPED``: unusable, but it may still cost money. ``GONE``: deleted, or about to
+    be.
     """
 
     STARTING = "starting"
@@ -84,14 +84,14 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a machine's SSH server listens.
+    """The address of a machine's SSH server.
 
     Attributes:
         host: Name or address.
-        port: Of its SSH server.
-        user: The user to log in as; empty for the one in SSH's own settings.
-        is_alias: Whether the host is a name that ``ssh`` alone knows, of an entry that
-            the provider has written into its settings.
+        port: Port of its SSH server.
+        user: User to log in as; empty takes SSH's own settings.
+        is_alias: Whether the host is an alias in SSH's settings, where the provider has
+            written it.
     """
 
     host: str
@@ -104,13 +104,13 @@ class Address:
         """Parse the text that ``str()`` returns.
 
         Raises:
-            ValueError: It is written otherwise.
+            ValueError: It has another format.
         """
         user, host, port = split_address(text)
         return cls(host, port, user)
 
     def __str__(self) -> str:
-        """As people write it: ``user@host:port``."""
+        """Return the address as ``user@host:port``."""
         user = f"{self.user}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{user}{host}" + (f":{self.port}" if self.port != 22 else "")
@@ -118,16 +118,17 @@ class Address:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, as its provider last described it.
+    """A machine as last described by its provider.
 
     Attributes:
-        provider: Whose.
-        id: The provider's.
-        name: Begins with :data:`NAME_PREFIX` if it was rented.
+        provider: Name of its provider.
+        id: The provider's id.
+        name: Its name; starts with :data:`NAME_PREFIX` if it was rented.
         state: Its state.
-        address: Of its SSH server, None as long as it has none.
-        hourly: Its real price, in $ an hour; 0 if the provider does not say.
-        disk_hourly: $ an hour for its disk, which ``hourly`` may or may not include.
+        address: Address of its SSH server, None until it has one.
+        hourly: Its real price per hour in $; 0 if the provider does not report it.
+        disk_hourly: Price per hour in $ for its disk, which ``hourly`` may or may not
+            include.
     """
 
     provider: str
@@ -141,13 +142,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class EndRequest:
-    """A request over HTTP by which a machine can be ended, also by itself.
+    """An HTTP request that ends a machine; the machine itself can send it too.
 
     Attributes:
         method: ``DELETE`` or ``POST``.
-        url: Whole.
-        key: Sent as a bearer; never written to a disk or shown.
-        body: JSON, empty for none.
+        url: The full URL.
+        key: Bearer token; never written to disk or shown.
+        body: JSON body, empty for none.
     """
 
     method: str
@@ -157,18 +158,18 @@ class EndRequest:
 
 
 class Provider(ABC):
-    """A provider of machines. Third parties: entry point ``agentgym.compute``.
+    """A provider of machines. Plugins: entry point ``agentgym.compute``.
 
-    Every method may wait for the network and raises :class:`ComputeError` in plain
-    words; none retries a launch whose outcome is unclear (the caller looks for the
-    machine by its name).
+    Every method may wait for the network and raises :class:`ComputeError` with a plain
+    message. None repeats a launch with an unclear outcome: the caller searches for the
+    machine by its name.
 
     Attributes:
         name: Its name for ``--gpu``.
-        key: Environment variable of its key; empty if it needs none.
-        is_rented: Whether its machines cost money as long as they exist.
-        only_named: Whether it is asked for offers only where a user names it, since
-            asking takes long.
+        key: Environment variable with its key; empty if it needs none.
+        is_rented: Whether its machines cost money while they exist.
+        only_named: Whether to ask it for offers only if a user names it, since that is
+            slow.
     """
 
     name: ClassVar[str]
@@ -178,7 +179,7 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check, without a request, that the provider is configured.
+        """Check, without a request, that the provider is set up.
 
         Raises:
             ComputeError: A key or program is missing; the message says how to get it.
@@ -190,17 +191,17 @@ class Provider(ABC):
 
     @abstractmethod
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Ask for a machine.
+        """Launch a machine.
 
         Args:
             offer: One of :meth:`offers`.
-            name: Begins with :data:`NAME_PREFIX`; unique.
-            public_key: In OpenSSH's format, of who may log in.
+            name: A unique name that starts with :data:`NAME_PREFIX`.
+            public_key: Public key of the user to let in, in OpenSSH's format.
 
         Raises:
-            NoCapacityError: There is none of this kind at the moment.
-            UnclearLaunchError: The request was sent and its answer lost, so that a
-                machine of this name may exist or appear later.
+            NoCapacityError: No machine of this type is available.
+            UnclearLaunchError: The request was sent but its answer was lost, so a
+                machine with this name may exist or appear later.
         """
 
     @abstractmethod
@@ -209,14 +210,14 @@ class Provider(ABC):
 
     @abstractmethod
     def terminate(self, machine: Machine) -> None:
-        """Ask the provider to end a machine for good; a missing one is not an error."""
+        """Ask the provider to delete a machine; ignore a missing one."""
 
     @abstractmethod
     def machines(self) -> list[Machine]:
-        """Return those that bear AgentGym's name and are not gone."""
+        """Return existing machines with AgentGym's name prefix."""
 
     def forget(self, name: str) -> None:
-        """Remove the registration of a machine that is gone; ignore a failure.
+        """Remove a deleted machine's registration; ignore a failure.
 
         The default does nothing: only some providers register more than a machine's
         name.
@@ -224,5 +225,5 @@ class Provider(ABC):
         return
 
     def ending(self, machine: Machine) -> EndRequest | None:
-        """Return how a machine can end itself; None where nothing is rented."""
+        """Return the request with which a machine can end itself, or None."""
         return None

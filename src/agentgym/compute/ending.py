@@ -1,4 +1,4 @@
-"""Ends machines for good, and makes sure of it."""
+"""End machines, and verify that they are gone."""
 
 import time
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from agentgym.errors import ComputeError, ComputeRefusedError
 
 @dataclass(frozen=True)
 class Waits:
-    """How long to wait for what, in seconds.
+    """Timeouts and intervals, in seconds.
 
     Attributes:
-        look_s: Between two looks at a provider's list.
-        looks: For a machine of which it is not known whether it came to be: providers'
-            lists lag behind.
-        up_s: For a machine to run and have an address.
-        end_s: For a machine to be gone.
-        boot_s: For one whose end its provider refuses as long as it boots.
-        fetch_s: For finished files to be fetched from a machine before it is ended, if
-            that was not done yet.
+        look_s: Interval between two reads of a provider's list.
+        looks: Time to search for a machine of an unclear launch: providers' lists lag
+            behind.
+        up_s: Time for a machine to run and have an address.
+        end_s: Time for a machine to be gone.
+        boot_s: Time to retry if the provider refuses to end a booting machine.
+        fetch_s: Time to fetch finished files before a machine is ended, if they were
+            not fetched yet.
     """
 
     look_s: float = 5.0
@@ -33,10 +33,10 @@ class Waits:
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
-    """Look several times for a machine by its name; None if it never shows.
+    """Search repeatedly for a machine by its name; None if it never appears.
 
     Raises:
-        ComputeError: The last look failed.
+        ComputeError: The last request failed.
     """
     failed: ComputeError | None = None
     for look in range(waits.looks):
@@ -61,19 +61,19 @@ def end(
     waits: Waits,
     report: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """End a machine, and others of its very name; return once none exists.
+    """End a machine, and others with its name; return once none exists.
 
-    Its registration is removed, too.
+    Its registration is removed too.
 
     Args:
-        provider: Whose.
-        machine: Is found by its name where its id is not known.
-        waits: How long it is asked for.
-        report: Called with a sentence if the provider refuses that while it boots.
+        provider: The machine's provider.
+        machine: The machine; found by name if its id is unknown.
+        waits: Timeouts.
+        report: Called with a sentence if the provider refuses while the machine boots.
 
     Raises:
-        ComputeError: It still exists after ``end_s``, or that is not known; after
-            ``boot_s`` where its end is refused because it boots.
+        ComputeError: It still exists after ``end_s``, or that is unknown; or after
+            ``boot_s`` the provider still refuses because it boots.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(
@@ -102,7 +102,7 @@ def end(
 
 
 def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bool:
-    """Say whether a machine's end was refused while it boots."""
+    """Return whether ending a machine was refused because it boots."""
     if not (machine.id and isinstance(error, ComputeRefusedError)):
         return False
     with suppress(ComputeError):

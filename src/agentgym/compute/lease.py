@@ -1,4 +1,4 @@
-"""A machine for the time of a ``with`` block, and nothing left of it after that."""
+"""Lease: rent a machine for a ``with`` block, and end it afterwards."""
 
 import math
 import os
@@ -39,17 +39,17 @@ from agentgym.errors import (
 from agentgym.train.process import DeferredSignals
 
 TRIES = 4
-"""Offers that are asked for, one after the other, where there is no capacity."""
+"""Number of offers to try, one after the other, if there is no capacity."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
-"""How much more than agreed a machine may cost where no ``max_hourly`` is set."""
+"""Factor by which a machine may cost more than agreed, without ``max_hourly``."""
 _RESERVE_S, _STOP_S = 120.0, 60.0
-"""Seconds of the paid time that are reserved to fetch files before a transfer is
-measured; and, after that, to let training end, in addition to twice the measured time.
+"""Seconds of paid time reserved to fetch files before a transfer was measured;
+afterwards, seconds to stop training, in addition to twice the measured time.
 """
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
-"""Signals while a machine is being left, at which that is given up."""
+"""Number of signals that abandon the clean-up of a machine."""
 _BEAT_S = 30.0
 _REFUSALS = 3
 """Refusals of a machine to send its files, after which it is not asked again."""
@@ -57,44 +57,44 @@ _NAME_CHARACTERS = 40
 
 
 class Lease:
-    """Rents the first of some offers that can be had.
+    """Rents the first available machine of some offers.
 
     ::
 
         with Lease(provider, offers, folder, limit=5.0) as lease:
             train(lease.address, lease.key_file)
 
-    Whatever ends the block, a signal, an error or its last line, ends the machine, and
-    is not done before the provider no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise
-    KeyboardInterrupt in the block, once the answer to a launch has arrived. If a block
-    ends in an error, the machine's files are fetched first, within a time limit.
-    Signals cut short neither this nor that the machine is ended, unless they come three
-    times.
+    However the block ends, the machine is ended, and the exit waits until the provider
+    no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt in the block,
+    but a launch in progress is completed first. If the block ends in an error, the
+    machine's files are fetched first, within a time limit. Only three signals abandon
+    this clean-up.
 
     Args:
-        provider: Whose machines.
-        offers: What to ask for, the best first.
-        folder: The run's; it has the record ``machine.json``, and the key for as long
-            as the machine exists.
-        max_hourly: Most $ an hour that the machine may really cost; None allows what
-            was offered and a tenth more.
-        limit: $ for this machine after which the block is interrupted; None: never.
+        provider: The provider.
+        offers: Offers to try, the best first.
+        folder: The run's folder, for the record ``machine.json`` and, while the machine
+            exists, its key.
+        max_hourly: Most $ per hour that the machine may really cost; None allows the
+            offered price plus a tenth.
+        limit: $ for this machine after which the block is interrupted; None: no limit.
         before: $ that earlier machines of the run cost, for its record.
-        report: Called with sentences on the lease's progress.
-        waits: How long to wait for what.
-        held: The machine that the run has already, with its record; no other is rented.
-        rescue: Fetches the machine's files; called again after it has failed.
+        report: Called with sentences about the lease.
+        waits: Timeouts.
+        held: A machine that the run already has, with its record; then no other is
+            rented.
+        rescue: Fetches the machine's files; called again after a failure.
 
     Attributes:
-        address: Where the machine's SSH server listens.
-        lost: Why not all of the machine's files were fetched; empty if all were.
-        outcome: Sentences on the end of the machine and of its files, once it is left.
-        key_file: The private key that it lets in.
-        record: The contents of ``machine.json``.
+        address: Address of the machine's SSH server.
+        lost: Why some files of the machine were not fetched; empty if all were.
+        outcome: Sentences on how the machine ended, and on its files.
+        key_file: The private key for the machine.
+        record: The content of ``machine.json``.
 
     Raises:
-        NoCapacityError: None of the offers can be had.
-        ComputeError: The machine costs more than is allowed, never came up, or could
+        NoCapacityError: No machine of the offers is available.
+        ComputeError: The machine costs more than is allowed, never started, or could
             not be ended: the message says which, and what to do.
     """
 
@@ -142,19 +142,19 @@ class Lease:
 
     @property
     def address(self) -> Address:
-        """Where the machine's SSH server listens; known inside the block."""
+        """Address of the machine's SSH server; available inside the block."""
         assert self._machine is not None
         assert self._machine.address is not None
         return self._machine.address
 
     @property
     def spent(self) -> float:
-        """$ so far."""
+        """Cost so far, in $."""
         return self.record.spent
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the limit is reached, less a reserve; None without one."""
+        """Seconds until the limit minus a reserve; None without a limit."""
         if self._limit is None or not self.record.hourly:
             return None
         reserve = min(
@@ -163,12 +163,12 @@ class Lease:
         return self._seconds_for(self._limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Keep enough of the limit to fetch results, which was measured to take so."""
+        """Reserve time to fetch results, which was measured to take ``seconds``."""
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property
     def seconds_paid(self) -> float | None:
-        """Until the whole limit is spent; None without one."""
+        """Seconds until the whole limit is spent; None without a limit."""
         if self._limit is None or not self.record.hourly:
             return None
         return self._seconds_for(self._limit)
@@ -178,12 +178,12 @@ class Lease:
         return max(0.0, left)
 
     def guarded(self) -> None:
-        """Note that the machine ends itself from now on if home is silent."""
+        """Record that the machine now ends itself if the client is silent."""
         self._write(guarded=True)
 
     @property
     def ending(self) -> EndRequest | None:
-        """How the machine can end itself."""
+        """The request with which the machine can end itself."""
         assert self._machine is not None
         return self._provider.ending(self._machine)
 
@@ -206,7 +206,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A run that the remote limit halted in the last moments has reached this limit.
+        # If the remote limit just halted the run, this limit is reached too.
         is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
         self._is_over_limit |= is_last
         self._leave(error)
@@ -225,7 +225,7 @@ class Lease:
             ) from None
 
     def _launch(self, public_key: str) -> None:
-        """Ask for the offers one by one; a launch that is unclear is looked for."""
+        """Try the offers one by one; after an unclear launch, look for the machine."""
         for offer in self._offers:
             self._write(
                 fate="asked",
@@ -250,11 +250,11 @@ class Lease:
                     self._write(fate="rented", id=machine.id)
             except NoCapacityError as error:
                 self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
-                self._report(f"Not to be had: {error}")
+                self._report(f"Not available: {error}")
                 continue
             return
         raise NoCapacityError(
-            f"None of {len(self._offers)} offers of {self._provider.name} can be had: "
+            f"None of {len(self._offers)} {self._provider.name} offers is available: "
             f"{'; '.join(self.record.tried)} Try again later, or another provider."
         )
 
@@ -306,7 +306,7 @@ class Lease:
             time.sleep(self._waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
-        """Check the machine's real price, once its provider reports it."""
+        """Check the machine's real price, once the provider reports it."""
         hourly = self.record.billed(machine)
         if hourly == self.record.hourly:
             return
@@ -332,7 +332,7 @@ class Lease:
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the machine, whatever happened; say so on the error, if there is one.
+        """End the machine; add the outcome to the error, if there is one.
 
         Raises:
             ComputeError: It could not be ended, and there is no other error.
@@ -341,7 +341,7 @@ class Lease:
         self._left.set()
         try:
             while not is_ended:
-                with suppress(KeyboardInterrupt):  # of a moment before they wait
+                with suppress(KeyboardInterrupt):  # raised just before they wait
                     if not is_fetched:
                         self._fetch_results()
                         is_fetched = True
@@ -380,7 +380,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files, again after each broken connection."""
+        """Fetch the machine's files; retry after broken connections."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:
@@ -432,7 +432,7 @@ class Lease:
             self._write(fate="unclear" if unclear else "ended", ended=now(), why=why)
 
     def _say(self, words: str) -> None:
-        """Report a sentence, if its reader still works."""
+        """Report a sentence; ignore errors of the listener."""
         with suppress(Exception):
             self._report(words)
 
@@ -443,12 +443,12 @@ class Lease:
 
 
 def _lacks(machine: Machine) -> str:
-    """Return the state or address that a machine still lacks; empty if none."""
+    """Return the state or address that a machine still lacks, or ""."""
     if machine.state is not MachineState.RUNNING:
         return "not started"
     if machine.address is None:
         return "no address"
-    if machine.address.is_alias:  # only ssh finds it
+    if machine.address.is_alias:  # only ssh can resolve it
         return ""
     where = (machine.address.host, machine.address.port)
     try:
@@ -462,13 +462,13 @@ def _lacks(machine: Machine) -> str:
 
 
 def machine_name(folder: Path) -> str:
-    """Return a name for a run's machine that nothing else has."""
+    """Return a unique name for a run's machine."""
     run = "".join(c if c.isascii() and c.isalnum() else "-" for c in folder.name)
     return f"{NAME_PREFIX}{run.lower()[:_NAME_CHARACTERS]}-{secrets.token_hex(4)}"
 
 
 def _make_key(path: Path) -> str:
-    """Write a new private key that only the user can read; return the public one."""
+    """Write a new private key for this user only; return the public key."""
     tool = shutil.which("ssh-keygen")
     if tool is None:
         raise ComputeError(

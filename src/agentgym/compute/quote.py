@@ -1,4 +1,4 @@
-"""Estimate the cost of a run on a machine, with the reasoning, before any is spent."""
+"""Quote: estimate the cost of a run on a machine, with reasons, before renting it."""
 
 import math
 import re
@@ -14,17 +14,17 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets
 
 SETUP_MINUTES = 12.0
-"""Until training starts: the machine, its image, packages and the model."""
+"""Minutes until training starts: machine, image, packages and model."""
 ENGINE_MINUTES = 8.0
-"""More, where the engine's own environment is installed: vLLM's are some 20 GB."""
+"""Further minutes to install an engine's own environment: vLLM's has some 20 GB."""
 CALLS = 5
-"""Model calls of an episode."""
+"""Model calls per episode."""
 FILLED = 0.4
-"""Of ``max_tokens``, that a response takes on average."""
+"""Mean share of ``max_tokens`` that a response uses."""
 LEARNING = 2.0
-"""Time of a training episode in that of sampling it: it is learned from, too."""
+"""Time of a training episode, learning included, relative to sampling it."""
 MARGIN = 3.0
-"""How much more than the quote a run may cost where no ``max_cost`` is set."""
+"""Factor by which a run may exceed the quote without ``max_cost``."""
 SPEEDS = {
     "B200": 12_000,
     "H200": 9_000,
@@ -43,23 +43,24 @@ SPEEDS = {
     "V100": 1_500,
     "L4": 1_000,
 }
-"""Tokens a second that a model of a billion parameters samples, by part of the name.
+"""Tokens per second sampled by a model of a billion parameters, by part of the GPU's
+name.
 
-They are assumptions: none of them was measured. A model of four billion is taken to be
-four times as slow."""
+These are assumptions, not measurements. Time is assumed proportional to the model's
+parameters."""
 _SLOWEST = 800
 _LEAST_PARAMETERS = 2e8
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a run has to do at most.
+    """The most work that a run does.
 
     Attributes:
-        episodes: To train on.
-        measured: Rollouts of measurements, before, between and after.
-        tokens: Sampled in one of either.
-        setup_minutes: Until training starts.
+        episodes: Number of training episodes.
+        measured: Number of measured rollouts before, during and after training.
+        tokens: Tokens sampled in one of either.
+        setup_minutes: Minutes until training starts.
     """
 
     episodes: int
@@ -69,19 +70,19 @@ class Effort:
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0) -> Self:
-        """Return that of a run whose whole budget is spent.
+        """Return the work of a run that uses its whole budget.
 
         Args:
-            config: Of the run.
-            done: Episodes that it has trained on already.
+            config: The run's settings.
+            done: Number of episodes already trained on.
 
         Raises:
-            UsageError: There is no such scenario.
+            UsageError: The scenario is unknown.
             ScenarioError: It has no tasks.
         """
         scenario = get_scenario(config.scenario)
         sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
-        times = 2 + config.warm_start  # before, after the warm start, after
+        times = 2 + config.warm_start  # before, after the warm start, after training
         measured = times * config.eval_samples * sum(map(len, sets))
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
@@ -92,13 +93,13 @@ class Effort:
 
 @dataclass(frozen=True)
 class Quote:
-    """A run on an offer: how long, and for how much.
+    """The estimated time and cost of a run on an offer.
 
     Attributes:
         offer: The machine.
-        need: Of its memory.
+        need: The model's GPU memory.
         effort: The work of the run.
-        max_cost: $ at which the run is ended, if the user set any.
+        max_cost: $ at which the run is ended, if the user set it.
     """
 
     offer: Offer
@@ -108,7 +109,7 @@ class Quote:
 
     @property
     def tokens_per_second(self) -> float:
-        """As assumed of this GPU and a model of this size."""
+        """The assumed speed of this GPU with a model of this size."""
         gpu = self.offer.gpu
         named = (each for each in SPEEDS if re.search(rf"\b{each}(?!\d)", gpu))
         speed = SPEEDS.get(next(named, ""), _SLOWEST)
@@ -116,24 +117,24 @@ class Quote:
 
     @property
     def hours(self) -> float:
-        """Until it is done, if the whole budget is spent."""
+        """Estimated hours, if the whole budget is used."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
         return self.effort.setup_minutes / 60 + seconds / 3600
 
     @property
     def total(self) -> float:
-        """Price in $."""
+        """Estimated cost in $."""
         return self.hours * self.offer.hourly
 
     @property
     def limit(self) -> float:
-        """The $ at which the run is ended, whatever it has reached."""
+        """Cost in $ at which the run is ended."""
         return self.max_cost or MARGIN * self.total
 
     @property
     def reasoning(self) -> str:
-        """How the hours come about."""
+        """Explanation of the estimated hours."""
         effort = self.effort
         return (
             f"{effort.setup_minutes:.0f} minutes of set-up, then {effort.episodes:,} "
@@ -162,7 +163,7 @@ class Quote:
         return [price, f"The model needs {self.need.words}.", limit]
 
     def record(self) -> dict[str, Any]:
-        """Return everything as JSON has it."""
+        """Return all figures as JSON values."""
         return {
             "provider": self.offer.provider,
             "kind": self.offer.kind,
@@ -180,19 +181,19 @@ class Quote:
 
 
 def fits(offer: Offer, need: Need) -> bool:
-    """Say whether a model can be trained on a machine's GPU."""
+    """Return whether a model can be trained on a machine's GPU."""
     return offer.gpus > 0 and offer.gpu_memory_gb >= need.gb
 
 
 def choose(
     offers: Sequence[Offer], need: Need, effort: Effort, config: TrainingConfig
 ) -> list[Quote]:
-    """Return the quotes for a run on the machines available now, the cheapest first.
+    """Return the quotes for a run on available machines, the cheapest first.
 
     Raises:
-        ComputeError: The model fits on no GPU that is offered.
-        NoCapacityError: Those that fit are all taken.
-        UsageError: They cost more than ``max_hourly`` or ``max_cost`` allow.
+        ComputeError: No offered GPU has enough memory.
+        NoCapacityError: The suitable machines are all taken.
+        UsageError: They exceed ``max_hourly`` or ``max_cost``.
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"

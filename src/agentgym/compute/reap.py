@@ -1,4 +1,4 @@
-"""Find machines that AgentGym rented and no run uses any more, and end them."""
+"""Find rented machines that no run uses any more, and end them."""
 
 import fcntl
 import math
@@ -17,13 +17,13 @@ from agentgym.train.run_folder import RunFolder, list_runs
 
 @dataclass(frozen=True)
 class Found:
-    """A rented machine that exists.
+    """An existing rented machine.
 
     Attributes:
-        machine: As its provider describes it.
+        machine: The provider's description.
         run: The run that it was rented for; None if that is not in this folder of runs.
-        record: Its record in that folder.
-        is_used: Whether that run is going on, in another process.
+        record: Its record in that run's folder.
+        is_used: Whether another process is running that run.
     """
 
     machine: Machine
@@ -32,7 +32,7 @@ class Found:
     is_used: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON values."""
         return {
             "name": self.machine.name,
             "provider": self.machine.provider,
@@ -48,10 +48,10 @@ class Found:
 def find_machines(
     providers: Iterable[Provider], output: Path
 ) -> tuple[list[Found], dict[str, str]]:
-    """Return the machines that bear AgentGym's name, and who could not be asked.
+    """Return AgentGym's machines, and the providers that could not be asked.
 
     Args:
-        providers: Those with a key.
+        providers: Providers with a key.
         output: The folder of runs.
     """
     records = {record.name: (run, record) for run, record in _records(output)}
@@ -75,7 +75,7 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return machines of runs that exist but are missing in an outdated list."""
+    """Return runs' machines that exist although the list lacks them."""
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -90,10 +90,10 @@ def _unlisted(
 
 @dataclass(frozen=True)
 class Awaited:
-    """A machine that was asked for and that its provider does not list so far.
+    """A launched machine that its provider does not list yet.
 
     Attributes:
-        run: The run that it was asked for.
+        run: The run that it was launched for.
         record: Its record.
     """
 
@@ -101,7 +101,7 @@ class Awaited:
     record: MachineRecord
 
     def words(self, waits: Waits) -> str:
-        """Return a sentence on the launch, and until when the machine may come."""
+        """Return a sentence on the launch, and until when the machine may appear."""
         reasons = {"asked": "no answer to the launch was recorded"}
         reasons |= {"unclear": "the launch had no clear answer"}
         why = reasons.get(self.record.fate, "it was launched")
@@ -121,14 +121,14 @@ def look(
     name: str | None = None,
     report: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
-    """List machines, again as long as one is missed: providers' lists lag behind.
+    """List machines; repeat while one is missing, since providers' lists lag behind.
 
     Args:
-        providers: Those with a key, by name.
+        providers: Providers with a key, by name.
         output: The folder of runs.
-        waits: How often, and how long a machine may take to come.
-        name: The only machine that is waited for; None: all.
-        report: Called with a sentence before the next look.
+        waits: Timeouts and intervals.
+        name: The only machine to wait for; None: all.
+        report: Called with a sentence before the next attempt.
 
     Returns:
         The machines found, the launches still awaited, and the providers that could not
@@ -153,7 +153,7 @@ def look(
 
 
 def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited]:
-    """Return machines that were asked for just now, and never seen."""
+    """Return recently launched machines that were never listed."""
     there = {each.machine.name for each in found}
     return [
         Awaited(run, record)
@@ -167,7 +167,7 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; return its run's record, which says so, if there is one.
+    """End a machine; return its run's updated record, if there is one.
 
     Raises:
         ComputeError: It could not be ended.
@@ -188,19 +188,19 @@ def settle(
     output: Path,
     waits: Waits,
 ) -> list[MachineRecord]:
-    """Record machines of runs that are gone without an end by this program.
+    """Record that machines of runs are gone, though not ended by this program.
 
-    Those of runs that go on are left, and those of launches that are so new that their
-    machine may still come.
+    Machines of running runs are skipped, and recent launches whose machine may still
+    appear.
 
     Args:
-        providers: Those that were asked, and answered, by name.
+        providers: Providers that answered, by name.
         found: Their machines.
         output: The folder of runs.
-        waits: How long a machine may take to come.
+        waits: Timeouts and intervals.
 
     Raises:
-        ComputeError: A provider does not answer any more.
+        ComputeError: A provider stopped answering.
     """
     there = {each.machine.name for each in found}
     settled = []
@@ -226,7 +226,7 @@ def _records(output: Path) -> Iterable[tuple[RunFolder, MachineRecord]]:
 
 
 def _is_locked(run: RunFolder) -> bool:
-    """Say whether another process trains in a run's folder."""
+    """Return whether another process trains in a run's folder."""
     try:
         with (run.path / ".lock").open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

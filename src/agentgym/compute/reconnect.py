@@ -1,4 +1,4 @@
-"""Reconnect with a machine that cannot be reached for a while."""
+"""Reconnect: retry the connection to a machine for a limited time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,21 +10,21 @@ from agentgym.errors import UnreachableError
 from agentgym.evaluate.progress import Progress
 
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
-"""Between attempts to connect again: ten minutes."""
+"""Seconds between attempts to reconnect: ten minutes in total."""
 SHORT_S = (1.0, 2.0)
-"""Where nothing is lost if the user comes back later."""
+"""Seconds between attempts if nothing is lost by failing."""
 _LOOK_S = 0.5
 _TRIES = 3
 
 
 class Reconnect:
-    """Connects again to one machine.
+    """Reconnects to one machine.
 
     Args:
-        where: Its address.
-        progress: Warned of broken connections.
-        waits_s: Between attempts.
-        meanwhile: A clause on the work that goes on while it cannot be reached.
+        where: The machine's address.
+        progress: Gets warnings about broken connections.
+        waits_s: Seconds between attempts.
+        meanwhile: A clause on the work that continues meanwhile.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Reconnect:
         self._meanwhile = meanwhile
 
     def lasting(self) -> Self:
-        """Return one that waits long: the machine is known to exist."""
+        """Return a copy with long waits: the machine is known to exist."""
         return type(self)(self._where, self._progress, LONG_S, self._meanwhile)
 
     def connect(
@@ -53,8 +53,8 @@ class Reconnect:
 
         Args:
             connect: Raises UnreachableError while there is no connection.
-            broken: Why it is needed.
-            heed: Called while waiting; an exception that it raises ends the waiting.
+            broken: Why the connection is needed.
+            heed: Called while waiting; may raise to stop.
 
         Raises:
             UnreachableError: It took too long.
@@ -80,11 +80,11 @@ class Reconnect:
 
 
 class RetryingShell:
-    """Runs commands that may be run again, and does so after a broken connection.
+    """Runs repeatable commands, and retries them after a broken connection.
 
     Args:
-        shell: The way to the machine.
-        reconnect: Limits the wait for the first answer; later waits are long.
+        shell: Runs commands on the machine.
+        reconnect: Limits the wait for the first connection; later waits are long.
     """
 
     def __init__(self, shell: Shell, reconnect: Reconnect) -> None:

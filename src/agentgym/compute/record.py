@@ -1,7 +1,7 @@
-"""``machine.json`` in a run's folder: which machine is rented for it, without secrets.
+"""MachineRecord: ``machine.json`` in a run's folder, about its rented machine.
 
-It is written before the machine is asked for, so that a machine whose client died is
-known by its name.
+It has no secrets. It is written before the launch, so that a machine can be found by
+name if the client dies.
 """
 
 import math
@@ -21,13 +21,13 @@ from agentgym.security.audit import MACHINES_FILE, AuditLog
 FILE = "machine.json"
 _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit", "why")
 KEY_FILE = "machine_key"
-"""Private SSH key of the machine, in the run's folder as long as the machine exists."""
+"""Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
 """Most seconds that a machine exists after its watchdog lost the client's heartbeat."""
 Fate = Literal["asked", "unclear", "rented", "ended", "gone", "never", "left"]
-"""The fate of a machine: it ``never`` came to be, or is ``left`` and may cost money.
+"""A machine's state; ``never``: it was not created; ``left``: it may cost money.
 
-One that is ``gone`` no longer existed when its provider was asked."""
+A machine that is ``gone`` no longer existed when its provider was asked."""
 _OPEN = ("asked", "unclear", "rented", "left")
 
 
@@ -36,24 +36,25 @@ class MachineRecord:
     """The known facts about a run's machine.
 
     Attributes:
-        name: The machine's, by which it is found.
-        provider: Whose.
+        name: The machine's name, by which it is found.
+        provider: Name of its provider.
         fate: Its state, or how it ended.
-        kind: The provider's name of the machine type; ``gpu`` is the usual one.
-        region: Where, empty if the provider chose.
-        id: The provider's, empty as long as it is not known.
-        address: Of its SSH server, empty before it has one.
-        quoted: $ an hour that were agreed on.
-        hourly: $ an hour that it really costs; that quoted before this is known.
-        limit: $ after which it is ended.
-        asked: When it was asked for.
-        ended: When it was gone, empty before; at the latest, if its fate is ``gone``.
+        kind: The provider's name of the machine type; ``gpu`` is the common one.
+        region: Its region, empty if the provider chose.
+        id: The provider's id, empty while unknown.
+        address: Address of its SSH server, empty until it has one.
+        quoted: The agreed price per hour, in $.
+        hourly: The real price per hour, in $; the quoted one until it is known.
+        limit: $ at which it is ended.
+        asked: Time of the launch.
+        ended: Time when it was gone, empty before; an upper bound if its fate is
+            ``gone``.
         seen: Time of the client's last heartbeat.
         guarded: Whether it ends itself once the client's heartbeats stop.
-        why: Why it ended, or could not be had.
+        why: Why it ended, or could not be rented.
         before: $ that earlier machines of this run cost.
-        tried: Offers that could not be had, with the reasons.
-        host: Of the client, with its ``process``.
+        tried: Unavailable offers, with the reasons.
+        host: Host of the client; ``process`` is its process id.
     """
 
     name: str
@@ -79,9 +80,9 @@ class MachineRecord:
 
     @property
     def spent(self) -> float:
-        """$ from when it was asked for to its end, or to now.
+        """$ from the launch to the end, or to now.
 
-        Providers bill from when it started, so that a bill is a little lower.
+        Providers bill from the start of the machine, so the bill is a little lower.
         """
         if not self.asked or self.fate == "never":
             return 0.0
@@ -91,12 +92,12 @@ class MachineRecord:
 
     @property
     def total(self) -> float:
-        """$ that all machines of the run have cost so far."""
+        """$ for all machines of the run so far."""
         return self.before + self.spent
 
     @property
     def age_s(self) -> float:
-        """Seconds since it was asked for."""
+        """Seconds since the launch."""
         if not self.asked:
             return 0.0
         return (_now() - datetime.fromisoformat(self.asked)).total_seconds()
@@ -108,18 +109,18 @@ class MachineRecord:
 
     @property
     def machine(self) -> Machine:
-        """The machine that it speaks of, wherever it is now."""
+        """The machine in this record, whatever its state."""
         state = MachineState.STARTING if self.is_open else MachineState.GONE
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
 
     def billed(self, machine: Machine) -> float:
-        """Return the most that a machine can cost, in $ an hour, as it is described.
+        """Return the highest possible price per hour, in $, for a machine.
 
-        Whether a provider's figure includes the disk may not be documented. One that
-        is the quote with or without it confirms the quote; to any other the disk is
-        added. Without a figure it is the price known already.
+        It may be undocumented whether a provider's figure includes the disk. A figure
+        equal to the quote, with or without the disk, confirms the quote; the disk is
+        added to any other. Without a figure, the known price is returned.
         """
         reported, disk = machine.hourly, machine.disk_hourly
         if not (math.isfinite(reported) and reported > 0):
@@ -130,7 +131,7 @@ class MachineRecord:
         return reported + disk
 
     def words(self) -> str:
-        """Return a sentence on the state of the machine and its cost."""
+        """Return a sentence on the machine's state and cost."""
         what = f"{self.provider}'s {self.gpu or 'machine'} ({self.name})"
         cost = f"${self.spent:.2f}"
         return {
@@ -139,7 +140,7 @@ class MachineRecord:
             "rented": f"{what} is rented and has cost {cost} so far.",
             "ended": f"{what} is ended. It cost about {cost}.",
             "gone": f"{what} is gone, since when is not known. It cost at most {cost}.",
-            "never": f"{what} never came to be. It cost nothing.",
+            "never": f"{what} was never created. It cost nothing.",
             "left": f"{what} COULD NOT BE ENDED and may go on to cost "
             f"${self.hourly:.2f} an hour.",
         }[self.fate]
@@ -149,10 +150,10 @@ class MachineRecord:
         return replace(self, **changes)
 
     def found_gone(self) -> Self:
-        """Return the record once its provider no longer lists the machine.
+        """Return the record of a machine that its provider no longer lists.
 
-        It ended itself as its watchdog does, if it had one by then: at its limit at
-        the latest, or some time after the client's last heartbeat.
+        Its watchdog ended it, if it had one: at the limit, or some time after the
+        client's last heartbeat.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -166,9 +167,9 @@ class MachineRecord:
         return self.changed(fate="gone", ended=_written(min(latest)))
 
     def write(self, folder: Path) -> Self:
-        """Write it into a run's folder, durably and as a whole.
+        """Write it into a run's folder, durably and atomically.
 
-        A new fate of the machine is noted in the run's audit log.
+        A changed fate is logged in the run's audit log.
         """
         if _fate_in(folder) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
@@ -178,7 +179,7 @@ class MachineRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the record in a run's folder; None if there is none.
+        """Read the record in a run's folder, or return None.
 
         Raises:
             ComputeError: It cannot be read.
@@ -199,9 +200,9 @@ class MachineRecord:
 
 
 def bill(folder: Path) -> str:
-    """Say which machine was rented for a run, its cost, and whether it may cost more.
+    """Describe a run's rented machine, its cost, and whether it may go on.
 
-    Empty if nothing was. A record that cannot be read is said to be one.
+    Empty if none was rented. For an unreadable record, the sentence says so.
     """
     try:
         record = MachineRecord.read(folder)
@@ -227,12 +228,12 @@ def _fate_in(folder: Path) -> tuple[str, str] | None:
 
 
 def now() -> str:
-    """Return the time as records have it."""
+    """Return the current time in the records' format."""
     return _written(_now())
 
 
 def remove_key(folder: Path) -> None:
-    """Remove the key of a machine that is gone from its run's folder."""
+    """Remove the key of a deleted machine from its run's folder."""
     with suppress(OSError):
         for name in (KEY_FILE, f"{KEY_FILE}.pub"):
             (folder / name).unlink(missing_ok=True)

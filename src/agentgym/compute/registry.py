@@ -1,4 +1,4 @@
-"""Finds those who have machines by name, built in or of another package."""
+"""Find providers by name, built in or from other packages."""
 
 from agentgym.compute.base import Provider
 from agentgym.core.plugins import Plugins
@@ -18,7 +18,7 @@ PROVIDERS = Plugins(
 
 
 def rented() -> list[Provider]:
-    """Return all whose machines cost money, whether they are configured or not."""
+    """Return all providers with rented machines, configured or not."""
     every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
     return [provider for provider in every if provider.is_rented]
 

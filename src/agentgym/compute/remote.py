@@ -31,14 +31,14 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 LOG = "elsewhere.log"
-"""The client's file with standard output and error of the remote training."""
+"""Local file with the output of the remote training."""
 KNOWN_HOSTS = "known_hosts"
 _REST = 4.0
-"""Fetching files takes at most a fifth of the time."""
+"""Fetching files may take at most a fifth of the time."""
 _ENDING_S = 300.0
 _MEANWHILE = "; the training goes on"
 _END = 1 << 40
-"""An offset behind the end of any file, and within the limits of file systems."""
+"""An offset beyond the end of any file, within file systems' limits."""
 
 
 def train_elsewhere(
@@ -52,28 +52,28 @@ def train_elsewhere(
     limits: Callable[[], EndLimits] = EndLimits,
     measured: Callable[[float], None] = lambda seconds: None,
 ) -> TrainingResult:
-    """Train a run on another machine, as if it were here.
+    """Train a run on another machine, as if it were local.
 
-    A run that already trains on the machine is followed; one that has ended is fetched;
-    else it starts, from the newest local or remote checkpoint. Remote results count
-    only if they continue the local ones: if the run has gone on without that machine,
-    as while it could not be reached, it continues from the client.
+    If the run already trains on the machine, it is followed; if it has ended, it is
+    fetched; else it starts from the newest local or remote checkpoint. Remote results
+    count only if they continue the local ones: if the run has continued elsewhere, the
+    client's files are used.
 
     Args:
-        config: Of the run, with paths of this machine.
-        address: Of the machine's SSH server.
-        key_file: Private key to log in; None for ``ssh``'s own choice. With one, the
-            machine's key is kept in the run's folder and trusted at first use.
+        config: The run's settings, with paths of this machine.
+        address: Address of the machine's SSH server.
+        key_file: Private key for the login; None uses SSH's own settings. With one, the
+            machine's host key is kept in the run's folder and trusted at first use.
         run: Its folder, locked by the caller.
         progress: Receives the events of the remote run.
-        ending: How a rented machine ends itself once the client is gone.
-        limits: When training ends by itself; called as it starts.
-        measured: Called with the seconds that fetching the files of a run takes.
+        ending: Request with which a rented machine ends itself if the client is gone.
+        limits: Returns the limits at which training ends; called at the start.
+        measured: Called with the seconds that fetching a run's files takes.
 
     Raises:
-        UnreachableError: The connection could not be made, or broke for ten minutes;
-            the training goes on, and resuming the run follows it. The first one to a
-            machine that costs nothing has only a few seconds.
+        UnreachableError: There was no connection for ten minutes; training continues,
+            and resuming the run follows it. The first connection to your own machine is
+            retried only for some seconds.
         ComputeError: The machine lacks something, or the training was killed.
         AgentGymError: The error of the remote run.
     """
@@ -99,7 +99,7 @@ def train_elsewhere(
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
-    """Return the exception for a Ctrl-C that does not reach the remote training."""
+    """Return the exception for a Ctrl-C that cannot reach the remote training."""
     ended = run.interrupted()
     ended.add_note(
         f"The training on {address} did not get the signal and goes on; to follow it: "
@@ -111,7 +111,7 @@ def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
 def fetch_results(
     address: Address, key_file: Path | None, run: RunFolder, progress: Progress
 ) -> None:
-    """End the training of a run on a machine that it leaves, and fetch the rest.
+    """End a run's training on the machine that it leaves, and fetch the files.
 
     Raises:
         ComputeError: It cannot be reached, or refuses.
@@ -132,10 +132,9 @@ def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
 
 
 def _reconnect(shell: Shell, run: RunFolder, progress: Progress) -> Reconnect:
-    """Return how long a first connection may take.
+    """Return how long to retry the first connection.
 
-    A rented machine, which has a key of the run's, would be ended; one's own that
-    trains can be asked later.
+    Long for a rented machine, since failing ends it; short for the user's own.
     """
     known = _known(run, shell.address)
     waits_s: Sequence[float] = () if known is None else SHORT_S
@@ -144,7 +143,7 @@ def _reconnect(shell: Shell, run: RunFolder, progress: Progress) -> Reconnect:
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return the entry of run.json for a machine that the run is on, or was left on."""
+    """Return the entry in run.json for a machine of the run, or None."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -153,7 +152,7 @@ def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
 
 
 class _Followed:
-    """One run on one machine; survives its connections."""
+    """One run on one machine, across several connections."""
 
     def __init__(
         self,
@@ -197,7 +196,7 @@ class _Followed:
         self._channel.close()
 
     def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
-        """Start the run unless it trains already, follow it, and fetch the rest."""
+        """Start the run unless it is training, follow it, and fetch its files."""
         state = self._opened()
         has_run, there = state["state"] != "none", []
         if is_ahead := has_run and self._is_ahead():
@@ -229,7 +228,7 @@ class _Followed:
         return result
 
     def leave(self) -> None:
-        """Stop the training, fetch finished files, and forget the remote run."""
+        """Stop the training, fetch finished files, and remove the remote run."""
         state = self._opened()
         if state["state"] != "none" and self._is_ahead():
             self._end(state)
@@ -239,7 +238,7 @@ class _Followed:
         self._forget()
 
     def _opened(self) -> dict[str, Any]:
-        """Connect, and return the state of the remote run."""
+        """Connect, and return the remote run's state."""
         try:
             state = self._channel.open()
         except UnreachableError as error:
@@ -250,11 +249,11 @@ class _Followed:
         return state
 
     def _is_ahead(self) -> bool:
-        """Return whether the machine has all finished local steps, and maybe more."""
+        """Return whether the machine has all local steps, maybe more."""
         return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """End the remote run that has diverged: the run has gone on locally."""
+        """End a remote run that has diverged: the run continued locally."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -265,7 +264,7 @@ class _Followed:
         self._end(state)
 
     def _end(self, state: dict[str, Any]) -> None:
-        """Stop the remote training, and wait for it."""
+        """Stop the remote training, and wait for its end."""
         if state["state"] == "running":
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
@@ -285,14 +284,14 @@ class _Followed:
         return found
 
     def _clear(self) -> None:
-        """Leave nothing there of a run that was never started."""
+        """Remove the remote files of a run that was never started."""
         with suppress(ComputeError):
-            self._channel.open()  # a question may have been cut off
+            self._channel.open()  # a request may have been cut off
             self._channel.ask("finish")
         self._run.write_record(elsewhere=None)
 
     def _is_worth_following(self, state: dict[str, Any]) -> bool:
-        """Say whether it trains there, or is done with just these settings."""
+        """Return whether it is training, or done with exactly these settings."""
         if state["state"] == "running":
             return True
         is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
@@ -303,12 +302,12 @@ class _Followed:
     def _start(
         self, order: Callable[[], dict[str, Any]], there: list[str], number: int
     ) -> None:
-        """Send the files of the run and start it.
+        """Send the run's files and start it.
 
         Args:
-            order: Returns limits and ending as they are at the start.
-            there: The checkpoints that the machine has.
-            number: Number of this process of training, among those of the machine.
+            order: Returns limits and ending for the start.
+            there: Checkpoints on the remote machine.
+            number: Number of this training process on the machine.
         """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
@@ -358,7 +357,7 @@ class _Followed:
                     self.measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
-        """Ask for new events, and replay them."""
+        """Request new events, and replay them."""
         self._heed()
         state, data = self._channel.ask("poll", offset=self._replayed, log=self._said)
         events, said = data[: state["events"]], data[state["events"] :]
@@ -371,7 +370,7 @@ class _Followed:
         return {**state, "has_made": made, "has_more": bool(data)}
 
     def _log(self, said: bytes) -> None:
-        """Add the remote output to the local log, by whole lines, without secrets."""
+        """Append complete lines of the remote output to the local log, redacted."""
         text = self._unsaid + said
         end = text.rfind(b"\n") + 1 if said else len(text)
         lines, self._unsaid = text[:end], text[end:]
@@ -387,7 +386,7 @@ class _Followed:
             del self._replies[number]
 
     def _heed(self) -> None:
-        """Pass Ctrl-C on, once; end where nothing trains there yet."""
+        """Forward Ctrl-C once; raise if nothing is training yet."""
         if self._flag.requested and not self._stopped:
             if not self._trains:
                 raise self._run.interrupted()
@@ -395,10 +394,10 @@ class _Followed:
             self._stopped = True
 
     def _persist[T](self, act: Callable[[], T]) -> T:
-        """Do something, and again after each broken connection.
+        """Call a function; retry after broken connections.
 
         Raises:
-            UnreachableError: For too long there is no connection.
+            UnreachableError: There was no connection for too long.
         """
         while True:
             try:
@@ -413,25 +412,25 @@ class _Followed:
             raise _not_interrupted(self._run, self._where)
 
     def _planned(self, plan: Plan) -> Plan:
-        """Return the plan with paths of the client."""
+        """Return the plan with the client's paths."""
         config = self._upload.with_remote_changes(self._sent, plan.config)
         self._run.write_record(config=config.model_dump(mode="json"))
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Return the local settings with the remote run's decisions; record them."""
+        """Merge the remote run's decisions into the local settings, and record them."""
         found = TrainingConfig.restore(record["config"])
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
         return config
 
     def _forget(self) -> None:
-        """Remove the run on the machine: all of it has been fetched.
+        """Remove the run on the machine, once all of it was fetched.
 
         A rented machine may end before the answer arrives, so a broken connection is
-        not a failure. One of the user's own is asked once more, and a note names the
-        remaining files.
+        not an error. A user's own machine is asked once more; a message names files
+        that remain.
         """
         left = self._left()
         try:
@@ -449,7 +448,7 @@ class _Followed:
         self._run.write_record(elsewhere=None, left=left)
 
     def _asked_again(self, error: ComputeError) -> bool:
-        """Say whether the machine removed the run when it was asked once more."""
+        """Ask once more; return whether the machine removed the run."""
         if not isinstance(error, UnreachableError):
             return False
         try:
@@ -462,7 +461,7 @@ class _Followed:
         return True
 
     def _left(self) -> dict[str, Any]:
-        """Return the other machines that may have, or train, something of the run."""
+        """Return the other machines that may have parts of the run, or train it."""
         record = self._run.record()
         left = dict(record.get("left") or {})
         if last := record.get("elsewhere"):

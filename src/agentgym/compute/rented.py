@@ -1,4 +1,4 @@
-"""Training on a rented machine: quote, question, lease, and all of it given back."""
+"""Rented: train on a rented machine: quote, consent, lease, and end it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,26 +29,26 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 SILENT_S = 1800.0
-"""Without a heartbeat of the client, a rented machine ends itself."""
+"""Seconds without the client's heartbeat after which a rented machine ends itself."""
 
 
 def is_rented(gpu: str) -> bool:
-    """Say whether the setting ``gpu`` names a provider whose machines cost money."""
+    """Return whether the setting ``gpu`` names a provider of rented machines."""
     name = gpu.partition(":")[0]
     return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Return the offers for a run, the cheapest first; its provider is asked.
+    """Ask the provider; return the quotes for a run, the cheapest first.
 
     Args:
-        config: Of the run.
-        done: Episodes that it has trained on already.
+        config: The run's settings.
+        done: Number of episodes already trained on.
 
     Raises:
-        UsageError: A setting cannot work on a rented machine, or there is no such
-            provider.
-        ComputeError: The provider has none that will do, or does not answer.
+        UsageError: A setting cannot work on a rented machine, or the provider is
+            unknown.
+        ComputeError: The provider has no suitable machine, or does not answer.
     """
     provider = _provider(config)
     need = need_of(config)
@@ -69,12 +69,12 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
 
 
 class Rented(Place):
-    """Machines of providers; ``config.gpu`` is a provider's name."""
+    """Rented machines; ``config.gpu`` is a provider's name."""
 
     waits = Waits()
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the plan of the run, without asking the provider."""
+        """Return the run's plan, without asking the provider."""
         provider = _provider(config)
         need_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
@@ -82,9 +82,9 @@ class Rented(Place):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Rent a machine, train there, end it.
+        """Rent a machine, train on it, and end it.
 
-        A run whose machine is still there, because its client died, goes on on that.
+        If a machine of the run still exists, since its client died, it is used.
         """
         try:
             with run.recorded(config):
@@ -147,7 +147,7 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch the finished files from the machine of a run, and end that machine."""
+        """Fetch finished files from a run's machine, and end the machine."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -166,7 +166,7 @@ class Rented(Place):
     def _held(
         self, provider: Provider, run: RunFolder, progress: Progress
     ) -> tuple[Machine, MachineRecord] | None:
-        """Return the machine that a run has already, if it can still be used."""
+        """Return a run's existing machine and its record, if it is usable."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -180,9 +180,9 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> EndLimits:
-    """Return the limits from this moment on, with and without the client.
+    """Return the limits from now on, with and without the client.
 
-    The client stops the run in time; the machine does by itself, a little later.
+    The client stops the run in time; the machine stops by itself a little later.
     """
     if lease.ending is not None:
         lease.guarded()
@@ -192,16 +192,16 @@ def _limits(lease: Lease) -> EndLimits:
 
 
 def _cost_so_far(run: RunFolder) -> float:
-    """Return the $ that machines of a run have cost, all of which are gone."""
+    """Return the cost in $ of a run's earlier machines, all of which are gone."""
     record = MachineRecord.read(run.path)
     return 0.0 if record is None else record.total
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
-    """Return settings whose ``max_cost`` is the rest of it.
+    """Return settings whose ``max_cost`` is the remaining amount.
 
     Raises:
-        UsageError: The whole sum is spent.
+        UsageError: Nothing is left.
     """
     if config.max_cost is None:
         return config
@@ -214,9 +214,9 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
 
 
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
-    """End the machine that a record speaks of, and write down that it is gone.
+    """End the machine in a record, and record that it is gone.
 
-    One that its provider does not list any more ended itself, or was ended by others.
+    If its provider no longer lists it, it ended itself or was ended by others.
 
     Raises:
         ComputeError: It could not be ended.
@@ -231,10 +231,10 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 
 def _provider(config: TrainingConfig) -> Provider:
-    """Return whose machine a run is to be trained on, if that can work.
+    """Return the provider for a run, if the settings work with it.
 
     Raises:
-        UsageError: It cannot.
+        UsageError: They do not.
         ComputeError: The provider's key is missing.
     """
     name = config.gpu.partition(":")[0]
@@ -261,10 +261,10 @@ def _provider(config: TrainingConfig) -> Provider:
 
 
 def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
-    """Ask before anything is spent.
+    """Ask for the user's consent before renting.
 
     Raises:
-        UsageError: The user does not want it, or cannot be asked.
+        UsageError: The user refuses, or cannot be asked.
     """
     words = quote.words()
     if config.yes:

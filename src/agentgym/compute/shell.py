@@ -1,4 +1,4 @@
-"""Shell: commands on another machine, by the system's OpenSSH client."""
+"""Shell: run commands on another machine with the system's OpenSSH client."""
 
 import os
 import shlex
@@ -28,15 +28,15 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Shell:
-    """A way to run commands on a machine; nothing is open between them.
+    """Runs commands on a machine; keeps no connection between them.
 
-    ``~/.ssh/config``, the agent and jump hosts hold as they do for ``ssh``.
+    ``~/.ssh/config``, the SSH agent and jump hosts apply as for ``ssh``.
 
     Attributes:
-        address: Of its SSH server.
-        key_file: Private key to log in; None for the one in SSH's own settings.
-        known_hosts: File of the keys of this one host, made at first use and fixed from
-            then on; None for the user's own, in which the host must be already.
+        address: Address of its SSH server.
+        key_file: Private key for the login; None uses SSH's own settings.
+        known_hosts: File with this host's key, written at first use and then fixed;
+            None uses the user's file, which must have the host.
     """
 
     address: Address
@@ -44,12 +44,13 @@ class Shell:
     known_hosts: Path | None = None
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command of POSIX sh and return its output.
+        """Run a command in POSIX sh, and return its output.
 
         Args:
-            command: Is seen in the process lists of both machines: never a secret.
+            command: The command; it is visible in the process lists of both machines,
+                so pass no secrets.
             data: Its standard input.
-            timeout_s: The connection is given up after this.
+            timeout_s: Timeout of the command.
 
         Raises:
             UnreachableError: There is no connection, or it broke.
@@ -70,10 +71,10 @@ class Shell:
         return out.decode(errors="replace")
 
     def start(self, command: str, errors: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Start a command, with pipes to it; Ctrl-C does not reach it.
+        """Start a command with pipes to it; Ctrl-C does not reach it.
 
         Raises:
-            ComputeError: There is no ``ssh`` here.
+            ComputeError: ``ssh`` is not installed on this machine.
         """
         if shutil.which("ssh") is None:
             raise ComputeError(
@@ -112,7 +113,7 @@ class Shell:
         ]
 
     def explained(self, code: int, said: str) -> ComputeError:
-        """Return the exception for an exit status of ssh, or of a command."""
+        """Return the exception for an exit status of ssh or of a command."""
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
             return ComputeError(f"{where}: {last or f'exit code {code}'}")
@@ -135,7 +136,7 @@ class Shell:
                 f"({last}). Make this work without a password first: {self._by_hand()}"
             )
         message = f"{where} cannot be reached: {last or 'the connection broke'}."
-        if self.key_file is None:  # else it is rented, and the user has no login
+        if self.key_file is None:  # otherwise it is rented, and the user has no login
             message += f" Try it by hand: {self._by_hand()}"
         return UnreachableError(message)
 
@@ -152,10 +153,10 @@ class Shell:
         return f"forget the old one (ssh-keygen{where} -R {shlex.quote(name)})"
 
     def _known_as(self) -> tuple[str, str]:
-        """Return the host's name in the file of known hosts, and that file's path.
+        """Return the host's name in the file of known hosts, and the file's path.
 
-        The user may have written an alias of ``~/.ssh/config``; ``ssh -G`` says what
-        stands behind it. The path is empty where it is the usual one.
+        The user may have written an alias of ``~/.ssh/config``; ``ssh -G`` resolves it.
+        The path is empty for the default file.
         """
         *options, dashes, host = self._words()
         words = [*options, "-G", dashes, host]
@@ -172,7 +173,7 @@ class Shell:
 
 
 def scratch_errors() -> IO[bytes]:
-    """Return a file for the messages of a long command, closed with its last user."""
+    """Return a temporary file for the messages of a long command."""
     return tempfile.TemporaryFile()
 
 

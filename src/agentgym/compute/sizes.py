@@ -1,8 +1,8 @@
 """Estimate a GPU's memory for training a model, before the model is downloaded.
 
-A decoder's parameters decide: weights, gradients, AdamW's two moments, activations of a
-backward pass, and the keys and values of running episodes. These are estimates for
-choosing a GPU.
+It depends on a decoder's number of parameters: weights, gradients, AdamW's two moments,
+activations of a backward pass, and keys and values of running episodes. These are
+estimates for choosing a GPU.
 """
 
 import re
@@ -28,9 +28,9 @@ _UNITS = {"b": 1e9, "m": 1e6}
 _GB = 1e9
 _HALF, _FULL = 2, 4
 _ADAPTER = 0.01
-"""Size as a share of the weights below it, at rank 16."""
+"""An adapter's size at rank 16, as a share of the weights below it."""
 _LEARNED = 4 * _FULL
-"""Bytes of a learned parameter: itself, its gradient and two moments."""
+"""Bytes per trained parameter: itself, its gradient and two moments."""
 _KEPT_GB, _KEPT_EACH_B = 3.0, 0.6
 _CACHE_GB, _CACHE_EACH_B = 2.0, 0.4
 _CUDA_GB = 1.0
@@ -38,16 +38,16 @@ _CUDA_GB = 1.0
 
 @dataclass(frozen=True)
 class Need:
-    """The GPU memory of a model while it is trained.
+    """The GPU memory that training a model needs.
 
     Attributes:
-        parameters: Of the model.
-        source: Where that number is from, in words.
-        rank: Of the adapter that is trained; 0 trains all weights.
-        weights_gb: As they are held.
+        parameters: The model's number of parameters.
+        source: Description of that number's source.
+        rank: Rank of the trained adapter; 0 trains all weights.
+        weights_gb: The loaded weights.
         learning_gb: Trained weights, their gradients and AdamW's moments.
         activations_gb: Activations of a backward pass.
-        cache_gb: Keys and values of running episodes, and CUDA's own.
+        cache_gb: Keys and values of running episodes, and CUDA's own memory.
     """
 
     parameters: float
@@ -60,12 +60,12 @@ class Need:
 
     @property
     def gb(self) -> float:
-        """All of it."""
+        """The total in GB."""
         return self.weights_gb + self.learning_gb + self.activations_gb + self.cache_gb
 
     @property
     def words(self) -> str:
-        """The parts, with where they come from."""
+        """Description of the parts, with the source of the estimate."""
         learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
         return (
             f"{self.gb:.0f} GB: weights {self.weights_gb:.1f}, {learned} with its "
@@ -75,17 +75,16 @@ class Need:
 
 
 def need_of(config: TrainingConfig) -> Need:
-    """Return the GPU memory that the model of a run needs.
+    """Return the GPU memory that a run's model needs.
 
-    If its ``config.json`` is available locally, the estimate is the training engine's
-    own.
+    If its ``config.json`` is available locally, the training engine's estimate is used.
 
     Raises:
-        ModelError: It names a folder that does not exist.
+        ModelError: The model's folder does not exist.
         UsageError: Its size is unknown.
     """
     known = None
-    with suppress(ModelError):  # of a kind that other engines may train
+    with suppress(ModelError):  # of an architecture that other engines may train
         known = shape_of(config.model)
     if known is not None:
         shape, held = known
@@ -119,7 +118,7 @@ def need_of(config: TrainingConfig) -> Need:
 
 
 def _parameters(model: str) -> tuple[float, str]:
-    """Return how many parameters a model has, and how that is known."""
+    """Return a model's number of parameters, and its source."""
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():

@@ -1,4 +1,4 @@
-"""``--gpu ssh:user@host``: training on a machine that the user can log in to."""
+"""``--gpu ssh:user@host``: train on a machine that the user can log in to."""
 
 from agentgym.compute.base import Address
 from agentgym.compute.elsewhere.package import WHEEL_NAME
@@ -14,16 +14,16 @@ from agentgym.train.run_folder import RunFolder
 
 
 class OverSSH(Place):
-    """A machine of the user's own; training stops only when it is done or stopped."""
+    """A user's own machine; training continues if the client disconnects."""
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the plan of uploads and installation; the machine is not asked."""
+        """Return the plan of uploads and installation; do not contact the machine."""
         return plan_elsewhere(config, f"{_address(config)}, over SSH")
 
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train there; see :func:`~agentgym.compute.remote.train_elsewhere`."""
+        """Train on it; see :func:`~agentgym.compute.remote.train_elsewhere`."""
         return train_elsewhere(config, _address(config), None, run, progress)
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
@@ -39,8 +39,8 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
     """Return the plan of a run's uploads to a machine, and of the installation.
 
     Args:
-        config: Of the run.
-        machine: Which, in words.
+        config: The run's settings.
+        machine: Description of the machine.
     """
     upload = make_upload(config)
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"

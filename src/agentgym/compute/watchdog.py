@@ -1,8 +1,8 @@
-"""The watchdog: starts training on its machine, and ends it when it must end.
+"""Watchdog: start training on its machine, and end training and machine at limits.
 
-It is the parent of the training process, in a session of its own, so that it survives
-the connection; standard library only. Its order comes over a pipe, and secrets in it
-stay in memory.
+It is the training's parent process, in a new session, so that it survives the
+connection. It uses only the standard library. Its order arrives through a pipe, and
+secrets in it stay in memory.
 """
 
 import fcntl
@@ -29,18 +29,18 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class EndLimits:
-    """When a machine ends its work without a request; None: never.
+    """Limits after which a machine stops by itself; None: never.
 
     Attributes:
         longest_s: Seconds from the start of training.
-        ends_s: Seconds from then on after which a rented machine is ended, whatever it
-            does: no more are paid for.
-        silent_s: Seconds without a heartbeat of the client.
-        idle_s: Seconds that a rented machine waits, once training has ended, for the
-            client to fetch the rest.
-        parting_s: Seconds that a rented machine stays once the client has everything;
-            the client ends it meanwhile, after its last connection.
-        grace_s: Seconds that training has to stop by itself once it is asked to.
+        ends_s: Seconds from the start after which a rented machine ends itself in any
+            case: no more are paid for.
+        silent_s: Seconds without the client's heartbeat.
+        idle_s: Seconds that a rented machine waits, after training, for the client to
+            fetch files.
+        parting_s: Seconds that a rented machine waits once the client has everything;
+            usually the client ends it first.
+        grace_s: Seconds for training to stop by itself when asked to.
     """
 
     longest_s: float | None = None
@@ -51,16 +51,16 @@ class EndLimits:
     grace_s: float = 60.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON that :func:`main` reads."""
+        """Return the JSON for :func:`main`."""
         return asdict(self)
 
 
 class Watchdog:
-    """One process of training, its limits, and the end of its machine.
+    """One training process with its limits, and the end of its machine.
 
     Args:
-        attempt: The folder of this process, in the run's.
-        order: ``train``, which the training process reads; ``limits``; ``ending``, a
+        attempt: The folder of this process, in the run's folder.
+        order: ``train``, input of the training process; ``limits``; ``ending``, a
             request that ends the machine, or None.
     """
 
@@ -74,13 +74,13 @@ class Watchdog:
         self._why: str | None = None
 
     def run(self) -> None:
-        """Train, write the outcome if the training could not, end the machine."""
+        """Run the training, write its outcome if it could not, and end the machine."""
         child = self._start()
         if self._ending is not None and self._limits.ends_s is not None:
             end = threading.Timer(self._limits.ends_s, self._end_machine)
             end.daemon = True
             end.start()
-        with suppress(Exception):  # the machine must end, whatever fails
+        with suppress(Exception):  # the machine must end in any case
             self._watch(child)
         _kill(child)
         self._conclude(child.wait())
@@ -108,7 +108,7 @@ class Watchdog:
         return child
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
-        """Return once training has ended, by itself or because it must."""
+        """Wait until training ends, by itself or at a limit."""
         message = False
         until: float | None = None
         while child.poll() is None:
@@ -125,7 +125,7 @@ class Watchdog:
                 return
 
     def _overdue(self) -> str | None:
-        """Say which limit is reached, None if none is."""
+        """Return the limit that is reached, or None."""
         now = time.monotonic()
         if (beat := self._last_beat()) != self._beat:
             self._beat, self._heard = beat, now
@@ -133,7 +133,7 @@ class Watchdog:
         if limits.longest_s is not None and now - self._begun > limits.longest_s:
             return f"the longest duration, {limits.longest_s:.0f} s, was reached"
         if limits.silent_s is not None and now - self._heard > limits.silent_s:
-            return f"home was not heard for {limits.silent_s:.0f} s"
+            return f"the client was silent for {limits.silent_s:.0f} s"
         return None
 
     def _last_beat(self) -> int:
@@ -142,7 +142,7 @@ class Watchdog:
         return 0
 
     def _conclude(self, code: int) -> None:
-        """Write how training ended, if it has not, or was ended by a limit."""
+        """Write the outcome of training if it has not, or if a limit ended it."""
         path = self._attempt / "outcome.json"
         found: dict[str, Any] = {"kind": "killed", "code": code}
         with suppress(OSError, ValueError):
@@ -158,7 +158,7 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until the client has fetched the rest, or will not come."""
+        """Wait until the client has fetched everything, or is gone."""
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
@@ -170,10 +170,10 @@ class Watchdog:
         time.sleep(self._limits.parting_s)
 
     def _end_machine(self) -> None:
-        """Ask the provider to end this machine, until it is ended."""
+        """Ask the provider to end this machine, repeatedly until it ends."""
         assert self._ending is not None
         while True:
-            with suppress(Exception):  # nothing may end this before the machine does
+            with suppress(Exception):  # must go on until the machine ends
                 send_ending(self._ending)
             time.sleep(_RETRY_S)
 
@@ -182,7 +182,7 @@ def send_ending(ending: dict[str, str]) -> None:
     """Send the request that ends a machine.
 
     Raises:
-        OSError: It did not come through.
+        OSError: The request failed.
     """
     request = urllib.request.Request(
         ending["url"],
@@ -199,13 +199,13 @@ def send_ending(ending: dict[str, str]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill the processes of training that are left."""
+    """Kill the remaining processes of training."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def main(attempt: Path) -> None:
-    """Read the order and hold the lock that says that this lives."""
+    """Read the order, and hold the lock that marks this process as alive."""
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

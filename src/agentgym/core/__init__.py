@@ -1,1 +1,1 @@
-"""The vocabulary: words that every other folder uses."""
+"""The shared types and helpers that every other folder imports."""

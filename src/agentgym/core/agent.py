@@ -1,4 +1,4 @@
-"""AgentSource, a user's agent as a run is given it; AgentSpec, a saved agent."""
+"""AgentSource, the settings that name a user's agent; AgentSpec, a saved agent."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 COMMAND = "command:"
-"""Begins the reference of an agent that is a program: ``command:node agent.js``."""
+"""Start of the reference of an agent that is a program: ``command:node agent.js``."""
 
 
 def is_command(reference: str) -> bool:
@@ -33,16 +33,16 @@ class AgentSpec(BaseModel):
     """The definition of an agent, apart from its weights.
 
     Attributes:
-        scenario: The scenario that it was trained on, which has its tools by default.
+        scenario: The scenario that it was trained on; its tools are the default.
         framework: The framework that it was trained in.
         agent: ``module:name`` of the user's own factory, or ``command:`` and the
             command of a program; None for the scenario's.
         system_prompt: Its role and rules.
         tools: OpenAI-shaped tools, with their original schemas; empty where each task
             of the scenario has tools of its own.
-        max_turns: Model calls after which it is cut.
-        max_tokens: Of one response.
-        temperature: To sample with; the one it was evaluated at.
+        max_turns: Most model calls in one episode.
+        max_tokens: Most tokens of one response.
+        temperature: Sampling temperature; the one that the agent was evaluated at.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +58,7 @@ class AgentSpec(BaseModel):
 
     @property
     def served_name(self) -> str:
-        """The model's name at a server of its own: that of the scenario."""
+        """Model name that a server of this agent offers: the scenario's name."""
         return Path(self.scenario).name
 
     @field_validator("tools")
@@ -75,7 +75,7 @@ class AgentSpec(BaseModel):
 
 @runtime_checkable
 class Trained(Protocol):
-    """A trained agent as adapters see it, to export it as one of their framework.
+    """A trained agent as adapters see it when they export it to their framework.
 
     Attributes:
         spec: Prompt, tools and limits.
@@ -97,20 +97,20 @@ class Trained(Protocol):
 
     @property
     def scenario(self) -> str:
-        """What to load the scenario by: its name, or the path of its pack."""
+        """Reference that loads the scenario: its name, or the path of its pack."""
 
     def verified_model(self) -> Path:
-        """Return the folder of weights, once they are found to be those saved."""
+        """Verify the checksums of the weights and return their folder."""
 
     def load_policy(self) -> Policy:
-        """Load the weights into this process; they are let go with the policy."""
+        """Load the weights into this process; closing the policy frees them."""
 
     def transport(self) -> "httpx.AsyncBaseTransport":
-        """Load the weights behind a client of OpenAI's; they go with the client."""
+        """Load the weights behind an OpenAI-style client; closing it frees them."""
 
 
 def _read_keys(value: Any) -> Any:
-    """Return a mapping, from one or from texts ``key=value`` with JSON or text."""
+    """Return a mapping, given as one or as ``key=value`` texts (JSON or plain text)."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -131,7 +131,7 @@ def _read_keys(value: Any) -> Any:
 
 
 def _read_names(value: Any) -> Any:
-    """Return names from a JSON list, or from a text with commas between them."""
+    """Return names from a JSON list or from a comma-separated text."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -140,7 +140,7 @@ def _read_names(value: Any) -> Any:
 
 
 class AgentSource(BaseModel):
-    """A user's agent as a run is given it: one value from the settings to a worker.
+    """The user's agent: one value that is passed from the settings to the workers.
 
     A setting ``agent`` that is a text is its ``reference``.
 
@@ -148,18 +148,17 @@ class AgentSource(BaseModel):
         reference: ``module:name`` of the agent, or of its factory; ``command:`` and the
             command of a program, ``command:node agent.js``; None takes the scenario's
             own agent, or the framework's default one.
-        context: ``module:name`` of a function of the task that gives the runtime
-            context that a graph wants.
-        inputs: ``module:name`` of a function of the task that gives further keys of a
-            graph's state, or its whole input.
+        context: ``module:name`` of a function that gets the task and returns the
+            runtime context of a graph.
+        inputs: ``module:name`` of a function that gets the task and returns further
+            keys of a graph's state, or its whole input.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
-            episode, ``{"user_id": "7"}``; a task's own win over them.
-        own_tools: The answer to calls of an agent's own tools that the scenario does
-            not have: ``stub`` answers them with values of the right types. None refuses
-            an agent that has some, apart from those in ``allow_tools``.
-        allow_tools: The agent's own tools that really run.
-        program_memory_mb: Most megabytes that an episode's program and its children
-            hold.
+            episode, ``{"user_id": "7"}``; keys of the task win over them.
+        own_tools: How to answer calls of the agent's own tools that the scenario does
+            not have: ``stub`` returns values of the right types. None refuses an agent
+            with such tools, except those in ``allow_tools``.
+        allow_tools: The agent's own tools that are really executed.
+        program_memory_mb: Memory limit in MB of an episode's program and its children.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -177,14 +176,14 @@ class AgentSource(BaseModel):
 
 _AGENT, _REFERENCE = "agent", "reference"
 FLAT_KEYS = tuple(key for key in AgentSource.model_fields if key != _REFERENCE)
-"""Parts of an agent's source that options, variables and old files set by name."""
+"""Fields of AgentSource that options, variables and older files set by name."""
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the parts of ``agent`` as settings of their own.
+    """Move the fields of ``agent`` to the top level of the settings.
 
-    A part that is also given by its own name keeps that value. An ``agent`` with an
-    unknown part stays as it is, for validation to refuse.
+    A field that is also given at the top level keeps that value. An ``agent`` with an
+    unknown field is left as it is, so that validation refuses it.
     """
     found = dict(values)
     agent = found.get(_AGENT)
@@ -197,7 +196,7 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the parts of an agent's source below ``agent``.
+    """Move the fields of AgentSource at the top level below ``agent``.
 
     The inverse of :func:`flattened`.
     """

@@ -1,4 +1,4 @@
-"""Waiting for async code from sync code, and for sync code from async code."""
+"""Await async code from sync code, and run sync code from async code."""
 
 import asyncio
 import contextvars
@@ -13,7 +13,7 @@ from typing import Any
 def in_background[T](awaitable: Awaitable[T]) -> T:
     """Wait for an awaitable from sync code, also inside a running event loop.
 
-    Inside one, as in a notebook, it runs in another thread, which the loop waits for.
+    In a running loop, as in a notebook, it runs in another thread, and the loop waits.
     """
     try:
         asyncio.get_running_loop()
@@ -29,9 +29,9 @@ async def _await[T](awaitable: Awaitable[T]) -> T:
 
 @contextmanager
 def no_running_loop() -> Iterator[None]:
-    """Let code run as if no event loop did, also within one: ``asyncio.run`` works.
+    """Hide the running event loop from the block, so that ``asyncio.run`` works in it.
 
-    For imported code, which cannot know whether a loop runs. The loop waits meanwhile.
+    For imported code that cannot know whether a loop runs. The loop waits meanwhile.
     """
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
@@ -42,7 +42,7 @@ def no_running_loop() -> Iterator[None]:
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a function: an async one in this loop, a sync one in a thread."""
+    """Call a function: await an async one; run a sync one in a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **named)
     found = await call_in_thread(function, *args, **named)
@@ -50,18 +50,21 @@ async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Run a sync function in a thread of its own and return its result.
+    """Run a sync function in a new thread and return its result.
 
-    A thread that never ends is left behind: it holds up no other one, and no exit.
+    A thread that never ends is abandoned: it delays neither other calls nor the exit.
     """
     future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # who waits may give up, it goes on
+    future.set_running_or_notify_cancel()  # the caller may stop waiting
     context = contextvars.copy_context()
 
     def work() -> None:
         try:
             future.set_result(context.run(function, *args, **named))
-        except (StopIteration, SystemExit) as error:  # no future may hold these
+        except (
+            StopIteration,
+            SystemExit,
+        ) as error:  # no future can hold these
             future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)

@@ -1,19 +1,18 @@
-"""Components: which part of a response each of its tokens belongs to.
+"""Components: label each token of a response with its part, e.g. tool name, arguments.
 
-A form of tool calls reads a response into spans (:mod:`agentgym.core.formats`). Every
-token belongs to the components of the characters it covers, and is trained only if
-*all* of them are trainable, so a token that straddles a boundary is never trained by
-half.
+A tool format splits a response into spans (:mod:`agentgym.core.formats`). A token
+belongs to the components of all characters that it covers. It is trained only if *all*
+of them are trainable, so a token across a boundary is never half trained.
 
-Tool selection is more than the tool's name: the first token of a response is the
-decision to call a tool or to answer; the mark that opens a call is the decision to
-call after some text; the mark that closes it and the end token are the decision to
-stop or to go on. If only the name were trained, failing calls would be pushed down
-while "answer instead" got no gradient, and calling would die out.
+Tool selection is more than the tool's name. The first token of a response decides
+between a call and an answer; the opening mark decides to call after some text; the
+closing mark and the end token decide to stop or go on. If only the name were trained,
+failing calls would become less likely while "answer instead" got no gradient, and the
+policy would stop calling tools.
 
-A call that does not parse has no boundary between name and arguments. Its tokens
-belong to both components: they are trained where both are trainable (so that the
-policy can unlearn malformed calls) and masked otherwise.
+A call that does not parse has no boundary between name and arguments. Its tokens belong
+to both components: they are trained if both are trainable (so that the policy unlearns
+malformed calls) and masked otherwise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, get_args
 
 TrainTokens = Literal["calls", "calls+reasoning", "all"]
-"""Which of its own tokens a model learns from."""
+"""The tokens of its own responses that a model learns from."""
 TRAIN_TOKENS: tuple[TrainTokens, ...] = get_args(TrainTokens)
 
 
@@ -44,7 +43,7 @@ MALFORMED: Components = TOOL | PARAMETERS
 
 
 class Span(NamedTuple):
-    """A stretch of a response's text and the components that it belongs to."""
+    """A range of a response's text and the components that it belongs to."""
 
     start: int
     end: int
@@ -60,7 +59,7 @@ def label_tokens(
         pieces: The text of each token, in order, special tokens included; they join
             to the response. An empty piece (a byte of a character that a later token
             completes) takes the components of the next piece.
-        spans: The response's spans, as a form read them.
+        spans: The response's spans, as its tool format read them.
         ended: Whether the last token is an end token, not one cut off by a limit.
 
     Returns:
@@ -91,11 +90,11 @@ def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
 
 
 def components_of(tokens: TrainTokens) -> dict[str, bool]:
-    """Return which components the loss covers for a value of ``train_tokens``.
+    """Return the trained components for a value of ``train_tokens``.
 
-    ``calls`` are the choice of a tool and its arguments; ``calls+reasoning`` adds what
-    stands between reasoning marks; ``all`` is every token that the model wrote.
-    Answers of tools are never trained: the model did not write them.
+    ``calls`` covers the choice of a tool and its arguments; ``calls+reasoning`` adds
+    the text between reasoning marks; ``all`` is every token that the model wrote.
+    Results of tools are never trained: the model did not write them.
     """
     return {
         "tool_selection": True,
@@ -107,10 +106,9 @@ def components_of(tokens: TrainTokens) -> dict[str, bool]:
 
 
 def tokens_name(trainable: Mapping[str, bool]) -> str:
-    """Return the value of ``train_tokens`` that trains these components.
+    """Return the value of ``train_tokens`` with these components, or their names.
 
-    Where no value does, as for a scenario that trains arguments alone, it is the names
-    of the components.
+    A scenario that trains arguments alone, for instance, has no such value.
     """
     trained = {name for name in Component if trainable.get(name, False)}
     for tokens in TRAIN_TOKENS:
@@ -120,7 +118,7 @@ def tokens_name(trainable: Mapping[str, bool]) -> str:
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
-    """Return the token that decides: the first with text, none of it reasoning."""
+    """Return the index of the first token with text that is not reasoning."""
     start = 0
     for index, piece in enumerate(pieces):
         covered = by_character[start : start + len(piece)]

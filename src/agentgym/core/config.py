@@ -41,20 +41,20 @@ _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
     r"|app|main|src|__main__"
 )
-"""Names of modules and agents that do not describe an agent."""
+"""Names of modules and agents that do not describe an agent, e.g. ``build_agent``."""
 _STAMP = r"-\d{8}-\d{6}$"
-"""The date of a run's folder, where an earlier run has the agent's name."""
+"""Time stamp of a run's folder, added if an earlier run has the agent's name."""
 SMALL_ANSWER = 160
-"""Tokens of an answer of a small model: nano writes a call in about 40."""
+"""Default token limit of a small model's answer: nano needs about 40 for a call."""
 SMALL_TIMEOUT_S = 60.0
 MOST_IN_FLIGHT = 64
-"""Episodes of a worker; a training step has 64 rollouts by default."""
+"""Default limit of episodes in flight per worker; a step has 64 rollouts by default."""
 _MOST, _MANY = 10**9, 10**5
-"""More is a typing error, and would take more time or memory than there is."""
+"""Upper bounds of numbers: a larger one is a typing error and would exhaust memory."""
 
 
 def _read_roles(value: Any) -> Any:
-    """Return names from a list, or from one text with commas between them."""
+    """Return names from a list or from a comma-separated text."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         return names
@@ -65,7 +65,7 @@ def _read_roles(value: Any) -> Any:
 
 
 def _read_time(value: Any) -> Any:
-    """Return the seconds that a text as ``1h30m`` stands for; numbers are seconds."""
+    """Return seconds from a text such as ``1h30m``, or from a number."""
     if not isinstance(value, str):
         return value
     found = _TIME.fullmatch(value.strip().lower().replace(" ", ""))
@@ -80,7 +80,7 @@ Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++"]
 
 
 def _program_name(reference: str) -> str:
-    """Return a name for the agent that a command starts: that of its first file."""
+    """Return a name for an agent that is a command: the name of its first file."""
     words = reference.removeprefix(COMMAND).split()
     named = [word for word in words if PurePath(word).suffix] or words[:1]
     stem = PurePath(named[0]).stem if named else ""
@@ -88,12 +88,12 @@ def _program_name(reference: str) -> str:
 
 
 Precision = Literal["auto", "bf16", "float32"]
-"""Of weights that are not trained."""
+"""Number type of the weights that are not trained."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
 class _Environment(EnvSettingsSource):
-    """Settings from variables; unknown ones are passed on, to be refused."""
+    """Read settings from environment variables; validation refuses unknown ones."""
 
     def __call__(self) -> dict[str, Any]:
         names = {*OTHER_VARIABLES, *self.settings_cls.model_fields, *FLAT_KEYS}
@@ -115,140 +115,139 @@ def _path_as_text(value: Any) -> Any:
 class TrainingConfig(Settings, BaseSettings):
     """Settings of one training run.
 
-    Values come, strongest first, from arguments, a YAML file (:meth:`from_yaml`)
-    and the environment (``AGENTGYM_EPISODES=500``). Unknown keys are refused, also
+    Values come from arguments, a YAML file (:meth:`from_yaml`) and the environment
+    (``AGENTGYM_EPISODES=500``); the first of these wins. Unknown keys are refused, also
     unknown variables that start with ``AGENTGYM_``.
 
     Attributes:
         scenario: Name of the scenario, the path of a pack, or a tasks file with its
             tools: :class:`~agentgym.core.task.TaskSource`.
-        framework: Whose agent is trained: ``langchain``, ``autogen``, ``crewai``,
+        framework: The agent's framework: ``langchain``, ``autogen``, ``crewai``,
             ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
-            or of its factory, or ``command:`` and a program's command; its input, and
-            which of its own tools may run; see
-            :class:`~agentgym.core.agent.AgentSource`. Its parts may be given by
-            their own names too: ``context``, ``inputs``, ``configurable``,
-            ``own_tools``, ``allow_tools``, ``program_memory_mb``.
+            or of its factory, or ``command:`` and a program's command. Its fields, see
+            :class:`~agentgym.core.agent.AgentSource`, may also be given by their own
+            names: ``context``, ``inputs``, ``configurable``, ``own_tools``,
+            ``allow_tools``, ``program_memory_mb``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
-        engine: ``local`` (torch, in process), ``vllm`` (it samples, torch learns),
-            ``verl`` (many GPUs), or one of an installed package.
-        gpus_per_node: Of ``verl``: GPUs on each machine. Of ``vllm``: 1 is shared by
-            vLLM and the learner; of more the learner has one, and vLLM the others.
-        nodes: Of ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
-        tensor_parallel: Of ``vllm`` and ``verl``: GPUs that share one copy of the
-            sampling model.
-        offload: Of ``verl``: keep weights and optimizer in memory of the machine while
-            they are not used.
-        memory_share: Of ``vllm`` and ``verl``: of each GPU's memory, for sampling;
-            None is 0.5, and 0.9 where nothing else uses that GPU.
-        tool_format: The form in which the model writes tool calls; ``auto`` finds it
-            by a probe of the chat template.
+        engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
+            ``verl`` (many GPUs), or the engine of an installed package.
+        gpus_per_node: ``verl``: GPUs on each machine. ``vllm``: with 1, vLLM and the
+            learner share it; with more, the learner has one and vLLM the others.
+        nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
+        tensor_parallel: ``vllm`` and ``verl``: GPUs that share one copy of the sampling
+            model.
+        offload: ``verl``: move weights and optimizer to CPU memory while they are not
+            used.
+        memory_share: ``vllm`` and ``verl``: share of each GPU's memory for sampling;
+            None is 0.5, or 0.9 if nothing else uses that GPU.
+        tool_format: The format in which the model writes tool calls; ``auto`` detects
+            it by a probe of the chat template.
         chat_template: A template to use instead of the model's own: its text, a file,
             or ``hermes`` for the one that ships.
         thinking: Whether the chat template asks the model to reason before it answers;
             ``auto`` leaves that to the template.
         chat_template_kwargs: Further variables of the chat template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
-            schemas allow, ``none`` restricts nothing; ``auto`` is ``calls`` for a
-            model that was trained so.
-        engine_server: Of ``verl``: ``host:port`` of ``agentgym.engines.verl.server``;
-            None starts one here. Its key is in AGENTGYM_ENGINE_KEY.
-        verl: Of ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
-        vllm: Of ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
+            schemas allow; ``none`` restricts nothing; ``auto`` is ``calls`` for a model
+            that was trained with it.
+        engine_server: ``verl``: ``host:port`` of ``agentgym.engines.verl.server``; None
+            starts a server on this machine. Its key is in AGENTGYM_ENGINE_KEY.
+        verl: ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
+        vllm: ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
         gpu: Where to train. ``auto`` takes a local GPU if there is one, ``local``
-            insists on it, ``none`` forces the CPU; ``ssh:user@host`` or
+            requires one, ``none`` forces the CPU; ``ssh:user@host`` or
             ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda``,
-            ``sky`` or another provider's name rents one, ``runpod:A100`` one of that
-            kind.
-        max_hourly: Of a rented machine: most $ an hour.
-        max_cost: Of a rented machine: most $ in all, after which the run ends.
+            ``sky`` or another provider's name rents a machine, ``runpod:A100`` one with
+            that GPU.
+        max_hourly: Most $ per hour for a rented machine.
+        max_cost: Most $ in total for a rented machine; then the run ends.
         episodes: Budget of training rollouts.
-        time: Seconds, or a text as ``30m``, in which the whole run is to end: held-out
-            and validation tasks are sized to it once rollouts were timed, and as many
-            steps are done as fit. None: ``episodes`` alone end a run.
-        seed: Of tasks, sampling and initialisation.
-        deterministic: Same seed, same weights, bit for bit; slower.
-        group_size: Rollouts per task, the baseline of each other.
+        time: Seconds, or a text such as ``30m``, after which the whole run is to end.
+            Once rollouts were timed, held-out and validation tasks are sized to it, and
+            as many steps are done as fit. None: only ``episodes`` limits a run.
+        seed: Seed of tasks, sampling and initialisation.
+        deterministic: Make two runs with one seed give identical weights; slower.
+        group_size: Rollouts per task; each is compared with the others.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` takes tasks of families whose attempts differ more
-            often than those without a training signal at present; ``uniform`` takes
-            all.
+        task_choice: ``adaptive`` prefers families whose attempts differ in reward over
+            families without a training signal at present; ``uniform`` takes all
+            equally.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476) or
             ``reinforce++`` (arXiv:2501.03262).
-        train_roles: Who of a team of agents is trained, by name; None: all. The others
-            are answered by the same weights, but nothing is learned from their calls.
-        train_tokens: Which of its own tokens the model learns from: those of its tool
-            ``calls``, ``calls+reasoning``, or ``all``, which a reward needs that reads
-            the text of the answer. None takes the scenario's: ``calls``, unless its
-            author chose otherwise.
-        judge: A model that ranks attempts at one task which the check accepts, as
-            ``openai:gpt-4.1-mini`` or an address; None: none does. It is sent the
+        train_roles: Names of the agents in a team that are trained; None: all. The
+            others use the same weights, but their calls are not trained on.
+        train_tokens: The tokens of its responses that the model learns from: those of
+            its tool ``calls``, ``calls+reasoning``, or ``all`` (for a reward that reads
+            the text of the answer). None takes the scenario's value, by default
+            ``calls``.
+        judge: A model that ranks those attempts at one task that the check accepts,
+            ``openai:gpt-4.1-mini`` or an address; it is sent the attempts. None: no
+            judge.
+        judge_rubric: The judge's instructions: a file, or a text; empty takes the
+            built-in ones.
+        judge_weight: Largest reward difference that the judge makes between two
             attempts.
-        judge_rubric: By which the judge ranks: a file, or its text; empty takes the
-            one that ships.
-        judge_weight: Most reward that the judge puts between two attempts.
         judge_price_in: $ per million tokens that the judge reads.
         judge_price_out: $ per million tokens that it writes.
-        judge_max_cost: Most $ of judging, after which training goes on without it.
-        failure_cost: Penalty of a failed tool call on the advantage of its model call,
-            in units of reward (``grpo`` and ``dapo``: of the group's deviation,
-            ``reinforce++``: of the batch's); three times as much if it failed before in
-            just the same way.
-        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth of
-            it where the budget ends; None takes the model's default.
+        judge_max_cost: Most $ for judging; then training goes on without the judge.
+        failure_cost: Penalty for a failed tool call, subtracted from the advantage of
+            its model call, in units of reward (``grpo`` and ``dapo``: of the group's
+            deviation, ``reinforce++``: of the batch's). Three times as much if the same
+            call failed the same way before.
+        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth at
+            the end of the budget; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
-        kl_coefficient: For ``local`` and ``vllm``: weight of the penalty on the
-            distance from the untrained model (k3, per trained token); 0 measures none.
-        ratio_limit: For ``local`` and ``vllm``: an update leaves out, and counts, each
-            sequence whose tokens' probability at the learner, before the update, is in
-            the geometric mean more than so many times that of sampling, or less than
-            one part in so many. None leaves out none.
-        warm_start: Imitate the calls that training tasks need (``needed_calls``) before
-            training on own attempts; lifts a model that hardly ever succeeds.
-        warm_start_tasks: Training tasks whose calls a warm start imitates, at most;
-            None: 4,500 for small models, as nano, and 320 for others.
-        temperature: Of sampling in training.
-        eval_temperature: Of sampling in evaluations. A provider's model is sent another
-            than the default where its agent asks for none.
-        cache_requests: Of an evaluation of a model that servers answer for, at
-            ``eval_temperature`` 0: a file in which answers are kept, and from which the
-            same requests are answered. Never in training.
-        max_tokens: Most tokens of one response; None: 160 for small models, as nano,
-            1,024 for others, and 4,096 for those that reason first.
+        kl_coefficient: ``local`` and ``vllm``: weight of the KL penalty against the
+            untrained model (k3, per trained token); 0 does not compute it.
+        ratio_limit: ``local`` and ``vllm``: updates skip, and count, sequences whose
+            probability ratio of learner to sampler (geometric mean over tokens, before
+            the update) is above this number or below its inverse. None skips none.
+        warm_start: Fine-tune on the calls that training tasks need (``needed_calls``)
+            before reinforcement learning; helps a model that hardly ever succeeds.
+        warm_start_tasks: Most training tasks for the warm start; None: 4,500 for small
+            models such as nano, 320 for others.
+        temperature: Sampling temperature in training.
+        eval_temperature: Sampling temperature in evaluations. A provider's model is
+            sent another value than the default only if its agent asks for none.
+        cache_requests: For evaluations of a model behind servers at
+            ``eval_temperature`` 0: a file that keeps answers; equal requests are
+            answered from it. Never in training.
+        max_tokens: Most tokens of one response; None: 160 for small models such as
+            nano, 1,024 for others, 4,096 for models that reason first.
         lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
-            adapter that the model's folder holds keeps its own.
-        precision: For ``local`` and ``vllm``: the type of the weights below an adapter;
-            ``auto`` is bfloat16 where the GPU, or for ``local`` the processor, computes
-            with it. Weights that are trained are float32.
-        gradient_checkpointing: For ``local`` and ``vllm``: whether updates compute each
-            layer twice and keep less of it; None does so where memory needs it.
-        max_episode_tokens: Model calls that end beyond so many tokens of their episode
-            are not trained.
+            adapter in the model's folder keeps its own rank.
+        precision: ``local`` and ``vllm``: number type of the frozen weights below an
+            adapter; ``auto`` is bfloat16 if the GPU (``local``: or the processor)
+            computes with it. Trained weights are float32.
+        gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
+            pass to save memory; None does so if memory is short.
+        max_episode_tokens: Model calls after this many tokens of their episode are not
+            trained on.
         eval_every: Updates between validation evaluations.
         eval_tasks: Validation tasks.
-        test_tasks: Held-out tasks of the before/after table.
+        test_tasks: Held-out tasks for the before/after table.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
-        forgetting_questions: Plain questions whose answers by the untrained model
-            measure how far training moves the model on anything else; 0 measures
-            nothing. Short runs ask fewer.
-        early_stop: End once the success criteria hold on validation tasks, and are
-            exceeded on as many others.
-        patience: Validations in a row without a better one after which a run ends,
-            if ``early_stop`` holds; one that calls the right tool less often than
-            before training counts twice.
-        yes: Go on where the baseline says that training will hardly work.
+        forgetting_questions: Number of plain questions that measure how far training
+            moves the model's answers on unrelated text; 0 measures nothing. Short runs
+            ask fewer.
+        early_stop: End the run once the success criteria hold on validation tasks and
+            on as many further tasks.
+        patience: Validations in a row without improvement after which a run ends, if
+            ``early_stop`` is on; one with fewer right tools than before training counts
+            twice.
+        yes: Continue although the baseline shows that training will hardly work.
         workers: Worker processes.
-        concurrency: Episodes in flight per worker; None: by the model and the device,
-            at most 64.
-        rollout_timeout_s: Wall seconds after which an episode is ended, because it
-            hangs; None: 60 for small models, as nano, and at least 600 for others.
+        concurrency: Episodes in flight per worker; None: chosen by model and device, at
+            most 64.
+        rollout_timeout_s: Wall seconds after which a hanging episode is ended; None: 60
+            for small models such as nano, at least 600 for others.
         max_attempts: Attempts per rollout before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: ``tensorboard``, ``wandb`` or ``none``.
-        name: Of the agent that is saved, and of the run. None names the agent after
-            its module or attribute, or after the scenario.
+        name: Name of the saved agent and of the run. None derives it from the agent's
+            module or attribute, or from the scenario.
         output: Folder of runs.
     """
 
@@ -339,12 +338,12 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def timeout_s(self) -> float:
-        """Most seconds of an episode: ``rollout_timeout_s``, or the one for nano."""
+        """Timeout of an episode: ``rollout_timeout_s``, or nano's default."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property
     def template(self) -> TemplateSettings:
-        """How the model's chat template is used."""
+        """The settings of the model's chat template."""
         return TemplateSettings(
             tool_format=self.tool_format,
             chat_template=self.chat_template,
@@ -355,7 +354,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def scenario_name(self) -> str:
-        """The scenario's name, for people: that of a pack's folder or a file."""
+        """The scenario's name to show: of the pack's folder or of the file."""
         if self.scenario.partition("?")[0].endswith(".jsonl"):
             return TaskSource.parse(self.scenario).name
         reference = self.scenario.partition("?")[0]
@@ -363,7 +362,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def agent_name(self) -> str:
-        """The name of the trained agent, unless another agent has that name."""
+        """The name to save the trained agent under, unless it is taken."""
         if self.name is not None:
             return re.sub(_STAMP, "", self.name)
         if self.agent.reference is None:
@@ -386,7 +385,7 @@ class TrainingConfig(Settings, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return where values come from, strongest first."""
+        """Return the sources of values; the first wins."""
         given = init_settings()
         return InitSettingsSource(settings_cls, nested(given)), _Environment(
             settings_cls
@@ -399,12 +398,12 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with each part of the agent's source by its own name."""
+        """Return ``values`` with the fields of ``agent`` at the top level."""
         return flattened(values)
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a sentence on keys of a file that stand below ``agent`` now."""
+        """Return a hint if a file has old keys that now belong below ``agent``."""
         old = [key for key in FLAT_KEYS if key in values]
         if not old:
             return ""

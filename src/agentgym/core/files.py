@@ -1,4 +1,4 @@
-"""Files that a kill leaves whole, folders that it does not leave, and full disks."""
+"""Write files atomically, clean up temporary folders, and retry on full disks."""
 
 import errno
 import fcntl
@@ -20,13 +20,13 @@ from agentgym.errors import UsageError
 from agentgym.security.redaction import Redactor
 
 WAIT_S = 10.0
-"""How long a run waits for space or for the disk before it ends."""
+"""Seconds that a run waits for disk space, or for a failing disk, before it ends."""
 BEAT_S = 0.5
-"""Seconds between two attempts, and between two checks of a waiting thread."""
+"""Seconds between two attempts to write, and between two calls of a Beat."""
 
 Beat = Callable[[str | None], None]
-"""Called at each attempt with the reason for waiting, None if there is none; an
-exception that it raises ends the waiting.
+"""Called at each attempt with the reason for waiting, or None; an exception from it
+ends the waiting.
 """
 
 _NUMBERS = {
@@ -46,13 +46,13 @@ _MOST_BYTES = 200
 """Most bytes of a name: file systems take 255, and temporary names are longer."""
 _PRIVATE, _USUAL = 0o600, 0o666
 _UNLOCKED_S = 1.0
-"""Seconds that a temporary file may exist before it is locked."""
+"""Age in seconds up to which a temporary file may not be locked yet."""
 _GRACE_S = 60.0
-"""Age of a temporary folder below which it may not yet be locked."""
+"""Age in seconds up to which a temporary folder may not be locked yet."""
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if a file or folder may be called so, on any disk.
+    """Return ``name`` if it is a valid name of a file or folder on every file system.
 
     Raises:
         ValueError: The name is not allowed; the message does not quote it.
@@ -68,12 +68,12 @@ def check_name(name: str) -> str:
 
 
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
-    """Replace ``path`` by ``text`` without secrets, durable once this returns.
+    """Replace ``path`` by ``text`` without secrets; durable when this returns.
 
     Args:
         path: The file; if it exists, it keeps its mode.
         text: Its new content.
-        private: Whether a new file is for this user alone; else the umask decides.
+        private: Whether only this user may read a new file; else the umask decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -86,7 +86,7 @@ def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
         with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
             _lock(file.fileno())
             if path.exists():
-                os.fchmod(file.fileno(), mode)  # whatever the umask is
+                os.fchmod(file.fileno(), mode)  # regardless of the umask
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -104,10 +104,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
-        json.JSONDecodeError: It is not JSON, or is nested so deep that Python gives up.
+        json.JSONDecodeError: It is not JSON, or is nested too deeply for Python.
         UnicodeDecodeError: It is not UTF-8.
     """
     try:
@@ -117,7 +117,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def is_below(name: str) -> bool:
-    """Return whether a relative path stays below the folder that it starts from."""
+    """Return whether a relative path stays inside its base folder."""
     parts = PurePosixPath(name).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts and "\0" not in name
 
@@ -147,12 +147,12 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path, kind: str) -> Path:
-    """Return a new name next to ``path``, for its new or its old content."""
+    """Return a temporary name next to ``path``, for its new or its old content."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.{kind}")
 
 
 def _lock(descriptor: int) -> None:
-    """Mark a temporary file or folder as in use, where the file system has locks."""
+    """Lock a temporary file or folder as in use, if the file system supports locks."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
@@ -178,8 +178,8 @@ def _remove_left(path: Path, kind: str) -> None:
 def scratch_folder(kind: str) -> Iterator[Path]:
     """Yield a new folder below ``TMPDIR``, removed at the end of the block.
 
-    It is locked as long as its process lives. Folders of this ``kind`` that a killed
-    process left are removed by the next call.
+    It is locked while its process lives. The next call removes folders of this ``kind``
+    that a killed process left.
     """
     prefix = f"agentgym-{kind}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
@@ -195,7 +195,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a temporary folder of ours that no process has locked."""
+    """Remove one of our temporary folders if no process has locked it."""
     with suppress(OSError, RecursionError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -210,7 +210,7 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Flush a folder's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -225,7 +225,7 @@ def agents_folder() -> Path:
 
 
 def state_problem() -> str | None:
-    """Say why agents cannot be saved in ``AGENTGYM_HOME``; None if they can."""
+    """Return the reason why agents cannot be saved in ``AGENTGYM_HOME``, or None."""
     state = place = agents_folder().parent
     while not place.exists():
         place = place.parent
@@ -245,13 +245,13 @@ def require_writable_state() -> None:
 
 
 def no_beat(stalled: str | None) -> None:
-    """Wait for as long as it takes."""
+    """Do nothing: a Beat that waits without a limit."""
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """Return the problem of the disk in words; None if that is not the cause.
+    """Return the disk's problem as a sentence; None if the disk is not the cause.
 
-    Libraries that raise errors of their own quote the system's words.
+    The text is searched, since libraries raise their own errors with the system's text.
     """
     while error is not None:
         message = None
@@ -270,7 +270,7 @@ def disk_trouble(error: BaseException | None) -> str | None:
 
 
 def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
-    """Write, and again for ``wait_s`` seconds while the disk is full or fails."""
+    """Call ``write``; retry for ``wait_s`` seconds while the disk is full or fails."""
     until = time.monotonic() + wait_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The ledger: every model call in exactly one bucket, with a reason."""
+"""Ledger: count each model call once, as trained, masked or dropped, with a reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from agentgym.core.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where one model call ends.
+    """How one model call was used: trained, masked or dropped, and why.
 
     Attributes:
-        verb: ``trained``; ``masked``, in a sequence whose tokens the loss left out; or
-            ``dropped``: its rollout or its attempt was not used, or it failed.
-        reason: Why it was not trained, as a kind of reason.
+        verb: ``trained``; ``masked``: the loss left its tokens out; or ``dropped``: the
+            call, its rollout or its attempt failed or was not used.
+        reason: Category of the reason why it was not trained.
     """
 
     verb: Literal["trained", "masked", "dropped"]
@@ -43,8 +43,8 @@ class RoleLedger(BaseModel):
 
     Attributes:
         calls: Requests to the model in training rollouts, unanswered ones included.
-        trained: Calls that the loss covered.
-        masked: The others by reason, and so ``dropped``; see :class:`Bucket`.
+        trained: Calls whose tokens the loss covered.
+        masked: Masked calls by reason, and likewise ``dropped``; see :class:`Bucket`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,7 +56,7 @@ class RoleLedger(BaseModel):
 
     @property
     def counted(self) -> int:
-        """Calls in all buckets together."""
+        """Number of calls in all buckets."""
         return self.trained + self.masked.total() + self.dropped.total()
 
     @property
@@ -73,20 +73,21 @@ class RoleLedger(BaseModel):
 
 
 class Judging(BaseModel):
-    """How a judge ranked the groups of attempts of a run, and for how much.
+    """Figures of a judge that ranked groups of attempts, with its cost.
 
     Attributes:
         model: The judge, as the user named it.
         groups: Groups of attempts at one task.
         judged: Groups whose attempts it ranked.
-        kept: The other groups by reason: they keep their own rewards.
-        requests: Requests that were sent to it.
+        kept: Unranked groups, by reason; they keep their own rewards.
+        requests: Requests that were sent to the judge.
         prompt_tokens: Tokens of these requests, and ``response_tokens`` of its answers.
-        estimated: Requests whose tokens were estimated, as the server counted none.
+        estimated: Requests whose tokens were estimated, because the server did not
+            count them.
         cost: US dollars; None where the price of its tokens is not known.
-        pairs: Pairs of attempts at one task of which the check accepted one.
-        agreed: Those of which the judge gave the accepted one more; half of those of
-            which it gave both the same.
+        pairs: Pairs of attempts at one task of which the check accepted exactly one.
+        agreed: Pairs in which the judge gave the accepted attempt more; ties count
+            half.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -115,14 +116,13 @@ class Judging(BaseModel):
 
 
 class Ledger(RoleLedger):
-    """The same of all roles together, and of each.
+    """The counts of all roles together, and of each role.
 
     Attributes:
-        judging: How a judge ranked attempts; None without one.
+        judging: Figures of the judge; None without one.
         tokens: Which tokens of a trained call the loss covered, as ``train_tokens``
             names them; empty for runs that did not record it.
-        roles: By the name of the role; those of a single agent are one. They add up to
-            the whole.
+        roles: Counts by role; a single agent is one role. They add up to the whole.
     """
 
     judging: Judging | None = None
@@ -131,7 +131,7 @@ class Ledger(RoleLedger):
 
     @model_validator(mode="after")
     def _read_single(self) -> Self:
-        """Give the calls of a record without roles to the one agent there was."""
+        """Assign the calls of an older record without roles to its only agent."""
         if self.calls and not self.roles:
             alone = self.model_dump(exclude={"roles", "tokens", "judging"})
             self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
@@ -152,7 +152,7 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Count a rollout's model calls, those that resulted in no step included.
+        """Count a rollout's model calls, also those without a step in its trajectory.
 
         Args:
             rollout: Scored or dropped.
@@ -164,7 +164,7 @@ class Ledger(RoleLedger):
                 self.add([Bucket("dropped", reason)] * count, roles=[role] * count)
 
     def why_untrained(self) -> str:
-        """Return the commonest reason of calls that were not trained, and a remedy."""
+        """Return the most frequent reason for untrained calls, with a remedy."""
         reasons = (self.masked + self.dropped).most_common(1)
         if not reasons:
             return ""
@@ -178,7 +178,7 @@ class Ledger(RoleLedger):
 
     @property
     def adds_up(self) -> bool:
-        """Whether the buckets account for every call made, and the roles for all."""
+        """Whether the buckets account for every call, and the roles for all buckets."""
         parts = self.roles.values()
         return (
             self.counted == self.calls == sum(part.calls for part in parts)

@@ -1,4 +1,4 @@
-"""Parse ``gpu``: a GPU of this machine, or a machine to train on elsewhere."""
+"""Parse the ``gpu`` setting: a GPU of this machine, or another machine to train on."""
 
 import re
 from difflib import get_close_matches
@@ -9,7 +9,7 @@ SSH = "ssh"
 RENTED = MappingProxyType(
     {"runpod": "RUNPOD_API_KEY", "lambda": "LAMBDA_API_KEY", "sky": ""}
 )
-"""Who rents machines, and the environment variable with the key that each needs."""
+"""Providers of rented machines, with the environment variable of each one's key."""
 PROVIDERS_GROUP = "agentgym.compute"
 
 _USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"
@@ -20,7 +20,7 @@ _SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
 
 
 def check_gpu(value: str) -> str:
-    """Return ``value`` if it names a place to train in.
+    """Return ``value`` if it names a known place to train.
 
     Raises:
         ValueError: The machine is unknown; the message lists the known ones.
@@ -45,7 +45,7 @@ def check_gpu(value: str) -> str:
 
 
 def elsewhere_hint() -> str:
-    """Return which machines elsewhere may be named, and the keys that they need."""
+    """Return a sentence that lists the providers and the keys that they need."""
     keys = ", ".join(f"--gpu {n} (set {key})" for n, key in RENTED.items() if key)
     return (
         f"Other machines: {keys}, --gpu sky (clouds that SkyPilot can use), or "

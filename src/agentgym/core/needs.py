@@ -1,4 +1,4 @@
-"""Needed calls: the calls that a task needs, and the made calls that match them."""
+"""NeededCall: the tool calls that a task needs, and matching them to calls made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ _EXACT, _SAME_TOOL, _OTHER_TOOL = 10**8, 10**4, 1
 
 @dataclass(frozen=True)
 class Needs:
-    """The calls that tasks need, as far as they are known.
+    """The tool calls that tasks need, as far as they are known.
 
     Attributes:
-        by_task: The plan of each task, by its id; None if it is not known.
-        specs: The tools by name; those of all tasks where each has its own.
-        tools: The tools of each task that has its own, by its id.
+        by_task: The needed calls of each task, by task id; None if unknown.
+        specs: The tools by name; the union of all if each task has its own.
+        tools: By task id, the tools of each task that has its own.
     """
 
     by_task: Mapping[str, Sequence["NeededCall"] | None]
@@ -31,15 +31,15 @@ class Needs:
 
 @dataclass(frozen=True)
 class NeededCall:
-    """One call of a task's plan.
+    """One tool call that a task needs.
 
     Attributes:
         tool: Its tool.
         arguments: Its arguments.
-        others: Other arguments that are as good.
-        by_outcome: Arguments whose value only the outcome can judge, e.g. the new
-            text of an edit: any value is right in an episode that succeeded.
-        instead: Calls, maybe of other tools, that are as good.
+        others: Alternative arguments that are equally right.
+        by_outcome: Arguments that only the outcome can judge, e.g. the new text of an
+            edit: any value is right in an episode that succeeded.
+        instead: Alternative calls, maybe of other tools, that are equally right.
     """
 
     tool: str
@@ -50,11 +50,11 @@ class NeededCall:
 
     @property
     def tools(self) -> set[str]:
-        """The tools that may be called for it."""
+        """Names of the tools that may be called for it."""
         return {self.tool}.union(*(other.tools for other in self.instead))
 
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
-        """Say whether ``call`` ran and is this call.
+        """Return whether ``call`` ran without error and matches this needed call.
 
         Defaults of the tool's ``spec`` are filled in on both sides before they compare.
         """
@@ -77,16 +77,15 @@ def align(
     *,
     succeeded: bool,
 ) -> list[int | None]:
-    """Say for each call made which needed call it answers to.
+    """Match calls made to needed calls; return an index, or None, for each call made.
 
-    A global alignment in order (Needleman and Wunsch 1970): as many calls as can be
-    are right, then as many as can be name the needed tool, then as many as can be
-    replace a needed call that was not made. Of equally good alignments
-    the one that pairs earlier calls is taken. Calls of tools that the agent brought
-    along answer to none: no task needs them.
+    A global alignment in order (Needleman and Wunsch 1970). It maximises right calls,
+    then calls of the needed tool, then other calls that replace a needed call that was
+    not made. Among equal alignments, the one that pairs earlier calls wins. Calls of
+    the agent's own tools match none: no task needs them.
 
     Returns:
-        Per call made the index of its needed call, None if it answers to none.
+        Per call made the index of its needed call, or None.
     """
     judged = [call for call in made if not is_own(call, specs)]
     rows, columns = len(judged), len(needed)
@@ -113,7 +112,7 @@ def align(
         while j < columns and not pairs:
             pairs = best[i][j] == gains[i][j] + best[i + 1][j + 1]
             if not pairs and best[i][j] != best[i][j + 1]:
-                break  # this call is left over
+                break  # this call matches none
             j += 1
         found.append(j - 1 if pairs else None)
     places = iter(found)
@@ -121,7 +120,7 @@ def align(
 
 
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
-    """Say whether a call is of a tool that the agent brought along, e.g. a hand-off."""
+    """Return whether a call is of one of the agent's own tools, e.g. a hand-off."""
     if call.name in specs or call.name == MALFORMED_CALL:
         return False
     return call.outcome is not ToolOutcome.UNKNOWN_TOOL

@@ -1,4 +1,4 @@
-"""OpenAI's shapes: errors as its clients read them, and messages in parts."""
+"""OpenAI's data shapes: errors, messages in parts, and completions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from agentgym.errors import RolloutError
 from agentgym.security.redaction import quoted
 
 CONTEXT_LENGTH = "context_length_exceeded"
-"""Code of the error that a prompt beyond the model's context is answered with."""
+"""Error code for a prompt that exceeds the model's context."""
 
 _LEAST_LOGPROB, _MOST_LOGPROB = -1e4, 0.01
 
 MOST_TOKEN_ID = 2**24
-"""Beyond any vocabulary."""
+"""Upper bound of a token id, larger than any vocabulary."""
 
 NO_KEY = "none-is-needed-in-training"
-"""Stands where an agent's own models want a key as they are made; it opens nothing."""
+"""Placeholder API key for the agent's own model objects; it grants no access."""
 
 DEFAULT_AGENT = "agent"
-"""Who speaks where no team has named its agents."""
+"""Role name of an agent that is not part of a team."""
 
 
 @dataclass(eq=False)
@@ -28,8 +28,8 @@ class ApiError(RolloutError):
 
     Attributes:
         status: HTTP status.
-        message: For people.
-        code: For programs, e.g. ``context_length_exceeded``.
+        message: Text for people.
+        code: Code for programs, e.g. ``context_length_exceeded``.
         kind: OpenAI's ``type``.
         headers: Extra response headers.
     """
@@ -45,7 +45,7 @@ class ApiError(RolloutError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The response's body; ``detail`` is where Agent Lightning's clients look."""
+        """The response's body; Agent Lightning's clients read ``detail``."""
         wording = str(self)
         error = {
             "message": wording,
@@ -76,9 +76,9 @@ def unsupported_option(
     """Return the first option that no policy supports, None if all are supported.
 
     Args:
-        options: Of a chat completion.
-        in_training: Training sets the sampling options, so that only options for
-            another form of answer count.
+        options: The options of a chat completion.
+        in_training: Training sets sampling options itself, so only options that change
+            the answer's form are checked.
     """
     neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
     refused = (n for n, known in neutral.items() if options.get(n) not in known)
@@ -86,7 +86,7 @@ def unsupported_option(
 
 
 def joined_text(parts: list[Any]) -> str:
-    """Return the text of a message whose content comes in OpenAI's parts, or strings.
+    """Return the text of a message that is a list of OpenAI's parts, or of strings.
 
     Raises:
         ValueError: A part is not text; the message names its type.
@@ -95,17 +95,17 @@ def joined_text(parts: list[Any]) -> str:
 
 
 def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
-    """Return the tools that a request's ``tool_choice`` leaves to a policy.
+    """Return the tools that a request's ``tool_choice`` allows.
 
-    A tool that is named is offered alone.
+    A named tool is offered alone.
 
     Args:
-        tools: All of the request.
-        choice: ``none``, ``auto``, ``required``, a tool's name, or an object that names
-            one, as OpenAI and Anthropic have it.
+        tools: All tools of the request.
+        choice: ``none``, ``auto``, ``required``, a tool's name, or an object with a
+            name in OpenAI's or Anthropic's form.
 
     Raises:
-        ValueError: It means nothing, or a tool that is not offered.
+        ValueError: The choice is invalid, or names a tool that is not offered.
     """
     named = _chosen(choice)
     if named == "none":
@@ -123,12 +123,12 @@ def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any
 
 
 def wants_call(choice: Any) -> bool:
-    """Say whether a request's ``tool_choice`` asks for a call of a tool."""
+    """Return whether a request's ``tool_choice`` requires a tool call."""
     return _chosen(choice) not in (None, "auto", "none")
 
 
 def names_tool(choice: Any) -> bool:
-    """Say whether a request's ``tool_choice`` names the tool to call."""
+    """Return whether a request's ``tool_choice`` names one tool."""
     return _chosen(choice) not in (None, True, "auto", "none", "required", "any")
 
 
@@ -158,10 +158,10 @@ def _text(part: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The body of a chat or text completion, of which little is certain.
+    """Read the body of a chat or text completion whose shape is not checked yet.
 
     Attributes:
-        body: As a server, or a function, gave it.
+        body: The JSON object that a server or a function returned.
     """
 
     body: dict[str, Any]
@@ -175,13 +175,13 @@ class Completion:
 
     @property
     def prompt_ids(self) -> list[int]:
-        """Exact ids that the model saw; text completions have them in the choice."""
+        """Token ids of the prompt; text completions have them in the choice."""
         found = self.body.get("prompt_token_ids")
         return found or self.choice.get("prompt_token_ids") or []
 
     @property
     def response_ids(self) -> list[int]:
-        """Exact ids that it sampled."""
+        """Token ids that the model sampled."""
         return self.choice.get("token_ids") or []
 
     @property
@@ -195,9 +195,9 @@ class Completion:
 
     @property
     def problem(self) -> str | None:
-        """Why no model can have given this completion; None if it is valid.
+        """The reason why this completion is invalid; None if it is valid.
 
-        Token ids and log-probabilities may be missing, but not be nonsense.
+        Token ids and log-probabilities may be missing, but not malformed.
         """
         choice = self.choice
         if not choice:
@@ -222,9 +222,9 @@ class Completion:
 
     @property
     def length_problem(self) -> str | None:
-        """Say it if there are other log-probabilities than token ids.
+        """A message if log-probabilities and token ids differ in number; else None.
 
-        Streams lack those of some tokens at some servers.
+        Some servers leave out log-probabilities in streams.
         """
         count, given = len(self.response_ids), _logprob_entries(self.choice)
         if not given or count in (0, len(given)):
@@ -233,7 +233,7 @@ class Completion:
 
     @property
     def logprob_problem(self) -> str | None:
-        """Name the first number that cannot be a log-probability; None if all can."""
+        """The first invalid log-probability, as a message; None if all are valid."""
         for value in _logprob_entries(self.choice) or ():
             if isinstance(value, int | float) and not is_logprob(value):
                 return f"it has the log-probability {quoted(value)}"
@@ -241,7 +241,7 @@ class Completion:
 
     @property
     def token_counts(self) -> dict[str, int]:
-        """The server's own token counts, where it gave no ids."""
+        """The server's own token counts, used if it returned no ids."""
         usage = self.body.get("usage")
         if self.prompt_ids or self.response_ids or not isinstance(usage, dict):
             return {}
@@ -263,7 +263,7 @@ def is_logprob(value: object) -> bool:
 
 
 def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
-    """Return a choice's log-probabilities as given; None if it has no list of them."""
+    """Return a choice's list of log-probabilities as given, or None."""
     found = choice.get("logprobs")
     if not isinstance(found, dict):
         return None

@@ -1,4 +1,4 @@
-"""Plugins: classes found by name, built in or of an installed package's entry point.
+"""Plugins: find classes by name, built in or from entry points of installed packages.
 
 It also loads classes that users name as ``module:name``.
 """
@@ -16,13 +16,13 @@ from agentgym.errors import NotFoundError, UsageError
 
 
 class Plugins[T]:
-    """All classes of one kind.
+    """A registry of all classes of one kind.
 
     Args:
-        base: The base class of each; its abstract methods are the contract.
-        thing: Its noun in messages, e.g. ``framework``.
-        built_in: ``module:class`` by name.
-        group: Entry points of other packages.
+        base: The base class that each must implement.
+        thing: The word for one of them in messages, e.g. ``framework``.
+        built_in: ``module:class`` of each built-in class, by name.
+        group: Name of the entry-point group that other packages use.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Plugins[T]:
         self._group = group
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all names; look for other packages' after the built-in ones."""
+        """Yield all names, built-in ones first; read entry points only after them."""
         yield from self._built_in
         others = {point.name for point in entry_points(group=self._group)}
         yield from sorted(others - set(self._built_in))
@@ -47,8 +47,10 @@ class Plugins[T]:
         """Return a new instance of the class with this name.
 
         Raises:
-            NotFoundError: Names the nearest and all there are.
-            UsageError: It cannot be imported or made, or breaks the contract.
+            NotFoundError: The name is unknown; the message lists the nearest and all
+                names.
+            UsageError: The class cannot be imported or created, or does not implement
+                the base.
         """
         if name in self._built_in:
             return self._made(name, resolve_name(self._built_in[name]))
@@ -91,7 +93,7 @@ def _contract_of(base: type, method: str) -> str:
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Return the result of another package's method, if it has the right type.
+    """Check the type of a result from another package's method, and return it.
 
     Args:
         value: The result.
@@ -112,9 +114,9 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
 
     Args:
         reference: The user's text.
-        option: Where, for messages.
-        folder: Is made importable; the working folder by default, as it is for
-            ``python -m``.
+        option: Name of the option or setting, for messages.
+        folder: Folder to import from; the working folder by default, as for ``python
+            -m``.
 
     Raises:
         UsageError: The reference is malformed or cannot be imported.

@@ -11,22 +11,22 @@ from agentgym.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One chat completion asked of the policy.
+    """One chat completion request to the policy.
 
     Attributes:
         messages: OpenAI-shaped messages.
         tools: OpenAI-shaped tools.
         temperature: 0 is greedy.
         max_tokens: Most tokens to sample.
-        seed: Of this request's own random stream.
-        session: Requests of one rollout attempt (and agent) share it: the exact ids
-            of earlier turns are reused where the rendered text continues them.
-        wants_call: Whether the answer must be a call of one of the tools.
-        one_call: Whether it may be no more than one call, where it must be one.
-        form: Name of the tool whose arguments are the answer's content, where an answer
-            in a JSON schema is asked for; empty for none.
-        is_strict: Whether every part of that schema must hold; otherwise those that a
-            grammar cannot express are left out.
+        seed: Seed of this request's random numbers.
+        session: Shared by all requests of one agent in one rollout attempt: exact ids
+            of earlier turns are reused if the rendered text continues them.
+        wants_call: Whether the answer must be a tool call.
+        one_call: Whether that answer may have one call only.
+        form: For an answer with a JSON schema: name of the tool whose arguments are the
+            answer's content; else empty.
+        is_strict: Whether every part of that schema must hold; otherwise parts that a
+            grammar cannot express are ignored.
     """
 
     messages: list[dict[str, Any]]
@@ -52,10 +52,10 @@ class ChatResult:
             per response token.
         content: Text for the user: outside tool calls and reasoning; None if there
             is none.
-        tool_calls: Its tool calls. One that could not be read is a call of
+        tool_calls: Its tool calls. An unreadable one becomes a call of
             ``malformed_call``, a tool that no agent has.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        model_version: Updates that the policy had had.
+        model_version: Number of updates that the policy had had.
         reasoning: The text of its reasoning, without marks.
         grammar: The grammar that the response was sampled under; None if every token
             was allowed.
@@ -73,11 +73,11 @@ class ChatResult:
 
 
 class Policy(ABC):
-    """A model that answers chat completions. Safe to call from any event loop.
+    """A model that answers chat completions. It can be called from any event loop.
 
     Attributes:
-        gives_forms: Whether an answer in a JSON schema is asked of it as a tool call.
-        failure: Why it will not answer again; empty while it may.
+        gives_forms: Whether an answer with a JSON schema is requested as a tool call.
+        failure: Why it cannot answer any more; empty while it can.
     """
 
     gives_forms = True
@@ -105,7 +105,7 @@ class Policy(ABC):
         yield await self.chat(request)
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the tokens of a request's prompt, and those left of the context.
+        """Return the number of prompt tokens, and of tokens left in the context.
 
         Raises:
             UnsupportedError: The policy does not count tokens.
@@ -113,7 +113,7 @@ class Policy(ABC):
         raise UnsupportedError(f"{self.model_name} does not count tokens.")
 
     async def release(self) -> None:
-        """Close the connections of the current event loop, if it has some."""
+        """Close the connections of the current event loop, if there are any."""
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""
@@ -121,17 +121,17 @@ class Policy(ABC):
 
 @dataclass
 class ServedPolicy:
-    """A policy that servers answer for, with token ids and log-probabilities.
+    """A policy behind servers that return token ids and log-probabilities.
 
     Attributes:
-        model_name: Under which the servers offer it.
+        model_name: Model name that the servers offer.
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
         version: Number of updates; increased by each update.
         api_key: Bearer key of the servers, empty if they need none.
-        failure: Why the servers will never answer again, set by their engine; empty
-            while they may.
-        template_variables: Variables of the chat template, which the servers render; a
-            request's own win over them.
+        failure: Why the servers cannot answer any more, set by their engine; empty
+            while they can.
+        template_variables: Variables of the chat template on the servers; a request's
+            own variables win over them.
     """
 
     model_name: str

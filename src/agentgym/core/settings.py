@@ -1,4 +1,4 @@
-"""Settings: models whose values come from code and YAML, with errors that explain."""
+"""Settings: read values from code and YAML, with errors that explain the fix."""
 
 import os
 import re
@@ -19,14 +19,15 @@ PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
     {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key", "secrets"}
 )
-"""``AGENTGYM_HOME`` and so on, which are not settings."""
+"""Suffixes of ``AGENTGYM_`` variables that are not settings, ``AGENTGYM_HOME`` and so
+on."""
 LONGEST_S = 7 * 86_400.0
-"""Of every time limit: a week."""
+"""Maximum of every time limit: a week, in seconds."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
-"""Values of a YAML text, with its aliases expanded."""
+"""Most values in a YAML text, with aliases expanded."""
 _BOOL = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
 _TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -34,9 +35,9 @@ _NUMBER = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain data, with the booleans and exponents of YAML 1.2.
+    """Reads plain YAML data, with the booleans and exponents of YAML 1.2.
 
-    PyYAML reads 1.1, where the key ``yes`` is ``True`` and ``1e-4`` is text.
+    PyYAML implements 1.1, where the key ``yes`` is ``True`` and ``1e-4`` is text.
     """
 
 
@@ -49,20 +50,20 @@ _Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
 
 
 class Settings(BaseModel):
-    """A set of settings; unknown keys are refused with the nearest name.
+    """Base class of settings; an unknown key is an error that names the nearest one.
 
-    Whatever makes one raises a :class:`~agentgym.errors.ConfigError` that says which
-    key and value are wrong, and the expected values.
+    Every way to create settings raises :class:`~agentgym.errors.ConfigError`, with the
+    wrong key and value and the expected values.
     """
 
     @classmethod
     def create(cls, **values: Any) -> Self:
-        """Validate ``values``; those that are None take their defaults."""
+        """Validate ``values``; a value of None takes the default."""
         return cls.restore(_given(values))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
-        """Validate ``values`` that were recorded; those that are None stay None."""
+        """Validate recorded ``values``; a value of None stays None."""
         try:
             return cls(**values)
         except ValidationError as error:
@@ -70,28 +71,28 @@ class Settings(BaseModel):
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
-        """Return a copy with ``changes`` that are not None, validated again."""
+        """Return a validated copy with those ``changes`` that are not None."""
         values = {**self.flat(self.model_dump()), **self.flat(_given(changes))}
         return self.restore(values)
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names by which settings can be given."""
+        """Return the names that can be set."""
         return sorted(cls.model_fields)
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` so that one can be replaced without the others."""
+        """Return ``values`` flattened, so that each can be replaced separately."""
         return values
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a sentence on outdated keys of a file; empty if it has none."""
+        """Return a sentence on outdated keys of a file; empty if there are none."""
         return ""
 
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
-        """Read a YAML mapping; ``overrides`` that are not None win over it."""
+        """Read a YAML mapping; those ``overrides`` that are not None win over it."""
         try:
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -112,14 +113,14 @@ class Settings(BaseModel):
 
 
 def read_yaml(text: str) -> Any:
-    """Return the value of a YAML text.
+    """Parse a YAML text.
 
-    A few lines of aliases of aliases (``b: [*a, *a]``) can stand for more values than
-    memory holds; a text that does is refused before a value is made of it.
+    A few lines of nested aliases (``b: [*a, *a]``) can expand to more values than
+    memory holds. Such a text is refused before any value is built.
 
     Raises:
-        yaml.YAMLError: It is not YAML, is too long or too deep, or its aliases stand
-            for too much, or for themselves.
+        yaml.YAMLError: It is not YAML, is too long or too deep, or its aliases expand
+            too far or refer to themselves.
     """
     if len(text) > _MOST_CHARACTERS:
         raise yaml.YAMLError(
@@ -134,7 +135,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for; each node is looked at once."""
+    """Return the number of values below a node; visit each node once."""
     counted = known.get(id(node))
     if counted == 0:
         raise yaml.YAMLError("an alias in it refers to a value that contains it")
@@ -153,10 +154,10 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str, Any]:
-    """Read ``KEY=VALUE`` texts, whose values are YAML: ``learning_rate=1e-4``.
+    """Parse ``KEY=VALUE`` texts whose values are YAML: ``learning_rate=1e-4``.
 
     Args:
-        words: The texts; the last of one key counts.
+        words: The texts; the last one of a key wins.
         settings: The names that a key may have.
 
     Raises:
@@ -186,12 +187,11 @@ def variable_of(setting: str) -> str:
 
 
 def initial_environment() -> dict[str, str]:
-    """Return the set variables, with their values at the start of this process.
+    """Return the environment variables as they were when this process started.
 
-    Programs are started with these. A value that was set later, as one of the user's
-    keys is on another machine, is then in no environment that other processes can read.
-    Where the system does not report them, all variables are returned with their current
-    values.
+    Child processes get these. Variables set later, such as a user's keys on a remote
+    machine, are then not in an environment that other processes can read. If the system
+    does not report them, the current variables are returned.
     """
     try:
         begun = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
@@ -202,7 +202,7 @@ def initial_environment() -> dict[str, str]:
 
 
 def explain_invalid(error: ValidationError, known: list[str]) -> str:
-    """Return the problem of each setting; ``known`` are the right names."""
+    """Return a message on each invalid setting; ``known`` are the valid names."""
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])

@@ -1,4 +1,4 @@
-"""Tasks: one problem each, with a goal that can be checked, and files of them."""
+"""Task: a request with a goal that can be checked; TaskSource: a file of tasks."""
 
 import os
 import re
@@ -16,9 +16,9 @@ ANSWERS: tuple[Answers, ...] = ("recorded", "stub", "live")
 
 
 class Split(StrEnum):
-    """Which part of a scenario's tasks: nothing of one occurs in another.
+    """The part of a scenario that a task belongs to; the parts share no tasks.
 
-    ``OUT_OF_VOCABULARY`` is the test split in words that nothing else uses.
+    ``OUT_OF_VOCABULARY`` is the test split whose words occur in no other split.
     """
 
     TRAIN = "train"
@@ -28,11 +28,11 @@ class Split(StrEnum):
 
 
 EVERY_SPLIT = "all"
-"""Where a split is named: those of training too."""
+"""Value that stands for every split, training included."""
 
 
 class Task(BaseModel):
-    """One problem for the agent.
+    """One request to the agent, with a goal that can be checked.
 
     Attributes:
         id: Unique within the scenario and stable for a seed.
@@ -66,23 +66,23 @@ class Task(BaseModel):
 
 @dataclass(frozen=True)
 class TaskSource:
-    """A tasks file and the tools it is about: all that other processes need of it.
+    """A tasks file with its tools, and how to answer and score calls.
 
-    Its text is a scenario's reference, ``tasks.jsonl?tools=app.tools%3ATOOLS``, so a
-    run's settings find the same scenario again.
+    ``str()`` of it is a scenario reference, ``tasks.jsonl?tools=app.tools%3ATOOLS``,
+    from which other processes load the same scenario.
 
     Attributes:
         path: The file, which ends in ``.jsonl``.
         tools: ``module:name`` of a tool or of a list of them.
         answers: The source of answers to tool calls: ``recorded`` answers, a ``stub``,
             or ``live``: the tools that ``allow`` names.
-        allow: Tools that may be called live.
+        allow: Names of the tools that may be called live.
         check: ``module:name`` of a function that scores, ``posted`` for the reward that
             a program posts, or ``none`` where a judge alone ranks attempts; None for
             the expected calls.
         check_command: A command that scores, run in the episode's folder.
-        folder: Where the modules lie.
-        given_name: Of the scenario; empty for the file's.
+        folder: Folder to import the modules from.
+        given_name: Name of the scenario; empty takes the file's name.
     """
 
     path: str
@@ -125,10 +125,10 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Return the way to answer calls that ``word`` means.
+        """Parse the value of the option ``answers``.
 
         Raises:
-            UsageError: It means none.
+            UsageError: The word is unknown.
         """
         for each in ANSWERS:
             if each == word:
@@ -139,7 +139,7 @@ class TaskSource:
 
     @property
     def name(self) -> str:
-        """The scenario's name: the file's, in small letters, digits and _."""
+        """The scenario's name, from the file's: small letters, digits and _."""
         stem = os.path.basename(self.path).removesuffix(".jsonl")
         word = (self.given_name or stem).lower()
         plain = re.sub(r"[^a-z0-9]+", "_", word).strip("_")

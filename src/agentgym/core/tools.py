@@ -18,8 +18,8 @@ from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_probl
 ToolFunction = Callable[..., str | Awaitable[str]]
 
 MALFORMED_CALL = "malformed_call"
-"""The tool that a call which cannot be read is made of. No agent has it, so that its
-framework answers with an error, and the model can correct itself."""
+"""Tool name given to a call that cannot be parsed. No agent has this tool, so its
+framework answers with an error and the model can correct itself."""
 _UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
@@ -42,7 +42,7 @@ class ToolOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """The schema of a tool for the model, and the validation of its arguments.
+    """A tool's name, schema and description, with validation of its arguments.
 
     Attributes:
         name: The name the model calls.
@@ -62,14 +62,14 @@ class ToolSpec:
 
     @property
     def arguments(self) -> type[BaseModel] | dict[str, Any]:
-        """The model of the arguments; their JSON schema where that is all there is."""
+        """The pydantic model of the arguments; their JSON schema without one."""
         only_schema = self.parameters.get("properties") and not (
             self.args_model.model_fields
         )
         return self.parameters if only_schema else self.args_model
 
     def to_openai(self) -> dict[str, Any]:
-        """Return the tool as OpenAI's chat completions API takes it."""
+        """Return the tool in the format of OpenAI's chat completions API."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -83,7 +83,8 @@ class ToolSpec:
         Raises:
             pydantic.ValidationError: An argument is missing, extra or ill-typed.
         """
-        # By its iterator: an argument named "keys" would be taken for dict.keys.
+        # Iterate over fields, since an argument named "keys" would be taken for
+        # dict.keys.
         return dict(iter(self.args_model.model_validate(arguments)))
 
 
@@ -102,7 +103,7 @@ class Tool:
     function: ToolFunction
 
     async def __call__(self, **arguments: Any) -> str:
-        """Validate ``arguments``, run the function, and return its text."""
+        """Validate ``arguments``, run the function, and return its result as text."""
         return await self.run(self.spec.validate(arguments))
 
     async def run(self, validated: Mapping[str, Any]) -> str:
@@ -114,10 +115,10 @@ class Tool:
 def tool[F: Callable[..., Any]](function: F) -> F:
     """Mark a function, or a method of an Environment, as a tool.
 
-    The name is the function's, the description is its docstring's first
-    paragraph, argument descriptions come from the Google-style ``Args:`` section,
-    and types from the annotations, all of which are required. Limits and
-    descriptions of pydantic's ``Field`` hold, as annotation or as default.
+    Name: the function's. Description: the docstring's first paragraph. Argument
+    descriptions: the Google-style ``Args:`` section. Types: the annotations. All are
+    required. Limits and descriptions of pydantic's ``Field`` count, as annotation or
+    default.
 
     Raises:
         ScenarioError: The docstring or an annotation is missing.
@@ -151,8 +152,8 @@ def as_tools(found: Any, what: str) -> list[Tool]:
         what: Description of the source, for messages.
 
     Raises:
-        ScenarioError: It holds none, something else, or two of one name; or a
-            function lacks a docstring or a type.
+        ScenarioError: It is empty, has something else or a name twice; or a function
+            lacks a docstring or a type.
     """
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]
@@ -232,10 +233,9 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 
 
 def _is_filled_in(hint: Any) -> bool:
-    """Say whether a framework fills an argument in, and hides it from the model.
+    """Return whether a framework fills an argument in and hides it from the model.
 
-    LangChain's ``InjectedToolArg`` and its subclasses, by name: the core
-    imports no framework.
+    Checks LangChain's ``InjectedToolArg`` by name: the core imports no framework.
     """
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
     kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
@@ -245,7 +245,7 @@ def _is_filled_in(hint: Any) -> bool:
 def parse_arguments(raw: str) -> dict[str, Any] | None:
     """Return the arguments object of a tool call, or None if it is malformed.
 
-    So is one that could not be recorded; see :func:`is_recordable`.
+    Arguments that cannot be recorded are malformed too; see :func:`is_recordable`.
     """
     try:
         value = json.loads(raw or "{}")
@@ -275,22 +275,22 @@ def is_recordable(value: Any, depth: int = 0) -> bool:
 
 
 def result_text(result: Any) -> str:
-    """Return a tool's result as text for the agent: itself, or its JSON."""
+    """Return a tool's result as text for the agent; other values become JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)
 
 
 def whole_text(text: str) -> str:
-    """Return ``text`` with U+FFFD for each half of a surrogate pair without the other.
+    """Replace each unpaired half of a surrogate pair by U+FFFD.
 
-    Such a half is not a character: no encoding of Unicode can hold it.
+    Such a half is not a character, so it cannot be encoded.
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as the tool takes them: defaults filled in, types converted.
+    """Return arguments with defaults filled in and types converted.
 
     Arguments that do not validate, or have no spec, are returned as they are.
     """
@@ -305,10 +305,10 @@ def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, An
 def check_call(
     specs: dict[str, ToolSpec], name: str, raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Judge a call before it runs, the same way for every framework.
+    """Validate a call before it runs, the same way for every framework.
 
-    ``specs`` are the tools that were offered, with their original schemas. Returned are
-    the outcome (``OK`` if the call may run) and the reason, empty if OK.
+    ``specs`` are the offered tools with their original schemas. Returns the outcome
+    (``OK`` if the call may run) and the reason, empty if OK.
     """
     if name not in specs:
         if name == MALFORMED_CALL:
@@ -327,11 +327,11 @@ def check_call(
 async def run_tool(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any]
 ) -> tuple[ToolOutcome, str]:
-    """Run a call and return its outcome, with the text for the agent.
+    """Run a call; return its outcome and the text for the agent.
 
-    A refusal (``ToolError``, invalid arguments, unknown tool) is text that starts
-    with ``Error:``; any other exception passes through, also a ``ValidationError``
-    of the tool's own code.
+    For a refusal (``ToolError``, invalid arguments, unknown tool), the text starts with
+    ``Error:``. Any other exception is raised, also a ``ValidationError`` of the tool's
+    own code.
     """
     if name not in tools:
         if name == MALFORMED_CALL:

@@ -1,4 +1,4 @@
-"""Trajectories: the record of a rollout, as typed steps that round-trip as JSON."""
+"""Trajectory: the record of a rollout as typed steps, convertible to and from JSON."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _TOKENS = ("prompt_ids", "response_ids", "logprobs")
 
 
 class RolloutStatus(StrEnum):
-    """How a rollout ended: the agent finished, it failed, or it is left out."""
+    """How a rollout ended: succeeded, failed or dropped."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -30,7 +30,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         kind: The category, e.g. ``timeout`` or ``crash: KeyError``.
-        detail: Details of this one, for people.
+        detail: Details of this case, for people.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason that an error is."""
+        """Return the reason that describes an exception."""
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
@@ -55,8 +55,7 @@ NO_REASON = Reason(kind="no reason given")
 
 
 MOST_REWARD = 1e9
-"""Largest reward of either sign: the square of more overflows when advantages are
-computed.
+"""Largest absolute reward: the square of a larger one would overflow in advantages.
 """
 
 
@@ -68,8 +67,9 @@ class Reward:
         value: In ``Scenario.reward_range``, from -1e9 to 1e9.
         success: Whether the goal was reached and no rule was broken.
         parts: Named parts that add up to ``value``, for people to read.
-        right_tool: Share of the calls that the task needs whose tool was called.
-        right_arguments: Share of those that were made with the right arguments.
+        right_tool: Share of the needed calls whose tool was called.
+        right_arguments: Share of the needed calls that were made with the right
+            arguments.
     """
 
     value: float
@@ -80,33 +80,33 @@ class Reward:
 
 
 class _Record(BaseModel, extra="forbid"):
-    """A part of a trajectory; an unknown field is refused."""
+    """Base class of a trajectory's parts; an unknown field is an error."""
 
 
 class RequestedCall(_Record):
-    """A tool call as the model wrote it, before any framework touched it."""
+    """A tool call as the model wrote it, before a framework processed it."""
 
     id: str
     name: str
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Return the call as it stands in a message of the assistant."""
+        """Return the call in the form of OpenAI's assistant messages."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
 
 
 class Grammar(_Record):
-    """The grammar that an answer's tokens were sampled under.
+    """The grammar that restricted the tokens of a response.
 
-    A token that it did not allow had no probability. Training applies it again to the
-    recorded ids, so that it compares probabilities of the same distribution.
+    Forbidden tokens had probability zero. Training applies the grammar again to the
+    recorded ids, so that it compares the same distributions.
 
     Attributes:
-        version: Version of the notation of ``text``; another is refused.
+        version: Version of the notation of ``text``; other versions are refused.
         text: The grammar, in llguidance's variant of Lark.
-        form: Name of the tool whose arguments are the answer's content, where the
-            request asked for an answer in a JSON schema; empty for none.
+        form: For an answer with a JSON schema: name of the tool whose arguments are the
+            answer's content; else empty.
     """
 
     version: Literal[1] = 1
@@ -118,25 +118,25 @@ class ModelCall(_Record):
     """One call of the policy.
 
     Attributes:
-        agent: Which agent of a team spoke; ``"agent"`` for a single one.
+        agent: Name of the agent in a team; ``"agent"`` for a single one.
         messages: The request's messages, OpenAI-shaped.
         tools: The request's tools as the framework sent them, OpenAI-shaped.
         content: The text of the response, None if it was only tool calls.
         tool_calls: The tool calls of the response.
         wants_call: Whether the request asked for a call.
-        prompt_ids: Exact token ids the policy saw; empty if not recorded. Nothing
-            is trained on a call without them.
+        prompt_ids: Exact token ids that the policy saw; empty if not recorded. A call
+            without them is not trained on.
         response_ids: Exact token ids the policy sampled, the end token included.
         logprobs: Natural-log probability of each response token when sampled, same
             length as ``response_ids``.
-        model_version: Updates the policy had had when it answered.
+        model_version: Number of updates that the policy had had.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        prompt_tokens: How many tokens the server counted in the prompt, where it
-            counts and gives no ids; None if unknown.
-        response_tokens: The same of the response.
-        rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
-        grammar: The grammar that the response was sampled under; None if every token
-            was allowed.
+        prompt_tokens: The server's count of prompt tokens if it returns no ids; None if
+            unknown.
+        response_tokens: The same for the response.
+        rewards: Rewards of this call alone, by name, set by :func:`agentgym.reward`.
+        grammar: The grammar that restricted the response; None if every token was
+            allowed.
     """
 
     type: Literal["model_call"] = "model_call"
@@ -161,8 +161,8 @@ class ModelCall(_Record):
     def without_tokens(cls, **fields: Any) -> Self:
         """Build a call from valid fields, without token ids and log-probabilities.
 
-        So a reward sees the calls of an episode: the ids stay where they are trained
-        on. Reading them raises an AttributeError.
+        Rewards get such calls: token ids stay in the trainer's process. Reading them
+        raises an AttributeError.
         """
         empty: dict[str, Any] = dict.fromkeys(_TOKENS)  # pydantic's defaults are slow
         call = cls.model_construct(**empty, **fields)
@@ -170,10 +170,10 @@ class ModelCall(_Record):
             del call.__dict__[name]
         return call
 
-    if not TYPE_CHECKING:  # a type checker would take any attribute for one of ours
+    if not TYPE_CHECKING:  # a type checker would then accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Explain why a call has no token ids; other names are pydantic's."""
+            """Explain why a call has no token ids; leave other names to pydantic."""
             if name in _TOKENS:
                 raise AttributeError(
                     f"A reward sees model calls without {name}: token ids and "
@@ -184,7 +184,7 @@ class ModelCall(_Record):
 
     @property
     def token_counts(self) -> tuple[int, int] | None:
-        """Tokens of prompt and response; None if they were not counted."""
+        """Number of prompt and response tokens; None if they were not counted."""
         prompt, response = map(self.__dict__.get, _TOKENS[:2])
         if prompt or response:
             return len(prompt or ()), len(response or ())
@@ -197,7 +197,7 @@ class ToolCall(_Record):
     """One tool call and its outcome.
 
     Attributes:
-        id: Joins it to a :class:`RequestedCall`; None where the framework hides it.
+        id: The id of its :class:`RequestedCall`; None if the framework hides it.
         arguments: Parsed arguments, None if malformed.
         outcome: ``OK``, or the kind of failure.
         result: The text the agent saw.
@@ -212,7 +212,7 @@ class ToolCall(_Record):
     duration_ms: float = 0.0
 
     def repeats(self, other: "ToolCall") -> bool:
-        """Return whether two calls are alike in name, arguments, outcome and result."""
+        """Return whether two calls have equal name, arguments, outcome and result."""
         asked_and_got = attrgetter("name", "arguments", "outcome", "result")
         return bool(asked_and_got(self) == asked_and_got(other))
 
@@ -221,7 +221,7 @@ Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
 class Numbers(BaseModel, frozen=True, extra="forbid"):
-    """The numbers that one trajectory has, and that add up over many."""
+    """The figures of one trajectory that can be summed over many."""
 
     steps: int
     tool_calls: int
@@ -232,20 +232,20 @@ class Numbers(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def tokens(self) -> int:
-        """Prompt and response tokens together, of the calls that were counted."""
+        """Number of prompt and response tokens of all counted calls."""
         return self.prompt_tokens + self.response_tokens
 
 
 class TrajectoryStats(Numbers, frozen=True):
-    """The numbers of one trajectory.
+    """The figures of one trajectory.
 
     Attributes:
         steps: Model calls.
-        tool_calls: Tool calls, of which ``tool_errors`` did not end well.
-        prompt_tokens: Of the calls whose tokens are known.
-        response_tokens: The same.
+        tool_calls: Number of tool calls; ``tool_errors`` of them failed.
+        prompt_tokens: Prompt tokens of the calls that were counted.
+        response_tokens: Response tokens of the same calls.
         uncounted_calls: Model calls whose tokens were not counted.
-        reward: None if it was never scored.
+        reward: None if it was not scored.
         duration_s: Wall seconds.
     """
 
@@ -257,31 +257,31 @@ class Trajectory(_Record):
     """The record of one rollout, in order.
 
     Attributes:
-        version: Version of this format; a newer one is refused. Later ones added
-            optional fields: 2 token counts, ``answer`` and ``changed_files``, 3
-            ``unused_calls``; 4 replaced a text by a :class:`Reason`, 5 has the role of
-            a team that made the unused calls, 6 the rewards of single model calls, 7
-            the grammars of model calls, 8 ``end_state``.
-        rollout_id: The rollout; ``attempt`` counts its retries from 0.
-        group: Rollouts of one group attempted the same task at the same step.
+        version: Version of this format; a newer one is refused. Later versions added
+            optional fields: 2 token counts, ``answer`` and ``changed_files``; 3
+            ``unused_calls``; 4 :class:`Reason` instead of a text; 5 the role that made
+            unused calls; 6 rewards of single model calls; 7 grammars of model calls; 8
+            ``end_state``.
+        rollout_id: Id of the rollout; ``attempt`` counts its retries from 0.
+        group: Id shared by rollouts of the same task in the same step.
         steps: Model calls and tool calls in the order they happened.
-        reward: None until scored, and for a dropped rollout: never invented.
+        reward: None until scored, and for a dropped rollout.
         reward_parts: Named parts that add up to the reward, for people to read.
         success: Whether the task's goal was reached and no rule broken.
-        right_tool: Share of the calls the task needs whose tool was called.
-        right_arguments: Share of those that were made with the right arguments.
+        right_tool: Share of the needed calls whose tool was called.
+        right_arguments: Share of the needed calls that were made with the right
+            arguments.
         status: How it ended.
         reason: Why it failed, was dropped or was cut; None if the agent ended by
             itself.
         duration_s: Wall seconds.
         answer: The agent's last message, None if unknown or empty.
-        changed_files: Text files of the agent's workspace that differ from the
-            task's at the end, None for one that is gone; empty without a workspace.
+        changed_files: Text files of the agent's workspace that differ from the task's
+            at the end; None for a deleted file; empty without a workspace.
         end_state: The environment's state at the end, as JSON values; empty if it
             does not report one.
-        unused_calls: Requests to the model that resulted in no step, by role of a team
-            and kind of reason: it did not answer, or the attempt that they belonged to
-            was given up.
+        unused_calls: Model requests without a step, by role and kind of reason: the
+            model did not answer, or the attempt was abandoned.
     """
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
@@ -318,7 +318,7 @@ class Trajectory(_Record):
         return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
-        """Return the trajectory with its score, which says whether it succeeded."""
+        """Return the trajectory with its score and its success."""
         reached = reward.success
         return self.model_copy(
             update={
@@ -333,10 +333,10 @@ class Trajectory(_Record):
         )
 
     def with_inner_rewards(self) -> Self:
-        """Return the trajectory with the rewards of its model calls in its own.
+        """Return the trajectory with the rewards of its model calls added to its own.
 
-        The reward and its parts, by name, grow by them; without a reward nothing does.
-        A reward without parts becomes the part ``scenario``.
+        They are added to the reward and, by name, to its parts; a trajectory without a
+        reward is unchanged. A reward without parts becomes the part ``scenario``.
         """
         inner = Counter[str]()
         for call in self.model_calls:
@@ -350,10 +350,10 @@ class Trajectory(_Record):
 
     @property
     def score(self) -> Reward:
-        """The score as the reward that was given.
+        """The trajectory's score as a Reward.
 
         Raises:
-            ValueError: It was never scored.
+            ValueError: It was not scored.
         """
         if self.reward is None or self.success is None:
             raise ValueError(f"Rollout {self.rollout_id!r} has no score.")
@@ -362,19 +362,19 @@ class Trajectory(_Record):
 
     @property
     def model_calls(self) -> list[ModelCall]:
-        """The calls of the policy, in order."""
+        """The model calls, in order."""
         return [step for step in self.steps if isinstance(step, ModelCall)]
 
     def get_tool_calls(self, name: str | None = None) -> list[ToolCall]:
-        """Return the tool calls in order, only those of tool ``name`` if given."""
+        """Return the tool calls in order, of one tool if ``name`` is given."""
         calls = [step for step in self.steps if isinstance(step, ToolCall)]
         return calls if name is None else [c for c in calls if c.name == name]
 
     def calls_by_maker(self) -> tuple[list[ToolCall], list[ToolCall]]:
-        """Return the tool calls of the model, and those of the agent's own code.
+        """Return the model's tool calls and those of the agent's own code, separately.
 
-        The model's have the id of a call that it requested. Where none has, the agent's
-        loop passes no ids, and every call is taken for the model's.
+        A model's call has the id of one that the model requested. If no call has such
+        an id, the agent's loop passes no ids, and all calls count as the model's.
         """
         asked = {call.id for made in self.model_calls for call in made.tool_calls}
         calls = self.get_tool_calls()
@@ -385,11 +385,11 @@ class Trajectory(_Record):
         return by_model, [call for call in calls if call.id not in asked]
 
     def get_total_reward(self) -> float | None:
-        """Return the trajectory's reward; None if it was never scored."""
+        """Return the trajectory's reward; None if it was not scored."""
         return self.reward
 
     def stats(self) -> TrajectoryStats:
-        """Return the numbers of this trajectory: steps, errors, tokens, time."""
+        """Return the figures of this trajectory: steps, errors, tokens, time."""
         calls, tools = self.model_calls, self.get_tool_calls()
         counts = [call.token_counts for call in calls]
         counted = [count for count in counts if count is not None]

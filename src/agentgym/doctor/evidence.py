@@ -1,4 +1,4 @@
-"""Read the records of a run, as far as they are readable."""
+"""Evidence: read a run's records, as far as they are readable."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from agentgym.train.measure.watch import Remark
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder, RunState
 
-_RECENT = 10  # steps that "lately" means
+_RECENT = 10  # number of steps that count as recent
 _FAILURES = """
 SELECT json_extract(CAST(data AS TEXT), '$.reason.kind') FROM rollouts
 LEFT JOIN events ON events.rollout_id = rollouts.rollout_id
@@ -29,10 +29,10 @@ WHERE state = 'failed' AND is_train
 class Evidence:
     """The readable records of a run."""
 
-    status: str  # of run.json: running, interrupted, failed or done
+    status: str  # in run.json: running, interrupted, failed or done
     error: str = ""  # why it failed
     config: dict[str, Any] = field(default_factory=dict)
-    steps: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl
+    steps: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
     ledger: Ledger = field(default_factory=Ledger)
     baseline: Metrics | None = None  # before the first update
     validation: Metrics | None = None
@@ -40,7 +40,7 @@ class Evidence:
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
     result: TrainingResult | None = None  # once it is done
     result_error: str = ""  # why the result cannot be read
-    effect: Effect | None = None  # of training on held-out tasks, once it is done
+    effect: Effect | None = None  # of training, on held-out tasks
     failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
     @property
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def episodes(self) -> int:
-        """Training rollouts done."""
+        """Number of training rollouts so far."""
         return int(self.steps[-1]["episodes"]) if self.steps else 0
 
 
@@ -86,7 +86,7 @@ def read_evidence(run: RunFolder) -> Evidence:
 
 
 def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
-    """Return the result of a run, and why it cannot be read: empty if it can."""
+    """Return a run's result, or None, and why it cannot be read (empty if it can)."""
     try:
         return TrainingResult.load(run.path), ""
     except RunFolderError as error:

@@ -1,4 +1,4 @@
-"""Check whether this machine can train: list missing and broken parts."""
+"""Check whether this machine can train; list missing and broken parts."""
 
 import os
 import platform
@@ -29,13 +29,13 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]
-"""A missing part is optional; with a broken one, training cannot work."""
+"""A missing part is optional; a broken one makes training impossible."""
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at, and what to do."""
+    """The result of one check, and the fix."""
 
     name: str
     state: State
@@ -43,7 +43,7 @@ class Check:
 
 
 def check_machine() -> list[Check]:
-    """Look at everything that training needs; loads no model and no torch."""
+    """Check everything that training needs, without loading a model or torch."""
     return list(_looked_at())
 
 

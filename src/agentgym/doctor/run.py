@@ -1,4 +1,4 @@
-"""Find out why a run does not learn, from the evidence in its folder."""
+"""Find the reasons why a run does not learn, from the files in its folder."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.outlook import MOST_CUT
 
 Severity = Literal["critical", "warning", "info"]
-"""A critical finding stops learning, a warning slows it, and an info explains."""
+"""A critical finding stops learning, a warning slows it; info explains."""
 
 _FEW_STEPS = 10
 _FAR_OFF = 0.01
-"""Share of model calls; where sampling and learning compute the same there are none."""
+"""Share of model calls; it is 0 if sampler and learner compute the same."""
 _FIRST = 3
-"""Steps at a run's begin, and at its end, whose gaps are compared."""
+"""Number of first and last steps whose gaps are compared."""
 _JUMP = 3.0
 _SEEN_GAP = 0.02
 """Nats; smaller gaps are rounding. A server with earlier weights went from 0.015 to
@@ -27,12 +27,12 @@ _SEEN_GAP = 0.02
 _LARGE_GAP = 0.05
 """Nats; bfloat16 alone made 0.02 to 0.04 (docs/benchmarks_history.md)."""
 _LOSING = 0.05
-"""Share of the newest rollouts that are dropped."""
+"""Share of dropped rollouts among the newest."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """An obstacle to learning, with the numbers that show it."""
+    """A reason against learning, with the figures that show it."""
 
     severity: Severity
     title: str
@@ -73,7 +73,7 @@ _info = partial(Obstacle, "info")
 
 
 def diagnose(run: Evidence) -> list[Obstacle]:
-    """Return the findings, the likeliest cause first; empty if all is well."""
+    """Return the findings, the most likely cause first; empty if there are none."""
     checks = (
         *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
         _updates,
@@ -86,7 +86,7 @@ def diagnose(run: Evidence) -> list[Obstacle]:
 
 
 def _broken(run: Evidence) -> Iterator[Obstacle]:
-    """Look for the cause that ended the run or spoilt its policy."""
+    """Find the cause that ended the run or damaged its policy."""
     if run.checkpoint_error:
         yield _critical(
             "the newest checkpoint is corrupt",
@@ -111,13 +111,13 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
         yield _critical(
             "the run failed",
             run.error or "No reason was recorded.",
-            "Mend the cause; `agentgym train --resume RUN` continues after the last "
+            "Fix the cause; `agentgym train --resume RUN` continues after the last "
             "step.",
         )
 
 
 def _lost(run: Evidence) -> Iterator[Obstacle]:
-    """Look for calls that were not made, or not accounted for, and lost rollouts."""
+    """Find model calls that failed or are not accounted for, and dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
         yield _critical(
@@ -137,7 +137,7 @@ def _lost(run: Evidence) -> Iterator[Obstacle]:
     if share >= 0.05:
         reasons = (run.failures or run.ledger.dropped).most_common(1)
         reason = reasons[0][0] if reasons else ""
-        advice = "Mend that first: run one task with your agent by hand to see it."
+        advice = "Fix that first: run one task with your agent by hand to see it."
         if reason.startswith("timeout"):
             advice = "Raise rollout_timeout_s, or lower concurrency so that each is "
             advice += "faster."
@@ -173,7 +173,7 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _watched(run: Evidence) -> Iterator[Obstacle]:
-    """Report the remarks on the newest validation."""
+    """Report the warnings of the newest validation."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -182,7 +182,7 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:
-    """Look for steps and calls without a training signal."""
+    """Find steps and calls without a training signal."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -195,7 +195,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
             "See define_trainable_components() of the scenario, and the masked calls "
             "of the ledger.",
         )
-    # No fault of these calls, or a finding of its own.
+    # Not a fault of these calls, or reported by another check.
     explained = (NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED, FAR_OFF)
     masked = Counter({w: n for w, n in run.ledger.masked.items() if w not in explained})
     calls = run.ledger.calls - run.ledger.masked[ROLE_NOT_TRAINED]
@@ -215,7 +215,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _far_off(run: Evidence) -> Iterator[Obstacle]:
-    """Look for calls that the learner gives another probability than sampling did."""
+    """Find calls whose probability at the learner differs from that at sampling."""
     count = run.ledger.masked[FAR_OFF]
     share = count / max(1, run.ledger.calls)
     if share >= _FAR_OFF:
@@ -230,7 +230,7 @@ def _far_off(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _gap(run: Evidence) -> Iterator[Obstacle]:
-    """Look for log-probabilities of sampling that have left the learner's."""
+    """Find a growing gap between the log-probabilities of sampler and learner."""
     gaps = [float(step.get("logprob_gap", 0.0)) for step in run.steps]
     if not gaps:
         return
@@ -256,7 +256,7 @@ def _gap(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _losing(run: Evidence) -> Iterator[Obstacle]:
-    """Look for rollouts that began to be dropped while the run went on."""
+    """Find a growing share of dropped rollouts."""
     before = run.steps[: -len(run.recent)]
     if not before:
         return
@@ -274,7 +274,7 @@ def _losing(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _cut(run: Evidence) -> Iterator[Obstacle]:
-    """Look for answers that ended at their most tokens."""
+    """Find answers that were cut at the token limit."""
     known = [step for step in run.recent if "answers_cut" in step]
     share = _mean(known, "answers_cut") if known else 0.0
     if share >= MOST_CUT:
@@ -314,7 +314,7 @@ def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Obstacle:
 
 
 def _updates(run: Evidence) -> Iterator[Obstacle]:
-    """Look for updates that go too far, or a policy that no longer explores."""
+    """Find updates that go too far, and a policy that no longer explores."""
     kl = max((step["kl"] for step in run.recent), default=0.0)
     clipped = max((step["clip_fraction"] for step in run.recent), default=0.0)
     if kl > 0.5 or clipped > 0.4:
@@ -361,7 +361,7 @@ def _outcome(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _regressions(run: Evidence) -> Iterator[Obstacle]:
-    """List results that fell on held-out tasks, beyond chance."""
+    """List results on held-out tasks that fell significantly."""
     if run.effect is None:
         return
     families = [change.words() for change in run.effect.worse if change.is_family]
@@ -391,8 +391,8 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
     """Report a flat reward that no other finding explains.
 
-    Validation decides where there was enough of it: training concentrates on failing
-    tasks, so its own reward may stay flat while the policy learns.
+    Validation decides if there was enough of it: training prefers failing tasks, so its
+    own reward may stay flat while the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:
         return
@@ -416,6 +416,6 @@ def _mean(steps: Sequence[dict[str, Any]], name: str) -> float:
 
 
 def _thirds(values: Sequence[float]) -> tuple[float, float]:
-    """Return the means of the first and of the last third."""
+    """Return the means of the first and the last third."""
     size = max(1, len(values) // 3)
     return (fmean(values[:size]), fmean(values[-size:])) if values else (0.0, 0.0)

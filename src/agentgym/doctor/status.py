@@ -1,4 +1,4 @@
-"""Say whether a run goes on, has ended, or was killed."""
+"""Return whether a run is running, has ended, or was killed."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ UNREADABLE = "unreadable"
 
 
 def run_status(run: Path, record: dict[str, Any]) -> str:
-    """Return a run's status; one that says running without a process was killed."""
+    """Return a run's status; one that is running without a process was killed."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
         return status

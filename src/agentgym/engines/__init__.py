@@ -1,1 +1,1 @@
-"""Engines: update a policy's weights, each in its own folder, found by name."""
+"""Engines: update a policy's weights. Each is in a folder of its own, found by name."""

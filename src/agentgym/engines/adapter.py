@@ -1,4 +1,4 @@
-"""LoRA: an adapter, made or read, and the weights that it makes of those below it."""
+"""LoRA adapters: create, load and merge them, and sample with them."""
 
 import copy
 from collections.abc import Iterator
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 _FUSED_OUTPUT = {"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"}
-"""Kernels of these read the weights of ``out_proj`` themselves; peft refuses it."""
+"""Architectures whose kernels read ``out_proj``'s weights directly; peft refuses it."""
 
 
 def adapt(
     causal: PreTrainedModel, source: str | None, rank: int | None, seed: int
 ) -> "PeftModel | None":
-    """Inject an adapter into a model, whose own weights are then no longer trained.
+    """Add an adapter to a model and freeze the model's own weights.
 
     Args:
-        causal: The model; the linear layers that :func:`adapted_layers` names get one.
-        source: A folder with the adapter; None for a new one.
-        rank: Of a new one, None or 0 for none; None also if nothing is to be trained.
-        seed: Of a new one's first weights.
+        causal: The model; its layers from :func:`adapted_layers` get the adapter.
+        source: A folder with a saved adapter; None creates a new one.
+        rank: Rank of a new adapter; None or 0 for none. None also if nothing is to be
+            trained.
+        seed: Seed of a new adapter's initial weights.
     """
     if source is None and not rank:
         return None
@@ -53,9 +54,9 @@ def adapt(
 def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
     """Return the layers that get an adapter, by name.
 
-    These are the linear layers of the text part but the last. In a mixture of experts
-    those of the perceptrons are left out: the experts are one parameter, whose adapter
-    would be as large as several models, and servers take none.
+    These are the linear layers of the text part, except the last. In a mixture of
+    experts, those of the perceptrons are left out: the experts are one parameter, whose
+    adapter would be as large as several models, and servers do not accept it.
     """
     decoder = causal.get_decoder()
     prefix = next(name for name, module in causal.named_modules() if module is decoder)
@@ -73,12 +74,12 @@ def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
 
 
 def has_experts(causal: PreTrainedModel) -> bool:
-    """Return whether the model is a mixture of experts, which an adapter leaves out."""
+    """Return whether the model is a mixture of experts, which gets no adapter there."""
     return bool(_experts(causal.get_decoder()))
 
 
 def _experts(decoder: nn.Module) -> list[str]:
-    """Return the names of modules that hold the matrices of several experts in one."""
+    """Return the names of modules that stack several experts' matrices."""
     return [
         name
         for name, module in decoder.named_modules()
@@ -96,7 +97,7 @@ def _parent(name: str) -> str:
 
 
 def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
-    """Return the last parts of names where no other module shares one, else names."""
+    """Shorten names to their last parts, if no other module shares one of these."""
     last = {name.rpartition(".")[2] for name in names}
     others = {name for name, _ in causal.named_modules()}.difference(names)
     if any(name.rpartition(".")[2] in last for name in others):
@@ -105,18 +106,18 @@ def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
 
 
 class SamplingCopy:
-    """A model to sample from: another one without the modules of its adapter.
+    """A copy of a model for sampling that needs no adapter modules.
 
-    The adapter costs two small products and five other operations in each linear layer
-    of each decoding step. In float32 it is merged into copies of the weights, and costs
-    none. In bfloat16 a sum of both would be rounded, and lose the first updates: they
-    are smaller than the last bit of the weights. So the layers keep their own weights,
-    and add the adapter's product, as the learner does (:func:`compute_in_half`).
-    All is made again at each :meth:`refresh`, so that nothing has to be taken out again
-    and rounding cannot add up; all other weights are the other model's own.
+    An adapter costs two small products and five other operations in each linear layer
+    of each decoding step. In float32 it is merged into copies of the weights and costs
+    nothing. In bfloat16, merging would round away the first updates: they are smaller
+    than the last bit of the weights. So these layers keep their own weights and add the
+    adapter's product, as the learner does (:func:`compute_in_half`). Each
+    :meth:`refresh` merges again from the original weights, so that rounding does not
+    accumulate. All other weights are shared with the original model.
 
     Attributes:
-        model: The model without adapter; has the weights of the last refresh.
+        model: The model without adapter modules; has the weights of the last refresh.
     """
 
     def __init__(self, source: PreTrainedModel) -> None:
@@ -131,13 +132,13 @@ class SamplingCopy:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over the adapter as it is now."""
+        """Copy the adapter's current weights."""
         for layer in self._layers:
             layer.refresh()
 
 
 class _MergedLinear(nn.Linear):
-    """Has a copy of a layer's weights, with the adapter added."""
+    """A copy of a layer's weights with the adapter merged in."""
 
     def __init__(self, layer: Any) -> None:
         base = layer.get_base_layer()
@@ -145,14 +146,14 @@ class _MergedLinear(nn.Linear):
         weight = torch.empty_like(base.weight, requires_grad=False)
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.bias = base.bias
-        self._adapted = [layer]  # in a list: it is not a part of this module
+        self._adapted = [layer]  # in a list: not a submodule
 
     def refresh(self) -> None:
         self.weight.copy_(_merged(self._adapted[0]))
 
 
 class _LowRankLinear(nn.Module):
-    """Has a layer's own weights, and adds its adapter's product in their precision."""
+    """A layer's own weights; adds the adapter's product in their precision."""
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
@@ -161,11 +162,11 @@ class _LowRankLinear(nn.Module):
         self._adapted = [layer]
         self.factors = nn.ParameterList()
         self._pairs: list[tuple[Tensor, Tensor]] = []
-        """The same tensors: a ParameterList is slow to walk in each decoding step."""
+        """The same tensors as a list: a ParameterList is slow to iterate over."""
 
     def refresh(self) -> None:
         factors = _factors(self._adapted[0], self.weight.dtype)
-        # The second one lies in memory as the product reads it, which few rows notice.
+        # The second one is stored in the layout that the product reads.
         self._pairs = [(down, up.t().contiguous().t()) for down, up in factors]
         self.factors = nn.ParameterList(
             nn.Parameter(factor, requires_grad=False)
@@ -180,11 +181,11 @@ class _LowRankLinear(nn.Module):
 
 
 def compute_in_half(model: PreTrainedModel) -> None:
-    """Let an adapter compute in bfloat16 where the layer below it does.
+    """Run an adapter in bfloat16 if the layer below it runs in bfloat16.
 
-    Its weights stay in float32, as do their gradients' sums and the optimizer: a step
-    of one part in ten thousand would be lost in bfloat16. peft would turn each layer's
-    input into float32 instead, and multiply that.
+    Its weights, gradients and optimizer state stay in float32: bfloat16 would lose an
+    update of one part in ten thousand. peft would convert each layer's input to float32
+    instead, and multiply that.
     """
     for layer in mergeable(model).values():
         if _is_half(layer):
@@ -207,7 +208,7 @@ def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
 
 
 def _factors(layer: Any, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield both matrices of each adapter of a layer, the second one scaled."""
+    """Yield both matrices of each adapter of a layer; the second one is scaled."""
     for name in layer.active_adapters:
         if name in layer.lora_A:
             up = layer.lora_B[name].weight * layer.scaling[name]
@@ -220,9 +221,10 @@ def _is_half(layer: Any) -> bool:
 
 @torch.no_grad()
 def merge(model: PreTrainedModel) -> None:
-    """Take the adapter's modules out of a model that is not trained, for good.
+    """Merge the adapter into a model that will not be trained, permanently.
 
-    As in :class:`SamplingCopy`: merged in float32, next to the weights in bfloat16.
+    As in :class:`SamplingCopy`: merged in float32, kept next to the weights in
+    bfloat16.
     """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
@@ -237,7 +239,7 @@ def merge(model: PreTrainedModel) -> None:
 
 @torch.no_grad()
 def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """Yield a model's weights by the names that they have without an adapter.
+    """Yield a model's merged weights, under the names they have without an adapter.
 
     An adapter's product is added to the weights below it, in float32.
     """
@@ -252,7 +254,7 @@ def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def mergeable(model: PreTrainedModel) -> dict[str, Any]:
-    """Return the linear layers whose adapter is a product added to their weights."""
+    """Return the linear layers whose adapter can be merged into their weights."""
     from peft.tuners.lora import Linear
 
     return {
@@ -267,7 +269,7 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _merged(layer: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a layer's weights with its adapter's added, in their type or another."""
+    """Return a layer's weights with its adapter added, in their type or another."""
     total: Tensor = layer.get_base_layer().weight
     total = total if dtype is None else total.to(dtype)
     for down, up in _factors(layer, total.dtype):

@@ -1,4 +1,4 @@
-"""The interface of an engine for the training loop, and its training data."""
+"""Engine: the interface that the training loop uses, with its training data."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,34 +16,35 @@ from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
 
 CLIP_BOUND = 3.0
-"""The most that the ratio counts where the advantage is negative (dual clip,
-arXiv:1912.09729), since PPO's clip has no bound there."""
+"""Largest ratio that counts for a negative advantage (dual clip, arXiv:1912.09729),
+since PPO's clip has no bound in that case."""
 MAX_GRAD_NORM = 1.0
 BETAS = (0.9, 0.99)
 EPSILON = 1e-5
 """AdamW's epsilon for a model as small as nano, far above the default: it damps weights
-whose gradients are mere noise, such as a rare token's embedding."""
+whose gradients are mostly noise, such as a rare token's embedding."""
 LARGE_EPSILON = 1e-8
 """AdamW's epsilon for other models, its default. A gradient of norm 0.1 over an adapter
 of 10M parameters is 0.1 / sqrt(10M) = 3e-5 in each: ``EPSILON`` would damp that too."""
 LEARNING_RATE = 4e-4
-"""AdamW's rate for all weights of a model as small as nano."""
+"""AdamW's learning rate for all weights of a model as small as nano."""
 LARGE_LEARNING_RATE = 1e-6
-"""The same for all weights of other models: verl's default."""
+"""AdamW's learning rate for all weights of other models: verl's default."""
 LORA_LEARNING_RATE = 1e-4
 MOST_GAP = 0.1
-"""Nats between a token's log-probability at a server and at the learner, on average:
-bfloat16 makes some hundredths, other weights or another temperature much more."""
+"""Largest mean difference, in nats, between a token's log-probability at a server and
+at the learner. bfloat16 causes some hundredths; other weights or another temperature
+cause much more."""
 _WARMUP_STEPS = 3
 _LEAST_RATE = 0.1
 
 
 class Allowed:
-    """The tokens that a grammar allows at one place of a response.
+    """The tokens that a grammar allows at one position of a response.
 
     Attributes:
-        bits: One for each token of the vocabulary, the lowest first.
-        count: How many are allowed.
+        bits: One bit for each token of the vocabulary, the lowest first.
+        count: Number of allowed tokens.
     """
 
     __slots__ = ("bits", "count")
@@ -69,9 +70,9 @@ class TrainedToken:
     """A token that the loss covers.
 
     Attributes:
-        position: In its sequence.
-        logprob: When it was sampled.
-        advantage: Of its model call.
+        position: Its position in the sequence.
+        logprob: Its log-probability when it was sampled.
+        advantage: The advantage of its model call.
         allowed: The tokens that it was sampled from; None for all.
     """
 
@@ -83,14 +84,14 @@ class TrainedToken:
 
 @dataclass
 class TrainingSequence:
-    """Model calls of one rollout whose tokens continue each other exactly.
+    """Model calls of one rollout, each of which continues the previous one's tokens.
 
     Attributes:
-        agent: Which agent of a team spoke.
-        group: The rollout's group, by number.
+        agent: Name of the agent in a team.
+        group: Number of the rollout's group.
         ids: Tokens of the last call's prompt and response.
         trained: The tokens of all its calls that the loss covers.
-        calls: Those with such a token.
+        calls: Its model calls with at least one such token.
     """
 
     agent: str
@@ -107,13 +108,13 @@ class TrainingSequence:
         response_ids: Sequence[int],
         logprobs: Sequence[float],
     ) -> Self:
-        """Return one answer, all of whose tokens are trained, with an advantage of 1.
+        """Return a sequence of one answer: all tokens trained, with advantage 1.
 
         Args:
-            group: Its number.
+            group: Number of its group.
             prompt_ids: Tokens of the prompt.
             response_ids: Tokens of the answer.
-            logprobs: Of the answer's tokens, when they were sampled.
+            logprobs: Log-probabilities of the answer's tokens when they were sampled.
         """
         trained = [
             TrainedToken(position, logprob, 1.0)
@@ -128,7 +129,7 @@ class TrainingBatch:
 
     Attributes:
         sequences: With at least one trained token each.
-        spent: Share of the run's budget that was spent before, 0..1.
+        spent: Share of the run's budget spent before this update, 0..1.
     """
 
     sequences: list[TrainingSequence] = field(default_factory=list)
@@ -136,7 +137,7 @@ class TrainingBatch:
 
     @property
     def trained_tokens(self) -> int:
-        """How many tokens the loss covers."""
+        """Number of tokens that the loss covers."""
         return sum(len(sequence.trained) for sequence in self.sequences)
 
 
@@ -145,31 +146,30 @@ class UpdateMetrics:
     """Metrics of one policy update.
 
     Attributes:
-        step: Updates after this one.
+        step: Number of updates, this one included.
         loss: Mean policy loss per trained token.
-        grad_norm: Before clipping.
-        entropy: Mean over trained tokens, nats.
+        grad_norm: Norm of the gradient before clipping.
+        entropy: Mean entropy over trained tokens, in nats.
         clip_fraction: Share of trained tokens whose ratio was clipped.
-        kl: Mean of the k3 estimate between sampling and updated policy, nats.
-        gap: Mean distance, in nats, of the trained tokens' log-probabilities when they
-            were sampled from those that the learner gives them before its update.
-        reference_kl: Mean of the k3 estimate between the reference policy and the
-            policy before its update, nats; None without ``kl_coefficient``.
-        ratio_p99: 99 % of the trained tokens have at most this ratio of the probability
-            that the learner gives them before its update to that of sampling; None if
-            not measured.
+        kl: Mean k3 estimate between the sampling and the updated policy, in nats.
+        gap: Mean absolute difference, in nats, between the trained tokens'
+            log-probabilities at sampling and at the learner before its update.
+        reference_kl: Mean k3 estimate between the reference policy and the policy
+            before its update, in nats; None without ``kl_coefficient``.
+        ratio_p99: 99th percentile of the trained tokens' ratios: probability at the
+            learner before its update, divided by that at sampling; None if not
+            measured.
         ratio_max: The largest such ratio.
-        effective_share: Effective sample size of the tokens, weighed by these ratios,
+        effective_share: Effective sample size of the tokens, weighted by these ratios,
             as a share of their number.
-        far_off: Sequences that the loss left out, since the learner's probability of
-            them is too far from that of sampling: beyond ``ratio_limit``.
-        learned: For each sequence of the batch, the log-probability that the learner
-            gives each of its trained tokens before the update, in their order; empty
-            if not measured.
-        entropies: Likewise the entropy at each of these tokens, nats.
-        moved: Likewise the k3 estimate of ``kl`` at each; empty for a sequence that was
-            not measured again after the update.
-        refused: Why the weights were left as they were; empty if they were not.
+        far_off: Sequences that the loss left out, since their ratio was beyond
+            ``ratio_limit``.
+        learned: For each sequence of the batch, the learner's log-probabilities of its
+            trained tokens before the update, in order; empty if not measured.
+        entropies: For each sequence, the entropy at each of these tokens, in nats.
+        moved: For each sequence, the k3 estimate of ``kl`` at each of these tokens;
+            empty for a sequence that was not measured again after the update.
+        refused: Why the update was skipped; empty if it was done.
     """
 
     step: int
@@ -197,11 +197,11 @@ class Imitation(ABC):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Return an answer in the tokens that the policy would sample to give it.
+        """Convert an answer to the tokens that the policy would sample for it.
 
         Args:
-            request: The request to answer. Its session's next request continues this
-                answer token by token, as it would a sampled one.
+            request: The request to answer. The session's next request continues this
+                answer token by token, like a sampled one.
             content: The answer's text, empty for none.
             calls: Its tool calls.
 
@@ -212,14 +212,14 @@ class Imitation(ABC):
 
     @abstractmethod
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Make the trained tokens of ``batch`` likelier; advantages are weights.
+        """Train on the tokens of ``batch``, weighted by their advantages.
 
-        Ignores the batch's log-probabilities, and leaves the engine's ``step`` and
+        Ignores the batch's log-probabilities; leaves the engine's ``step`` and
         optimizer unchanged.
 
         Args:
-            batch: Not empty.
-            share: Of the full learning rate, 0..1.
+            batch: The examples, not empty.
+            share: Share of the full learning rate, 0..1.
 
         Returns:
             The mean loss per trained token before the update, in nats; NaN if the
@@ -229,17 +229,17 @@ class Imitation(ABC):
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token, in nats, without an update.
 
-        The default returns NaN: the loss is unknown, and a warm start goes through all
-        of its examples.
+        The default returns NaN: the loss is unknown, and a warm start uses all of its
+        examples.
         """
         return math.nan
 
 
 class Engine(ABC):
-    """Updates a policy from batches. Knows no framework and no scenario.
+    """Trains a policy on batches. Independent of frameworks and scenarios.
 
     Attributes:
-        compares: Whether it has :meth:`compare`.
+        compares: Whether :meth:`compare` is implemented.
     """
 
     compares: ClassVar[bool] = False
@@ -252,23 +252,23 @@ class Engine(ABC):
     @property
     @abstractmethod
     def step(self) -> int:
-        """Updates done so far, those without anything to learn included."""
+        """Number of updates so far, those without training data included."""
 
     @abstractmethod
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response; None if unknown."""
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each of its response's.
+        """Return the tokens that a call's grammar allowed at each position.
 
-        Asked of calls with a grammar only. None if the response is not one of the
-        grammar, or the engine cannot know, as the default.
+        Only called for calls with a grammar. None if the response does not follow the
+        grammar, or the engine cannot know (the default).
         """
         return None
 
     @abstractmethod
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; an empty batch also counts ``step`` on."""
+        """Do one on-policy update; an empty batch also increases ``step``."""
 
     @abstractmethod
     def save_checkpoint(self, folder: Path) -> None:
@@ -279,7 +279,7 @@ class Engine(ABC):
         """Continue from the checkpoint of :meth:`save_checkpoint`.
 
         Raises:
-            CheckpointError: A file is missing, cut short or of another model.
+            CheckpointError: A file is missing, truncated or of another model.
         """
 
     @abstractmethod
@@ -290,7 +290,7 @@ class Engine(ABC):
         """Return supervised fine-tuning with its own optimizer, for a warm start.
 
         Raises:
-            UnsupportedError: The engine has none, as the default.
+            UnsupportedError: The engine has no imitation (the default).
         """
         raise UnsupportedError(f"{type(self).__name__} has no imitation().")
 
@@ -298,13 +298,13 @@ class Engine(ABC):
         """Return how far the weights are from those that sampled a batch.
 
         Args:
-            batch: Sampled at temperature 1; advantages are not looked at.
+            batch: Sampled at temperature 1; advantages are ignored.
 
         Returns:
             The mean k3 estimate of the KL divergence per trained token, in nats.
 
         Raises:
-            UnsupportedError: The default: the engine cannot.
+            UnsupportedError: The engine cannot compare (the default).
         """
         raise UnsupportedError(f"{type(self).__name__} has no compare().")
 
@@ -317,16 +317,16 @@ class Engine(ABC):
 
 
 class EngineSummary(NamedTuple):
-    """The policy and the device in words, e.g. ``nano (1.1M parameters)``, ``CPU``.
+    """Descriptions of policy and device, e.g. ``nano (1.1M parameters)``, ``CPU``.
 
     Attributes:
         model: The policy.
-        device: Where it is trained.
-        memory: How much of the device's memory training takes; empty if unknown.
-        form: The form of the model's tool calls, e.g. ``hermes``; empty if unknown.
-        path: How the model is sampled and trained where that is slower than usual.
-        drops_reasoning: Whether its template leaves earlier reasoning out once the
-            user speaks again.
+        device: The device it is trained on.
+        memory: Share of the device's memory that training takes; empty if unknown.
+        form: The format of the model's tool calls, e.g. ``hermes``; empty if unknown.
+        path: How the model is sampled and trained, if that is slower than usual.
+        drops_reasoning: Whether its template drops earlier reasoning after the next
+            user message.
     """
 
     model: str
@@ -338,13 +338,13 @@ class EngineSummary(NamedTuple):
 
 
 class EngineFactory(ABC):
-    """Makes engines of one kind; importing and checking load no model and no torch.
+    """Creates engines of one kind; importing and checking load neither model nor torch.
 
     Attributes:
-        imitates: Whether its engines have :meth:`Engine.imitation`; ``warm_start`` is
-            refused if not.
-        environment: The one that ``agentgym engine install`` makes; None if the engine
-            needs none of its own.
+        imitates: Whether its engines implement :meth:`Engine.imitation`; if not,
+            ``warm_start`` is refused.
+        environment: The environment that ``agentgym engine install`` creates; None if
+            the engine needs none.
     """
 
     imitates: ClassVar[bool] = False
@@ -355,12 +355,12 @@ class EngineFactory(ABC):
         """Check that the engine supports the settings of a run.
 
         Raises:
-            UsageError: A setting, or a combination, that it does not support.
+            UsageError: A setting, or a combination, is not supported.
             MissingExtraError: Its libraries are not installed.
         """
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with how many rollouts run at once, where that is open.
+        """Return the settings with ``concurrency`` filled in, if it is not set.
 
         Raises:
             ModelError: The model's folder cannot be read.
@@ -368,7 +368,7 @@ class EngineFactory(ABC):
         return config
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a sentence about a start that takes minutes; empty if it does not."""
+        """Return a message about a start that takes minutes; else empty."""
         return ""
 
     def composed(self, config: TrainingConfig) -> str:
@@ -387,30 +387,30 @@ class EngineFactory(ABC):
         """Check the settings, load the model, and start to answer requests.
 
         Raises:
-            UsageError: As :meth:`check`; nothing was loaded.
+            UsageError: See :meth:`check`; nothing was loaded.
             ModelError: The model cannot be loaded or trained.
         """
 
 
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
-    """Return the learning rate of the update after ``step`` others.
+    """Return the learning rate of the update that follows ``step`` updates.
 
     It rises linearly in the first updates, then falls linearly to a tenth of its peak
-    where the budget, of which the share ``spent`` is gone, ends.
+    at the end of the budget; ``spent`` is the share of the budget used so far.
     """
     left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))
 
 
 def check_gap(gap: float, servers: str) -> None:
-    """Check that servers answer with the weights that the learner has.
+    """Check that servers answer with the learner's weights.
 
     Args:
-        gap: As :class:`UpdateMetrics` has it.
-        servers: Whose log-probabilities they are, e.g. ``vLLM``.
+        gap: See :class:`UpdateMetrics`.
+        servers: Name of the servers for the message, e.g. ``vLLM``.
 
     Raises:
-        EngineError: The gap is more than ``MOST_GAP``, or not a number.
+        EngineError: The gap exceeds ``MOST_GAP``, or is not a number.
     """
     if gap <= MOST_GAP:
         return

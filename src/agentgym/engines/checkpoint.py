@@ -1,4 +1,4 @@
-"""Checkpoints of a learner: tensors whose checksums a manifest names, written last."""
+"""Checkpoints of a learner: tensor files, and a manifest with their checksums."""
 
 import os
 import zlib
@@ -24,13 +24,13 @@ def write_checkpoint(
     step: int,
     model: Mapping[str, Any],
 ) -> None:
-    """Write named sets of tensors, a file each, and then the manifest.
+    """Write named sets of tensors, one file each, and then the manifest.
 
     Args:
-        folder: Exists.
-        tensors: By the name of their file.
-        step: Updates done.
-        model: Identity of the model, which :func:`read_checkpoint` compares.
+        folder: An existing folder.
+        tensors: The sets by file name.
+        step: Number of updates done.
+        model: Properties of the model, which :func:`read_checkpoint` compares.
     """
     files = {f"{name}{_SUFFIX}": held for name, held in tensors.items()}
     manifest = {
@@ -49,7 +49,7 @@ def read_checkpoint(
     """Return the step of a checkpoint, and its tensors in the order of ``names``.
 
     Raises:
-        CheckpointError: A file is missing, cut short, altered, or of another model.
+        CheckpointError: A file is missing, truncated, altered, or of another model.
     """
     manifest = _read_manifest(folder / _MANIFEST)
     if manifest["model"] != model:
@@ -63,7 +63,7 @@ def read_checkpoint(
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Write tensors durably; return the file's checksum."""
+    """Write tensors durably, and return the file's checksum."""
     data = save({name: t.detach().contiguous().cpu() for name, t in tensors.items()})
     with path.open("wb") as file:
         file.write(data)

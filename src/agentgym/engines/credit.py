@@ -1,20 +1,20 @@
-"""Credit: from the rewards of a group of rollouts to the advantage of each.
+"""Credit: compute advantages from the rewards of a group of rollouts.
 
-The baselines come from the rewards themselves, so that no value model is needed. With
-r the reward of a rollout:
+Baselines come from the rewards themselves, so no value model is needed. With r the
+reward of a rollout:
 
 - ``rloo`` (arXiv:2402.14740): ``r - mean of the others of the group``, divided by the
-  root mean square over the whole batch (:func:`normalise`), so that the scale does not
-  depend on the reward's, and the weights between tasks stay as they are.
+  root mean square over the whole batch (:func:`normalise`), so that the reward's scale
+  does not matter and tasks keep their weights.
 - ``grpo`` (arXiv:2402.03300): ``(r - mean of the group) / its standard deviation``,
-  which weights nearly-solved and nearly-hopeless tasks up.
-- ``dr_grpo`` (arXiv:2503.20783): ``r - mean of the group``, divided by nothing.
-- ``dapo`` (arXiv:2503.14476): as ``grpo``, and the ratio is clipped further above
+  which gives nearly solved and nearly hopeless tasks more weight.
+- ``dr_grpo`` (arXiv:2503.20783): ``r - mean of the group``, not divided.
+- ``dapo`` (arXiv:2503.14476): like ``grpo``, with a higher upper clip
   (:func:`clip_range`). All algorithms average over the tokens of the batch, as DAPO
-  does, and families without a signal are sampled less, where DAPO samples on
+  does. Families without a signal are sampled less, where DAPO resamples
   (:mod:`agentgym.train.tasks`).
 - ``reinforce++`` (arXiv:2501.03262): ``(r - mean of the batch) / its standard
-  deviation``: attempts are compared with all tasks', not with their own.
+  deviation``: attempts are compared with those at all tasks.
 """
 
 import math
@@ -31,22 +31,22 @@ _CLIP = 0.2
 _CLIP_HIGHER = 0.28
 """DAPO's upper clip: tokens that were unlikely may become likelier faster."""
 REPEATED = 3
-"""How many failures a failed call counts that merely repeats one."""
+"""Number of failures that a repeated failed call counts as."""
 
 _EPSILON = 1e-6
 
 
 type Rewards = Sequence[Sequence[float] | None]
 GroupAlgorithm = Literal["rloo", "grpo", "dr_grpo", "dapo"]
-"""Algorithms whose baseline is that of a task's own attempts."""
+"""Algorithms with a baseline per group of attempts at one task."""
 type Charges = Sequence[Sequence[float]]
 type Advantages = list[list[float] | None]
 
 
 def clip_range(algorithm: Algorithm) -> tuple[float, float]:
-    """Return how far below and above 1 the probability ratio counts.
+    """Return how far the probability ratio may go below and above 1.
 
-    A batch is used for one update, before which all ratios are near 1, so that it
+    Each batch is used for one update. Before it, all ratios are near 1, so clipping
     hardly ever matters.
     """
     return _CLIP, _CLIP_HIGHER if algorithm == "dapo" else _CLIP
@@ -58,12 +58,12 @@ def batch_advantages(
     """Return the advantages of a batch: :func:`group_advantages` of each group.
 
     Args:
-        groups: Rewards as :func:`group_advantages` takes them, by group.
-        algorithm: Which baseline and scale.
-        charges: Those of each group.
+        groups: Rewards for :func:`group_advantages`, by group.
+        algorithm: The algorithm's name, which decides baseline and scale.
+        charges: Penalties for :func:`group_advantages`, by group.
 
     Returns:
-        For each group its rollouts' advantages; None for one without a signal.
+        For each group its rollouts' advantages, or None if it has no signal.
     """
     if algorithm == "reinforce++":
         return _standardised(groups, charges)
@@ -84,7 +84,7 @@ def batch_advantages(
 def _standardised(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the rewards less their mean over the batch, over their deviation."""
+    """Return the rewards minus the batch's mean, divided by its standard deviation."""
     scored = [calls for rewards in groups for calls in rewards if calls]
     spread = deviation(scored)
     mean = _mean([_mean(calls) for calls in scored]) if scored else 0.0
@@ -108,16 +108,16 @@ def group_advantages(
     """Return one advantage per model call of each rollout of a group.
 
     Args:
-        rewards: For each rollout one reward per model call, or None if the rollout
-            was never scored; it is then no part of the others' baseline.
-        algorithm: Which baseline.
-        charges: Of each rollout, the penalties of its calls' advantages; not part of
-            any baseline, so that no other call gains by a failure.
+        rewards: For each rollout one reward per model call; None if the rollout was not
+            scored, which excludes it from the baseline.
+        algorithm: The algorithm's name, which decides the baseline.
+        charges: For each rollout, penalties on its calls' advantages. They are not part
+            of a baseline, so that other calls do not gain from a failure.
 
     Returns:
-        For each rollout its calls' advantages, None where it has no reward; None
-        altogether if the group has no signal: fewer than two scored rollouts, or
-        all their calls with the same reward and none charged.
+        For each rollout its calls' advantages, or None without a reward; None
+        for the group if it has no signal: fewer than two scored rollouts, or
+        equal rewards for all calls and no penalties.
     """
     scored = [calls for calls in rewards if calls]
     if len(scored) < 2:
@@ -151,8 +151,8 @@ def group_advantages(
 def deviation(rewards: Sequence[Sequence[float]]) -> float:
     """Return the standard deviation of rollouts' rewards, 0 if there are none.
 
-    Each has one reward per model call, at least one. Every rollout has the same weight,
-    however many calls it has; where all calls of a rollout have its reward, this is the
+    Each rollout has one reward per model call, at least one, and the same weight
+    however many calls it has. If all calls of a rollout have its reward, this is the
     standard deviation over rollouts.
     """
     if not rewards:
@@ -162,10 +162,10 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
 
 
 def call_failures(trajectory: Trajectory) -> list[int]:
-    """Count, for each model call, its tool calls that failed.
+    """Count the failed tool calls of each model call.
 
-    One that repeats an earlier one of the same role, none of whose calls worked in
-    between, counts :data:`REPEATED` times.
+    A failed call that repeats an earlier one of the same role counts :data:`REPEATED`
+    times, unless one of the role's calls worked in between.
     """
     counts: list[int] = []
     by_role: defaultdict[str, list[ToolCall]] = defaultdict(list)
@@ -184,10 +184,10 @@ def call_failures(trajectory: Trajectory) -> list[int]:
 
 
 def normalise(advantages: Sequence[float]) -> float:
-    """Return the factor that gives a batch's advantages a root mean square of 1.
+    """Return the factor that scales a batch's advantages to a root mean square of 1.
 
-    One factor for the batch, not one per group (as in REINFORCE++,
-    arXiv:2501.03262). It is 1 for a batch without any advantage.
+    One factor for the batch, not one per group (as in REINFORCE++, arXiv:2501.03262).
+    It is 1 if all advantages are 0.
     """
     if not advantages:
         return 1.0

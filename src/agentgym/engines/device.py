@@ -1,4 +1,4 @@
-"""Find where an engine's model runs, by a look at /dev, without torch."""
+"""Detect the device for an engine's model by looking at /dev, without torch."""
 
 import os
 import re
@@ -15,19 +15,19 @@ from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 _MEMORY = Path("/proc/meminfo")
 _PROCESSOR = Path("/proc/cpuinfo")
 _HALF_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""Of Intel and AMD, and of Arm (Linux's names of CPU features)."""
+"""CPU flags in Linux of bfloat16 support: Intel's and AMD's, then Arm's."""
 _CONTAINER = Path("/sys/fs/cgroup")
 _DRIVER_S = 20
 _BFLOAT16 = 8.0
-"""The compute capability from which on GPUs have it."""
+"""Lowest compute capability of GPUs with bfloat16."""
 
 
 def check_device(gpu: str, *, deterministic: bool = False) -> str:
     """Return ``cpu`` or ``cuda`` for the setting ``gpu``.
 
     Raises:
-        UnsupportedError: A remote GPU, or a GPU in deterministic mode.
-        GPUNotAvailableError: ``local``, and there is no NVIDIA GPU.
+        UnsupportedError: The setting is a remote GPU, or a GPU in deterministic mode.
+        GPUNotAvailableError: The setting is ``local``, and there is no NVIDIA GPU.
     """
     if gpu not in ("auto", "local", "none"):
         raise UnsupportedError(
@@ -54,7 +54,7 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
 
 
 def find_device(gpu: str) -> str:
-    """Return ``cpu`` or ``cuda`` as :func:`check_device`; ``cpu`` where it raises."""
+    """Return ``cpu`` or ``cuda`` like :func:`check_device`; ``cpu`` if it raises."""
     try:
         return check_device(gpu)
     except UsageError:
@@ -62,15 +62,15 @@ def find_device(gpu: str) -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 @cache
 def cpu_has_half() -> bool:
-    """Return whether this machine's processor multiplies matrices in bfloat16.
+    """Return whether this machine's CPU multiplies matrices in bfloat16.
 
-    Where it does not, torch converts each operand, which is slower than float32.
+    If not, torch converts each operand, which is slower than float32.
     """
     with suppress(OSError):
         return bool(_HALF_FLAGS & set(_PROCESSOR.read_text().split()))
@@ -78,11 +78,11 @@ def cpu_has_half() -> bool:
 
 
 def free_ram() -> int | None:
-    """Return the bytes that this machine or container has left; None if unknown."""
+    """Return the free bytes of this machine or container; None if unknown."""
     found = []
     with suppress(OSError, ValueError):
         found.append(1024 * _number(_MEMORY, "MemAvailable: *"))
-    with suppress(OSError, ValueError):  # of a container without a limit it is "max"
+    with suppress(OSError, ValueError):  # "max" in a container without a limit
         most = _number(_CONTAINER / "memory.max", "")
         used = _number(_CONTAINER / "memory.current", "")
         cached = _number(_CONTAINER / "memory.stat", "inactive_file ")
@@ -98,7 +98,7 @@ def _number(path: Path, label: str) -> int:
 
 
 def free_gpu() -> tuple[int | None, bool]:
-    """Return the free bytes of the first GPU (None: unknown), and if it has bf16."""
+    """Return the first GPU's free bytes (None if unknown), and whether it has bf16."""
     if (tool := which("nvidia-smi")) is None:
         return None, False
     query = [
@@ -122,7 +122,7 @@ def free_gpu() -> tuple[int | None, bool]:
 
 
 def describe_device(device: str) -> str:
-    """Return a device in words, e.g. ``CPU (4 cores)``."""
+    """Return a device's description, e.g. ``CPU (4 cores)``."""
     if device == "cuda":
         return "one local GPU"
     cores = usable_cores()

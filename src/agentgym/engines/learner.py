@@ -1,4 +1,4 @@
-"""The learner: from a batch to new weights, for engines that learn in this process."""
+"""Learner: updates weights from batches, for engines that learn in this process."""
 
 import hashlib
 import json
@@ -36,26 +36,26 @@ from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.models.folder import SMALL_PARAMETERS
 
 _AFTER_WARM_START = 0.25
-"""Of these rates, once calls were imitated. Full steps took that away: validation of
-flight_booking fell from 51 to 39 %, and stayed with a quarter: see
+"""Factor of these rates after a warm start. Full steps undid it: validation of
+flight_booking fell from 51 to 39 %, and did not fall with a quarter; see
 docs/benchmarks_history.md."""
 _WEIGHTS, _OPTIMIZER = "weights", "optimizer"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Learner:
-    """The clipped loss, AdamW, and checkpoints of both; sampling stops meanwhile.
+    """The clipped loss, AdamW, and checkpoints of both; sampling must pause meanwhile.
 
     Args:
         config: Every setting.
         loaded: The model, which is trained in place.
-        servers: Who samples, e.g. ``vLLM``, if that is not this very model: an update
-            from log-probabilities that are far from its own is refused.
+        servers: Name of a separate sampler, e.g. ``vLLM``; empty if this model samples.
+            An update is refused if the sampler's log-probabilities differ too much.
 
     Attributes:
-        step: Updates done so far.
-        is_warmed: Whether calls were imitated before the first update: then its rate
-            is a quarter of the model's usual one.
+        step: Number of updates done so far.
+        is_warmed: Whether a warm start came before the first update; the learning rate
+            is then a quarter of the model's default.
     """
 
     def __init__(
@@ -98,11 +98,12 @@ class Learner:
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update.
 
-        An update whose gradients are not finite is refused: the weights stay, and the
-        loss is reported as it came. So is one of which all sequences are far off.
+        If a gradient is not finite, the update is refused: the weights stay, and the
+        loss is reported as it is. It is also refused if all sequences are beyond
+        ``ratio_limit``.
 
         Raises:
-            EngineError: The batch was sampled with other weights than these.
+            EngineError: The batch was sampled with other weights than the learner's.
         """
         try:
             with kernel_threads(self._loaded.threads[1]):
@@ -113,12 +114,12 @@ class Learner:
         return metrics
 
     def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Compute gradients, clip them, and take one step of AdamW."""
+        """Compute and clip gradients, and take one step of AdamW."""
         total = batch.trained_tokens
         forests = self._loss.plant(batch.sequences) if total else []
 
         self._optimizer.zero_grad(set_to_none=True)
-        self._loss.take_ratios()  # of an update that failed
+        self._loss.take_ratios()  # of a failed update
         sums = LossSums()
         for forest in forests:
             sums = LossSums(*map(add, sums, self._loss.backward(forest, total)))
@@ -162,7 +163,7 @@ class Learner:
 
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
-        """Return the mean k3 per trained token, in nats; see ``Engine.compare``."""
+        """Return the mean k3 estimate per trained token; see ``Engine.compare``."""
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         with kernel_threads(self._loaded.threads[1]):
@@ -170,7 +171,7 @@ class Learner:
         return kl / batch.trained_tokens
 
     def save(self, folder: Path) -> None:
-        """Write weights (only the adapter's with LoRA), optimizer and random state."""
+        """Write weights (with LoRA only the adapter's), optimizer and random state."""
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
         for name, parameter in weights.items():
@@ -180,10 +181,10 @@ class Learner:
         write_checkpoint(folder, tensors, step=self.step, model=self._identity())
 
     def load(self, folder: Path) -> None:
-        """Continue from a checkpoint; change nothing unless all of it can be read.
+        """Load a checkpoint; change nothing unless all of it can be read.
 
         Raises:
-            CheckpointError: A file is missing, cut short or of another model.
+            CheckpointError: A file is missing, truncated or of another model.
         """
         names = (_WEIGHTS, _OPTIMIZER)
         step, (weights, state) = read_checkpoint(folder, names, self._identity())
@@ -197,7 +198,7 @@ class Learner:
         self.step = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return the properties that a checkpoint's model must share with this one."""
+        """Return the properties that must match a checkpoint's model."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {
@@ -207,15 +208,15 @@ class Learner:
         }
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer as transformers and peft read them.
+        """Write model (or adapter) and tokenizer for transformers and peft.
 
-        Weights keep the precision they were trained in: the exported policy answers as
-        the evaluated one did.
+        Weights keep the precision they were trained in, so that the exported policy
+        answers like the evaluated one.
         """
         self.write_weights(folder)
         self._loaded.tokenizer.save_pretrained(folder)
 
     def write_weights(self, folder: Path) -> None:
-        """Write model (or adapter) alone."""
+        """Write the model (or adapter) without tokenizer."""
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))

@@ -1,4 +1,4 @@
-"""How long answers, rollouts and episodes are by default, and how many run at once."""
+"""Defaults of a run's lengths and limits: answers, rollouts, episodes, concurrency."""
 
 import json
 import math
@@ -19,34 +19,34 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 _LOOKED_AT = 100
 _CHARACTERS = 3.0
-"""Characters of a token, at least: English and JSON have about four."""
+"""Least characters per token: English and JSON have about four."""
 _RESULT_TOKENS = 256
-"""Tokens of a tool's result; most return a line."""
+"""Tokens of a tool's result; most results are one line."""
 _OWN_PROMPT_TOKENS = 1024
-"""Tokens of an agent's own prompt, which only the agent knows."""
+"""Tokens of an agent's own prompt, whose length only the agent knows."""
 _ANSWER = 1024
-"""Tokens of an answer: a call with a page of text as its argument. TRL and verl sample
-as many by default or in their examples."""
+"""Most tokens of an answer: a call with a page of text as its argument. TRL and verl
+use the same in their defaults or examples."""
 _REASONED = 4096
-"""Tokens of an answer with its reasoning, which has 500 to 3,000 (Qwen3's report,
+"""Most tokens of an answer with reasoning, which takes 500 to 3,000 (Qwen3's report,
 arXiv:2505.09388, gives accuracy by budgets of 1,024 to 32,768 tokens)."""
 _TIMEOUT_S = 600.0
-"""Time limit of a rollout with answers of up to 1,024 tokens: one took 38 to 117 s with
-a model of 0.5 billion parameters on two cores (docs/models.md). Longer answers have
-more."""
+"""Timeout of a rollout with answers of up to 1,024 tokens: one took 38 to 117 s with a
+model of 0.5 billion parameters on two cores (docs/models.md). It is longer for longer
+answers."""
 CPU_IN_FLIGHT = 32
-"""Rollouts in flight of a large model on processors: more only wait."""
+"""Rollouts in flight of a large model on a CPU: more would only wait."""
 _OF_CONTEXT = 2
-"""An answer takes at most half of the context: the other half is for the prompt."""
+"""An answer takes at most one half of the context; the prompt needs the rest."""
 
 
 def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingConfig:
-    """Return settings whose open limits fit the model; those that are set stay.
+    """Fill in unset limits of answers, rollouts and concurrency to fit the model.
 
     Args:
         config: Every setting.
-        in_flight: Episodes in flight, where more only wait: one process runs their
-            agents, and they have the time of a large model. None leaves it open.
+        in_flight: Episodes in flight if more would only wait: then one process runs
+            their agents, with the timeout of a large model. None leaves it unset.
 
     Raises:
         ModelError: The model's folder cannot be read.
@@ -63,7 +63,7 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
 
 
 def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
-    """Return settings whose open limits fit a model that servers answer for."""
+    """Fill in unset limits for a model that servers answer for."""
     return config.replaced(
         max_tokens=config.max_tokens or _ANSWER,
         rollout_timeout_s=config.rollout_timeout_s or _TIMEOUT_S,
@@ -71,7 +71,7 @@ def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
 
 
 def usual_answer(config: TrainingConfig) -> int:
-    """Return the most tokens of an answer where ``max_tokens`` does not say it."""
+    """Return the default of ``max_tokens`` for the model."""
     wanted = _wanted_answer(config)
     if is_remote(config.model):
         return wanted
@@ -79,11 +79,11 @@ def usual_answer(config: TrainingConfig) -> int:
 
 
 def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
-    """Say how long answers and rollouts may be, and why answers are shorter than usual.
+    """Describe the limits of answers and rollouts, and why answers are short.
 
     Args:
-        given: The settings as the user gave them.
-        found: The same as :func:`paced` returned them.
+        given: The settings from the user.
+        found: The settings from :func:`paced`.
     """
     words = f"at most {found.answer_tokens:,} tokens each"
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):
@@ -103,7 +103,7 @@ def _is_small(config: TrainingConfig) -> bool:
 
 
 def _reasons(config: TrainingConfig) -> bool:
-    """Return whether the model reasons before it answers, as far as is known."""
+    """Return whether the model reasons before it answers, if known."""
     if config.thinking != "auto":
         return config.thinking == "on"
     if is_remote(config.model):
@@ -114,9 +114,9 @@ def _reasons(config: TrainingConfig) -> bool:
 def longest_episode(config: TrainingConfig) -> int:
     """Estimate the tokens of the longest episode that a run will train on.
 
-    That is the longest prompt of the scenario with all answers and tool results of
-    ``max_turns`` model calls, at most ``max_episode_tokens``. Where the scenario cannot
-    be loaded here, it is ``max_episode_tokens``.
+    That is the scenario's longest prompt plus all answers and tool results of
+    ``max_turns`` model calls, at most ``max_episode_tokens``. If this process cannot
+    load the scenario, it is ``max_episode_tokens``.
     """
     most = config.max_episode_tokens
     try:
@@ -144,5 +144,5 @@ def _longest_prompt(scenario: Scenario, seed: int) -> int:
 
 
 def _written(tools: Sequence[ToolSpec]) -> int:
-    """Return the characters of tools as a request has them."""
+    """Return the number of characters of tools in a request."""
     return len(json.dumps([spec.to_openai() for spec in tools]))

@@ -1,9 +1,8 @@
 """Estimate a model's memory from its ``config.json`` before it is loaded.
 
-Sizes are those of the engine in this process: the weights that learn, with an adapter
-one more copy of the linear layers to sample from (:mod:`agentgym.engines.adapter`),
-AdamW's two moments, activations for the backward pass, and the KV cache. Importing this
-imports no torch.
+It covers the engine in this process: the trained weights, with an adapter a copy of the
+linear layers for sampling (:mod:`agentgym.engines.adapter`), AdamW's two moments,
+activations for the backward pass, and the KV cache. Importing this imports no torch.
 """
 
 from collections.abc import Iterator
@@ -35,30 +34,31 @@ from agentgym.models.folder import (
 )
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors")
-"""Packages of the engine in this process."""
+"""Packages that the engine in this process needs."""
 GIB = 2**30
 CACHE_BYTES = 4 * GIB
-"""Size of the KV cache of running responses on a CPU, at most."""
+"""Largest KV cache of running responses on a CPU, in bytes."""
 RECOMPUTED_PARAMETERS = 100_000_000
-"""Of larger models an update computes each layer twice, and keeps less of it."""
+"""Above so many parameters, updates compute each layer twice to save memory."""
 _CHUNK_TOKENS = 1024
 _LARGE_TREES = (8192, 4096, 2048)
-"""Nodes of a tree where there is room. Eight attempts that share 800 tokens, of 300 of
-their own each, have 3,200: in trees of 1,024 they would share nothing."""
+"""Nodes per prefix tree if memory allows. Eight attempts that share 800 tokens and have
+300 of their own need 3,200; with trees of 1,024 they would share nothing."""
 _ROOM = 0.5
-"""Share of the free memory that training with larger trees may take."""
+"""Largest share of the free memory for training with larger trees."""
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
-"""Logits that an update has at once; more are computed in blocks, and twice."""
+"""Most logits of an update in memory; more are computed in blocks, and twice."""
 _CUDA_BYTES = 3 * GIB // 4
 _LOGITS = 5
-"""Copies in float32: themselves, log-probabilities, entropy's two, a gradient."""
+"""Copies of the logits in float32: themselves, log-probabilities, two for the entropy,
+a gradient."""
 
 
 def micro_batch(vocabulary: int) -> tuple[int, int]:
-    """Return the most tokens of a micro-batch, and of a tree that shares prefixes.
+    """Return the most tokens of a micro-batch, and of a prefix tree.
 
-    A single longer sequence is a micro-batch of its own.
+    A longer single sequence is a micro-batch of its own.
     """
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
@@ -66,20 +66,20 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 
 
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
-    """Return the way of a run's updates that is fast and fits the free memory.
+    """Choose how updates run: as fast as the free memory allows.
 
     Args:
-        config: Its ``model`` and how that is trained.
+        config: The settings; ``model`` and those of its training are used.
         device: ``cpu`` or ``cuda``.
 
     Returns:
-        The most nodes of a tree, and whether layers are computed again in the backward
-        pass. Both are None, which leaves the usual way, of a small model, where the
-        memory is unknown or has no room, and of a ``deterministic`` run, since free
-        memory changes.
+        The most nodes of a tree, and whether the backward pass computes layers
+        again. Both are None, i.e. the default of a small model, if the memory is
+        unknown or too small, and in a ``deterministic`` run, since free memory
+        varies.
 
     Raises:
-        ModelError: The model is of a kind that cannot be trained in this process.
+        ModelError: This process cannot train the model's architecture.
     """
     known = shape_of(config.model)
     if known is None or config.deterministic:
@@ -91,7 +91,7 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 
 
 def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
-    """Return a device's free bytes, and whether it computes a model in bfloat16."""
+    """Return a device's free bytes, and whether it computes the model in bfloat16."""
     if device == "cuda":
         return free_gpu()
     is_exact = config.deterministic or is_small(config.model)
@@ -99,10 +99,10 @@ def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
-    """Return how a model is trained, as fast as the memory has room for.
+    """Return the fastest way to train a model that fits the memory.
 
-    Activations that are kept save a third of the arithmetic, and large trees the
-    prefixes that attempts share; both only where half of the memory is enough.
+    Keeping activations saves a third of the arithmetic, and large trees share more
+    prefixes; both are used only if half of the memory suffices.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -117,18 +117,18 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a model takes while it is trained.
+    """Bytes that a model takes during training.
 
     Attributes:
-        weights: As they are loaded.
-        copies: Of weights, to sample from. On a GPU they are left out if need be.
-        adapter: Its weights; 0 without.
-        gradients: Those of the trained weights.
+        weights: The loaded weights.
+        copies: Copies of weights for sampling; left out on a GPU if memory is short.
+        adapter: The adapter's weights; 0 without one.
+        gradients: Gradients of the trained weights.
         optimizer: AdamW's moments.
         activations: Most that an update keeps and computes with at once.
         cache_token: Keys and values of one token.
         least_cache: Keys and values of one episode.
-        overhead: CUDA's own.
+        overhead: CUDA's own memory.
     """
 
     weights: int
@@ -143,12 +143,13 @@ class MemoryEstimate:
 
     @classmethod
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
-        """Return the memory of a model.
+        """Estimate the memory of a model.
 
         Args:
-            shape: Of the model.
+            shape: The model's sizes.
             use: How it is trained.
-            parameters: As its files have them; None counts those of the shape.
+            parameters: Number of parameters in its files; None counts those of the
+                shape.
         """
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
@@ -156,7 +157,7 @@ class MemoryEstimate:
         added = shape.adapter_parameters(use.rank)
         trained = FLOAT * (added or held)
         copied = 0
-        if use.rank and use.samples:  # in bfloat16 the adapter is copied alone
+        if use.rank and use.samples:  # in bfloat16 only the adapter is copied
             copied = shape.linear_parameters if size == FLOAT else added
         if (
             use.samples and is_small and shape.kind == "llama"
@@ -173,10 +174,10 @@ class MemoryEstimate:
             parts=parts,
             recomputes=bool(use.recomputes) or large,
         )
-        if parts > 1:  # each has gradients of its own
+        if parts > 1:  # each has its own gradients
             activations += parts * trained
         weights = size * held
-        if use.compares and not use.rank:  # with those of the untrained model
+        if use.compares and not use.rank:  # with logits of the untrained model
             weights *= 2
         return cls(
             weights=weights,
@@ -192,18 +193,18 @@ class MemoryEstimate:
 
     @property
     def fixed(self) -> int:
-        """All but the KV cache, and on a GPU but the copies."""
+        """All but the KV cache and, on a GPU, the copies."""
         learning = self.adapter + self.gradients + self.optimizer + self.activations
         copies = 0 if self.overhead else self.copies
         return self.weights + learning + copies + self.overhead
 
     @property
     def need(self) -> int:
-        """The least that training works with."""
+        """Least bytes that training needs."""
         return self.fixed + self.least_cache
 
     def words(self) -> str:
-        """Return the parts in GiB, e.g. ``weights 2.9, adapter 0.1, …``."""
+        """Return a description of the parts in GiB: ``weights 2.9, adapter 0.1, …``."""
         copies = "a merged copy to sample from"
         if self.copies <= self.adapter:  # in bfloat16
             copies = "a copy of the adapter to sample from"
@@ -228,10 +229,10 @@ class MemoryEstimate:
 def _activations(
     shape: Shape, use: Use, *, size: int, parts: int, recomputes: bool
 ) -> int:
-    """Return the most bytes that backward needs at once.
+    """Return the most bytes that the backward pass needs at once.
 
-    That is one sequence as long as may be, or a tree of shared prefixes above a head
-    that is nearly as long; a small model has such parts side by side on a CPU.
+    That is one sequence of the longest length, or a tree above a head of nearly that
+    length. A small model on a CPU has several of them in parallel.
     """
     longest = min(use.longest, shape.context)
     least = max(micro_batch(shape.vocabulary))
@@ -242,7 +243,7 @@ def _activations(
     seen = branches * longest * 2 * key * size * spread
     head = 2 * longest * 2 * key * size  # keys, values and their gradients
     cases = [(0, longest, parts), (longest, nodes, parts)]
-    if shape.obstacles:  # sequences of their own, side by side
+    if shape.obstacles:  # separate sequences in parallel
         cases, seen = [(0, longest, 1)], 0
     found = []
     for below, above, side in cases:
@@ -266,7 +267,7 @@ def _activations(
 def cheaper(
     shape: Shape, use: Use, parameters: int | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Yield settings that take less, each on top of those before; and bytes then."""
+    """Yield settings that save memory, each on top of those before, and the bytes."""
     changes: list[tuple[str, bool, Any]] = [
         ("lora_rank = 16", not use.rank, {"rank": 16}),
         ("gradient_checkpointing = true", True, {"recomputes": True}),
@@ -283,7 +284,7 @@ def cheaper(
 
 
 def gib(size: int) -> str:
-    """Return bytes in GiB with one decimal, and two below 1."""
+    """Format bytes as GiB with one decimal, or two below 1."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
@@ -291,9 +292,9 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
     """Return how a run trains its model.
 
     Args:
-        config: Its settings.
-        on_gpu: Whether on a GPU.
-        has_half: Whether that computes in bfloat16.
+        config: The run's settings.
+        on_gpu: Whether it trains on a GPU.
+        has_half: Whether the device computes in bfloat16.
     """
     return Use(
         rank=held_rank(Path(model_source(config.model)))
@@ -308,18 +309,18 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 
 
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
-    """Return the shape of a model, and the number of parameters in its files.
+    """Return a model's shape, and the number of parameters in its files.
 
     Args:
-        model: As ``config.model``.
-        fetch: Whether to download the ``config.json`` of an id.
+        model: The setting ``config.model``.
+        fetch: Whether to download the ``config.json`` of a Hugging Face id.
 
     Returns:
         None if its ``config.json`` is not on this machine, or the libraries are missing
-        that measure the kinds that are not counted by it.
+        that measure architectures without a formula.
 
     Raises:
-        ModelError: It is of a kind that cannot be trained in this process.
+        ModelError: This process cannot train the model's architecture.
     """
     folder = base_folder(model_source(model), fetch=fetch)
     if folder is None:
@@ -340,15 +341,15 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 
 
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
-    """Return the settings with which a model can be trained on this CPU.
+    """Return the settings to change so that a model can be trained on this CPU.
 
     Args:
-        config: Its ``model`` and how that is trained.
+        config: The settings; ``model`` and those of its training are used.
         free: Bytes of memory.
 
     Returns:
-        None of them if it fits as it is; None if it does not with any, or if that is
-        not known.
+        An empty list if it fits already; None if it does not fit with any, or if
+        that is not known.
     """
     try:
         known = shape_of(config.model)
@@ -376,22 +377,22 @@ def check_memory(
     fetch: bool = False,
     server_share: float | None = None,
 ) -> str:
-    """Check that a model fits, and describe its memory; empty if unknown.
+    """Check that a model fits into memory; return a description, empty if unknown.
 
-    Unknown is a model whose ``config.json`` is not on this machine yet, a kind of model
-    that is not known, and a GPU whose driver reports nothing.
+    It is unknown if the model's ``config.json`` is not on this machine yet, the
+    architecture is not known, or the GPU's driver reports nothing.
 
     Args:
-        config: Its ``model`` and how that is trained.
+        config: The settings; ``model`` and those of its training are used.
         device: ``cpu`` or ``cuda``.
-        fetch: Whether to download the ``config.json`` of an id.
-        server_share: None if this process samples too. Else the share of the GPU's
-            memory that a server takes while the learner waits; 0 if it has GPUs of its
-            own.
+        fetch: Whether to download the ``config.json`` of a Hugging Face id.
+        server_share: None if this process also samples. Else the share of the GPU's
+            memory that a sampling server takes while the learner waits; 0 if it has its
+            own GPUs.
 
     Raises:
-        NotEnoughMemoryError: It does not fit; lists the sizes, and the settings to
-            lower.
+        NotEnoughMemoryError: It does not fit; the message has the sizes, and the
+            settings to lower.
     """
     known = shape_of(config.model, fetch=fetch)
     if known is None:
@@ -406,13 +407,13 @@ def check_memory(
     estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
-    # A small model's most is many threads with an episode each: hardly ever so.
+    # A small model's maximum, many threads with an episode each, hardly ever occurs.
     alone = MemoryEstimate.of(shape, replace(use, cores=1), held)
     if alone.need <= free:
         _check_with_server(config, estimate, free, server_share or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
-    lower = f"Less takes, one with the other: {', '.join(told)}. " if told else ""
+    lower = f"These together need less: {', '.join(told)}. " if told else ""
     where = "the GPU" if on_gpu else "this machine"
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "
@@ -424,7 +425,7 @@ def check_memory(
 def _check_with_server(
     config: TrainingConfig, estimate: MemoryEstimate, free: int, share: float
 ) -> None:
-    """Check that the learner's memory fits next to a server that is awake."""
+    """Check that the learner fits into memory next to a running server."""
     kept = estimate.weights + estimate.adapter + estimate.optimizer + estimate.overhead
     if kept <= (1 - share) * free:
         return

@@ -1,4 +1,4 @@
-"""Finds the engine that a configuration asks for."""
+"""Find the engine for a configuration."""
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.plugins import Plugins
@@ -31,14 +31,14 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "kl_coefficient": ("local", "vllm"),
     "ratio_limit": ("local", "vllm"),
 }
-"""Settings that only some of our own engines read."""
+"""Settings that only some of the built-in engines read."""
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
     """Check that the engine supports the settings, without loading a model.
 
     Raises:
-        UsageError: As :meth:`EngineFactory.check`; or no engine has this name.
+        UsageError: See :meth:`EngineFactory.check`; or the engine's name is unknown.
     """
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
@@ -52,10 +52,10 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Return the settings with the limits that fit the model and the engine.
+    """Fill in unset limits to fit the model and the engine.
 
-    These are the length of answers, the time of rollouts, and how many run at once.
-    Those that the user has set stay.
+    These are the length of answers, the timeout of rollouts, and the rollouts in
+    flight. Limits that the user has set stay.
     """
     factory = _factory(config)
     try:
@@ -65,12 +65,12 @@ def paced_settings(config: TrainingConfig) -> TrainingConfig:
 
 
 def composed_settings(config: TrainingConfig) -> str:
-    """Return an engine's settings for its library, as text; empty if none."""
+    """Return the settings for the engine's library as text; empty if there are none."""
     return _factory(config).composed(config)
 
 
 def announced_start(config: TrainingConfig) -> str:
-    """Return the message shown while :func:`create_engine` runs; else empty."""
+    """Return the message to show while :func:`create_engine` runs; else empty."""
     return _factory(config).announced(config)
 
 

@@ -1,4 +1,4 @@
-"""The settings that may change when a run is resumed."""
+"""resumed_config: change settings when a run is resumed."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ MACHINE = (
     "concurrency",
     "rollout_timeout_s",
 )
-"""Settings of memory and speed: none of them changes the tokens that are trained."""
+"""Settings of memory and speed, which do not change the trained tokens."""
 LIBRARIES = ("vllm", "verl")
 MAY_CHANGE = (*_BUDGET, *MACHINE, *LIBRARIES)
 _OF_VERL = (
@@ -25,17 +25,17 @@ _OF_VERL = (
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
     "ray_kwargs.",
 )
-"""Where verl's settings are those of memory and servers; others change the training."""
+"""Prefixes of verl's settings of memory and servers; the others change the training."""
 
 
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
-    """Return a run's settings with those that change on resuming.
+    """Return a run's settings with the changes of a resume.
 
-    Flags of vLLM and settings of verl are added to the run's own; None takes one out.
+    Flags of vLLM and settings of verl are merged into the run's; None removes one.
 
     Args:
         before: The run's settings.
-        changes: New values by setting; None leaves a setting as it was.
+        changes: New values by setting; None keeps a setting.
 
     Raises:
         UsageError: A setting may not change.

@@ -1,4 +1,4 @@
-"""A policy and an engine without a model: a function answers, to try the rest."""
+"""ScriptedPolicy: a policy without a model; a function gives its answers."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,14 +30,14 @@ class Reply:
 
 
 class ScriptedPolicy(Policy):
-    """A policy whose token ids are UTF-8 bytes and whose log-probabilities are 0.
+    """A policy with UTF-8 bytes as token ids and 0 as log-probability.
 
     ::
 
         policy = ScriptedPolicy(lambda request: Reply(calls=[("list_files", {})]))
 
     Args:
-        respond: Called with each request; may raise.
+        respond: Called with each request; returns the Reply, or raises.
     """
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
@@ -46,7 +46,7 @@ class ScriptedPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """``scripted``."""
+        """Always ``scripted``."""
         return "scripted"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
@@ -54,7 +54,7 @@ class ScriptedPolicy(Policy):
         return self.write(request, self._respond(request))
 
     def write(self, request: ChatRequest, reply: Reply) -> ChatResult:
-        """Return a reply as an answer."""
+        """Convert a reply to an answer with tokens."""
         calls = [
             RequestedCall(
                 id=f"call-{len(request.messages)}-{index}",
@@ -84,7 +84,7 @@ class ScriptedPolicy(Policy):
 
 
 class ScriptedEngine(Engine):
-    """An engine that learns nothing, and remembers its ``batches``."""
+    """An engine that learns nothing, and records its ``batches``."""
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self.batches: list[TrainingBatch] = []
@@ -98,11 +98,11 @@ class ScriptedEngine(Engine):
 
     @property
     def step(self) -> int:
-        """Updates done so far."""
+        """Number of updates so far."""
         return self._policy.version
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Label each byte by its character, as long as all are ASCII."""
+        """Label each byte by its character; None if one is not ASCII."""
         ids = call.response_ids
         if any(i >= 128 for i in ids):
             return None
@@ -111,21 +111,21 @@ class ScriptedEngine(Engine):
         return label_tokens(pieces, reading.spans, ended=False)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Remember the batch."""
+        """Record the batch."""
         self.batches.append(batch)
         self._policy.version += 1
         return UpdateMetrics(step=self.step)
 
     def imitation(self) -> "ScriptedImitation":
-        """Return who remembers examples in ``imitated``."""
+        """Return the imitation that records examples in ``imitated``."""
         return ScriptedImitation(self)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write how many updates there were."""
+        """Write the number of updates."""
         write_json(folder / _STATE, self.step)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue counting from the checkpoint's version."""
+        """Read the number of updates."""
         self._policy.version = json.loads((folder / _STATE).read_text())
 
     def export(self, folder: Path) -> None:
@@ -135,7 +135,7 @@ class ScriptedEngine(Engine):
 
 
 class ScriptedImitation(Imitation):
-    """Remembers the calls to imitate."""
+    """Records the calls to imitate."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
@@ -143,13 +143,13 @@ class ScriptedImitation(Imitation):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Answer as the policy would with the same reply."""
+        """Convert a reply to an answer, like the policy."""
         made: list[tuple[str, dict[str, Any] | str]]
         made = [(call.name, call.arguments) for call in calls]
         return self._engine.policy.write(request, Reply(content or None, made))
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Remember the batch."""
+        """Record the batch."""
         self._engine.imitated.append(batch)
         return 0.0
 

@@ -1,4 +1,4 @@
-"""Map a run's settings to those of a library below an engine: the common part."""
+"""Convert a run's settings to those of verl or vLLM: the common part."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ from agentgym.errors import ConfigError, ModelError
 from agentgym.models.folder import ADAPTER_FILE, model_source, read_json
 
 LIBRARIES = ("verl", "vllm")
-"""Engines whose library's settings are reached as ``NAME.KEY``."""
+"""Engines whose library has settings of the form ``NAME.KEY``."""
 _CONTEXT = 8192
 
 
 def base_source(model: str) -> str:
-    """Return the folder or id of a model's weights, those below an adapter it may be.
+    """Return the folder or id of a model's weights; for an adapter, of its base.
 
     Raises:
         ModelError: The adapter does not name its base.
@@ -28,7 +28,7 @@ def base_source(model: str) -> str:
 
 
 def context_length(config: TrainingConfig) -> int:
-    """Return the most tokens of prompt and answer that are sampled with."""
+    """Return the most tokens of prompt and answer in sampling."""
     folder = Path(base_source(config.model)) / "config.json"
     known = read_json(folder) if folder.exists() else {}
     text = known.get("text_config")  # of a model of text and images
@@ -38,9 +38,9 @@ def context_length(config: TrainingConfig) -> int:
 
 
 def log_file(config: TrainingConfig) -> Path:
-    """Return the path of the log of an engine's processes: in the run's folder.
+    """Return the log file of an engine's processes, in the run's folder.
 
-    Without a run it is next to the runs.
+    Without a run, it is next to the runs.
     """
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"
@@ -48,7 +48,7 @@ def log_file(config: TrainingConfig) -> Path:
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Return nested mappings as dotted keys."""
+    """Flatten nested mappings to dotted keys."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
@@ -60,13 +60,13 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Read settings ``verl.KEY=value`` or ``vllm.KEY=value``, whose values are YAML.
+    """Parse settings ``verl.KEY=value`` or ``vllm.KEY=value``, whose values are YAML.
 
     Returns:
-        Them by library.
+        The settings by library.
 
     Raises:
-        ConfigError: One is not of this form.
+        ConfigError: A text has another form.
     """
     found: dict[str, dict[str, Any]] = {}
     for word in words:

@@ -1,10 +1,10 @@
 """Run an engine's processes, and end them when the parent process ends.
 
-As a program it runs a command for as long as its parent lives::
+Run as a program, it runs a command and ends it when the parent ends::
 
     python supervise.py PARENT COMMAND...
 
-Other environments run this file too: it needs psutil, and nothing of this package.
+Other environments run this file too: it needs only psutil.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _ENDS_S = 20.0
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all below it whose own parent has gone."""
+    """Make this process adopt descendants whose parent has ended."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
 
@@ -38,7 +38,7 @@ def end_descendants() -> None:
 
 
 def reap() -> None:
-    """Forget the children that have ended."""
+    """Collect the exit codes of ended children."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -47,7 +47,7 @@ def reap() -> None:
 
 
 def main() -> None:
-    """Run a command until it ends, its parent has gone, or a signal comes."""
+    """Run a command until it ends, the parent ends, or a signal arrives."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

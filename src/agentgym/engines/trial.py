@@ -1,4 +1,4 @@
-"""Starts an engine with the policy that ships with the package, and asks it once."""
+"""Start an engine with the built-in policy nano, and send it one request."""
 
 import asyncio
 import time
@@ -19,11 +19,11 @@ _ANSWERS_S = 120.0
 
 
 def trial(factory: EngineFactory, engine: str) -> Checked:
-    """Say whether a tiny model answers through an engine whose servers are its own.
+    """Start an engine with its own servers and nano, and check that it answers.
 
     Args:
-        factory: Makes it.
-        engine: Its name.
+        factory: Creates the engine.
+        engine: The engine's name.
     """
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:

@@ -1,1 +1,1 @@
-"""Measuring agents: metrics with intervals, comparisons, agents without a model."""
+"""Measure agents: metrics with intervals, comparisons, agents without a model."""

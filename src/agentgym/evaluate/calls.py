@@ -1,4 +1,4 @@
-"""Call classes: judge every tool call, right or wrong, as exactly one class."""
+"""Call classes: assign every tool call to exactly one class, right or wrong."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,35 +13,35 @@ from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, normalize
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import Fault, offered_functions, schema_faults
 
-NOTHING = "(nothing)"  # row of the calls that answer to no needed call
-NO_CALL = "(no call)"  # column of the needed calls that no call answers to
-OWN = "(own)"  # column of the calls of tools that the agent brought along
-INVENTED = "(invented)"  # column of the calls of tools that do not exist
-UNREADABLE = "(malformed)"  # column of the calls whose text could not be read
+NOTHING = "(nothing)"  # row of calls that match no needed call
+NO_CALL = "(no call)"  # column of needed calls that were not made
+OWN = "(own)"  # column of calls of the agent's own tools
+INVENTED = "(invented)"  # column of calls of tools that do not exist
+UNREADABLE = "(malformed)"  # column of calls that could not be parsed
 
 
 class CallClass(StrEnum):
-    """The class of a tool call: the first one that fits, from the top.
+    """The class of a tool call: the first that applies, from the top.
 
-    A value is of another type than the schema asks for only if pydantic's lax mode
-    does not convert it (``"2"`` is an integer). A call that ran or was refused by the
-    tool has the wrong value if it matches a needed call of the same tool.
+    A value has the wrong type only if pydantic's lax mode cannot convert it (``"2"`` is
+    an integer). A call that ran, or that the tool refused, has a wrong value if it
+    matches a needed call of the same tool.
     """
 
-    INVENTED_TOOL = "invented_tool"  # names no tool that the call was offered
-    MALFORMED = "malformed"  # its text could not be read as a name and an object
-    MISSING = "missing"  # an argument that the schema requires is missing
-    EXTRA = "extra"  # none is missing, and there is one that the schema knows not
-    WRONG_TYPE = "wrong_type"  # a value is not of the type that the schema asks for
+    INVENTED_TOOL = "invented_tool"  # names a tool that the request did not offer
+    MALFORMED = "malformed"  # its text could not be parsed as name and object
+    MISSING = "missing"  # lacks an argument that the schema requires
+    EXTRA = "extra"  # has an argument that the schema does not have
+    WRONG_TYPE = "wrong_type"  # a value has another type than the schema requires
     RULE_BROKEN = "rule_broken"  # a rule of the scenario forbids it
-    OWN = "own"  # ran, and is of a tool that the agent brought along, e.g. a hand-off
-    RIGHT = "right"  # ran, and is a call that the task needs
+    OWN = "own"  # ran, and is of the agent's own tools, e.g. a hand-off
+    RIGHT = "right"  # ran, and is a needed call
     WRONG_VALUE = "wrong_value"  # has a value outside the schema, or not the needed one
-    RAISED = "raised"  # the tool refused it, or the agent ended before it ran
+    RAISED = "raised"  # the tool refused it, or the agent ended first
     REPEATED = "repeated"  # ran, like an earlier one with the same result
     WRONG_TOOL = "wrong_tool"  # ran instead of a needed call of another tool
-    UNNEEDED = "unneeded"  # ran, and answers to no needed call
-    UNJUDGED = "unjudged"  # ran, in a task whose needed calls are not known
+    UNNEEDED = "unneeded"  # ran, and matches no needed call
+    UNJUDGED = "unjudged"  # ran, in a task without known needed calls
 
 
 _FAULTS: Mapping[Fault, CallClass] = MappingProxyType(
@@ -58,10 +58,10 @@ class JudgedCall(NamedTuple):
 
     call: ToolCall
     kind: CallClass
-    needed: int | None  # place in the plan of the call that it answers to, if any
+    needed: int | None  # index of the needed call that it matches, if any
 
     def column(self, tools: Collection[str]) -> str:
-        """Return where the call stands in a confusion matrix of ``tools``."""
+        """Return the call's column in a confusion matrix of ``tools``."""
         if self.kind is CallClass.INVENTED_TOOL:
             return INVENTED
         if self.call.name == MALFORMED_CALL and self.call.name not in tools:
@@ -74,12 +74,12 @@ def judge_calls(
     needed: Sequence[NeededCall] | None,
     specs: Mapping[str, ToolSpec],
 ) -> list[JudgedCall]:
-    """Put every tool call of an episode into one class.
+    """Assign every tool call of an episode to a class.
 
     Args:
         trajectory: A finished episode.
-        needed: The calls that its task needs; None if that is not known.
-        specs: The scenario's tools, by name, with their original schemas.
+        needed: The task's needed calls; None if unknown.
+        specs: The scenario's tools by name, with their original schemas.
 
     Returns:
         One judgement per tool call, in order.
@@ -109,7 +109,7 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the first class that fits; ``need`` is the needed call that it matches."""
+    """Return the first class that applies; ``need`` is the matched needed call."""
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
     if call.outcome is ToolOutcome.MALFORMED:
@@ -134,7 +134,7 @@ def _class_of(
 
 
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return for each tool call the functions that its model call was offered."""
+    """Return for each tool call the functions offered to its model call."""
     found: list[Mapping[str, Mapping[str, Any]]] = []
     offered: Mapping[str, Mapping[str, Any]] = {}
     for step in trajectory.steps:
@@ -146,7 +146,7 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call that no scenario knows, by the offered schema."""
+    """Return the class of a call of an agent's own tool, by the offered schema."""
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -158,9 +158,9 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 
 
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
-    """Return the fault of arguments that were refused, by the tool's schema.
+    """Return the class of refused arguments, by the tool's schema.
 
-    If the schema finds nothing, the refusal was the framework's own, of a value.
+    If the schema has no objection, the framework itself refused a value.
     """
     try:
         spec.validate(arguments)
@@ -168,7 +168,7 @@ def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
         faults = {problem["type"] for problem in error.errors()}
     else:
         return CallClass.WRONG_VALUE
-    if "value_error" in faults:  # maybe a tool that is known by a JSON schema alone
+    if "value_error" in faults:  # maybe a tool known only by its JSON schema
         kinds = {fault.kind for fault in schema_faults(spec.parameters, arguments)}
         named = (kind for name, kind in _FAULTS.items() if name in kinds)
         return next(named, CallClass.WRONG_VALUE)
@@ -176,8 +176,8 @@ def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
         return CallClass.MISSING
     if "extra_forbidden" in faults:
         return CallClass.EXTRA
-    # pydantic names faults of a type int_type, int_parsing, int_from_float and the
-    # like, those of a value literal_error, greater_than and so on.
+    # pydantic names type errors int_type, int_parsing, int_from_float and so on, value
+    # errors literal_error, greater_than and so on.
     if any(f.endswith(("_type", "_parsing")) or "_from_" in f for f in faults):
         return CallClass.WRONG_TYPE
     return CallClass.WRONG_VALUE
@@ -194,14 +194,14 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
 
 
 class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
-    """How often a tool was called where another, or the same, was needed.
+    """Counts of called tools by needed tool.
 
-    A row adds up to the needed calls of its tool, that of ``(nothing)`` to the calls
-    that no need stands behind; all cells but ``(no call)`` add up to the calls made.
+    A row adds up to the needed calls of its tool, the row ``(nothing)`` to calls that
+    match no needed one. All cells but ``(no call)`` add up to the calls made.
 
     Attributes:
-        tools: The tools that were offered, in their order.
-        counts: Calls by row (the tool needed) and column (the tool called).
+        tools: The offered tools, in order.
+        counts: Calls by row (needed tool) and column (called tool).
     """
 
     tools: list[str]
@@ -213,7 +213,7 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the calls of episodes whose needed calls are known."""
+        """Count the calls of episodes with known needed calls."""
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

@@ -1,4 +1,4 @@
-"""Compare two measurements: differences, effect of training, lost ground."""
+"""Compare two measurements: differences, effect of training, lost families."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,19 +34,19 @@ _FURTHER: tuple[MetricName, ...] = (*_CHOICES, "pass_1")
 
 Verdict = Literal["helped", "hurt", "made no difference"]
 Pair = tuple[TaskResult, TaskResult]
-"""One task before and after."""
+"""One task's results before and after."""
 
 
 class Comparison(BaseModel, frozen=True, extra="forbid"):
-    """How the second of two measurements differs from the first.
+    """The differences between two measurements.
 
     Attributes:
-        tasks: Tasks that both attempted.
-        k: Of pass^k on both sides.
+        tasks: Number of tasks in both.
+        k: The k of pass^k on both sides.
         differences: ``after - before`` by metric, with paired 95 % intervals over
-            tasks; ``n`` is 0 where one side was not measured.
-        p_value: Of pass^1, two-sided, by :func:`sign_flip_p`: how likely a
-            difference at least as large is if both are equally good.
+            tasks; ``n`` is 0 if a side was not measured.
+        p_value: Two-sided p-value of pass^1 by :func:`sign_flip_p`: the probability of
+            a difference at least as large if both are equally good.
     """
 
     tasks: int
@@ -56,7 +56,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
 
 
 def are_paired(before: Metrics, after: Metrics) -> bool:
-    """Return whether two measurements are of the same tasks, and list them."""
+    """Return whether two measurements have the same tasks, listed by task."""
     tasks = [task.task_id for task in before.by_task]
     return bool(tasks) and tasks == [task.task_id for task in after.by_task]
 
@@ -64,10 +64,10 @@ def are_paired(before: Metrics, after: Metrics) -> bool:
 def compare(before: Metrics, after: Metrics) -> Comparison:
     """Compare two measurements of the same tasks.
 
-    Tasks of which a side has no scored rollout are left out on both sides.
+    Tasks without a scored rollout on one side are left out.
 
     Raises:
-        UsageError: They are not of the same tasks, or no task was scored twice.
+        UsageError: Their tasks differ, or no task was scored on both sides.
     """
     if not are_paired(before, after):
         raise UsageError(
@@ -110,14 +110,15 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
 
 
 class Change(BaseModel, frozen=True, extra="forbid"):
-    """One share that differs beyond chance.
+    """A share that differs significantly.
 
     Attributes:
         name: A family of tasks, or a held-out set and its metric.
         is_family: Whether it is the success of a family.
         before: Share before training, 0..1.
         after: Share after training.
-        p_value: Two-sided, as tested; it is significant after Holm's correction.
+        p_value: Two-sided p-value before Holm's correction, after which it is
+            significant.
     """
 
     name: str
@@ -127,7 +128,7 @@ class Change(BaseModel, frozen=True, extra="forbid"):
     p_value: float
 
     def words(self) -> str:
-        """Return ``"refund 96 % -> 60 %"``."""
+        """Return a text such as ``"refund 96 % -> 60 %"``."""
         return f"{self.name} {percent(self.before)} -> {percent(self.after)}"
 
 
@@ -135,12 +136,12 @@ class Effect(BaseModel, frozen=True, extra="forbid"):
     """The effect of training, tested on the same held-out tasks.
 
     Attributes:
-        verdict: Of pass^1 on the main held-out tasks.
-        before: pass^1 before training; ``after`` is that of the trained policy.
-        p_value: Of the paired sign-flip test by task.
-        tasks: Tasks that both sides were scored on.
-        better: Metrics and families that rose beyond chance.
-        worse: Metrics and families that fell beyond chance.
+        verdict: The verdict for pass^1 on the main held-out tasks.
+        before: pass^1 before training; ``after`` is pass^1 after it.
+        p_value: p-value of the paired sign-flip test by task.
+        tasks: Number of tasks scored on both sides.
+        better: Metrics and families that rose significantly.
+        worse: Metrics and families that fell significantly.
     """
 
     verdict: Verdict
@@ -160,16 +161,16 @@ def measure_effect(
     """Test the changes between two measurements of the same tasks.
 
     Families of tasks are one set of hypotheses, the shares of all held-out sets
-    another; each set is corrected with :func:`holm`, so that the chance of naming
-    anything in a set that did not change is 5 % at most.
+    another. Each set is corrected with :func:`holm`, so that the chance of a false
+    finding in an unchanged set is at most 5 %.
 
     Args:
-        before: Of the main held-out tasks.
-        after: Of the same tasks.
+        before: Metrics of the main held-out tasks.
+        after: Metrics of the same tasks.
         further: Other held-out sets by name, before and after.
 
     Returns:
-        None if the tasks were not the same or none was scored twice.
+        None if the tasks differ or none was scored on both sides.
     """
     if not (pairs := paired(before, after)):
         return None
@@ -195,10 +196,10 @@ def measure_effect(
 
 
 def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
-    """Say whether pass^1 differs beyond chance, by a two-sided test at 5 %.
+    """Return whether pass^1 differs significantly, by a two-sided test at 5 %.
 
-    Of the same tasks by :func:`sign_flip_p`. Of others by their intervals: the
-    difference over its standard error is a normal variable if nothing differs.
+    The same tasks are compared by :func:`sign_flip_p`, different ones by their
+    intervals: the difference divided by its standard error is approximately normal.
     """
     if pairs := paired(before, after):
         return _sign_flip(pairs, "pass_1") < ALPHA
@@ -208,9 +209,9 @@ def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the families whose success fell beyond chance, the largest fall first.
+    """Return the families whose success fell significantly, the largest fall first.
 
-    The tasks need not be the same: then families are compared as a whole.
+    The tasks may differ: then families are compared as a whole.
     """
     found = _significant(family_changes(before, after))
     lost = [change for change in found if change.after < change.before]
@@ -218,10 +219,10 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def family_changes(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the success of each family that both sides have, with its test.
+    """Return each family's success on both sides, with its test.
 
-    The p-values are not corrected for the number of families; see :func:`holm`. Of a
-    single family there is nothing to compare.
+    The p-values are not corrected for the number of families; see :func:`holm`. A
+    single family is not compared.
     """
     tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     if pairs := paired(before, after):
@@ -250,7 +251,7 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the tasks that both sides were scored on; none if the tasks differ."""
+    """Return the tasks that both sides scored; empty if the tasks differ."""
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)
@@ -258,9 +259,9 @@ def paired(before: Metrics, after: Metrics) -> list[Pair]:
 
 
 def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Return which hypotheses Holm's step-down test rejects (Holm 1979).
+    """Return the hypotheses that Holm's step-down test rejects (Holm 1979).
 
-    The chance that any true hypothesis is among them is ``alpha`` at most.
+    The probability that it rejects a true one is at most ``alpha``.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     rejected = [False] * len(p_values)
@@ -272,18 +273,18 @@ def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
 
 
 def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
-    """Return the exact two-sided p-value of the same success before and after.
+    """Return the exact two-sided p-value for equal success before and after.
 
-    Given how often each task succeeded on both sides together, the successes after
-    training are hypergeometric if nothing changed; their sum over tasks is tested
-    (the exact form of Cochran 1954 and Mantel and Haenszel 1959). Unlike a test by
-    task alone it has power for a family with few tasks.
+    Given each task's total successes, the successes after training are hypergeometric
+    if nothing changed; their sum over tasks is tested (the exact form of Cochran 1954
+    and Mantel and Haenszel 1959). Unlike a test by task alone, it has power for a
+    family with few tasks.
 
     Args:
         tables: Per task: successes and attempts before, successes and attempts after.
 
     Returns:
-        In (0, 1]; 1 if nothing can differ.
+        In (0, 1]; 1 if there can be no difference.
     """
     import numpy as np
 
@@ -299,7 +300,7 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
 
 
 def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
-    """Return successes and attempts of each family that was scored."""
+    """Return successes and attempts of each scored family."""
     sums: dict[str, tuple[int, int]] = {}
     for task in metrics.by_task:
         if task.attempts:
@@ -323,7 +324,7 @@ def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
 
 
 def _means(pairs: Sequence[Pair], metric: MetricName) -> tuple[float, float]:
-    """Return a metric of both sides; 0 where it was not measured."""
+    """Return a metric on both sides; 0 if not measured."""
     sums = []
     for side in zip(*pairs, strict=True):
         found = [_sums(task, metric) for task in side]
@@ -333,14 +334,14 @@ def _means(pairs: Sequence[Pair], metric: MetricName) -> tuple[float, float]:
 
 
 def _sums(task: TaskResult, metric: MetricName) -> tuple[float, float]:
-    """Return numerator and denominator of a metric; those of success are exact."""
+    """Return a metric's numerator and denominator; those of success are exact."""
     if metric == "pass_1":
         return task.successes, task.attempts
     return task.pair(metric, 1)
 
 
 def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
-    """Test a metric by task; tasks that a side has not measured are left out."""
+    """Test a metric by task; leave out tasks that a side has not measured."""
     differences = []
     for sides in pairs:
         (old, old_n), (new, new_n) = (_sums(task, metric) for task in sides)
@@ -351,6 +352,6 @@ def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
 
 
 def _significant(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes that Holm's test rejects as chance."""
+    """Return the changes that are significant by Holm's test."""
     rejected = holm([change.p_value for change in changes])
     return [c for c, is_real in zip(changes, rejected, strict=True) if is_real]

@@ -13,27 +13,27 @@ from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
 CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
-"""The metric of each name that a scenario's success criteria may use."""
+"""The metric for each name in a scenario's success criteria."""
 _SUCCESS = ("success_rate", "pass_1", "pass_k")
 _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
-_COMPONENTS = {*map(str, Component), "tool_execution"}  # the latter is never its text
+_COMPONENTS = {*map(str, Component), "tool_execution"}  # never in the text
 
 
 def criteria_hold(
     criteria: dict[str, float], metrics: Metrics, *, errors: float = 0.0
 ) -> bool:
-    """Say whether ``metrics`` reach every criterion that training waits for.
+    """Return whether ``metrics`` reach every criterion that training waits for.
 
     Args:
         criteria: Least shares by name.
         metrics: The measured metrics.
-        errors: Standard errors that a share must lie above its criterion; one that
-            is 1 need not, since none can be higher.
+        errors: Number of standard errors by which a share must exceed its criterion; a
+            share of 1 is always enough, since none can be higher.
     """
     return all(
         _is_above(metrics[CRITERIA[name]], least, errors)
         for name, least in criteria.items()
-        if name in CRITERIA  # plans refuse names that are unknown
+        if name in CRITERIA  # plans refuse unknown names
     )
 
 
@@ -44,12 +44,12 @@ def _is_above(found: Estimate, least: float, errors: float) -> bool:
 
 @dataclass(frozen=True)
 class Goal:
-    """One success criterion and the share that was reached.
+    """A success criterion, and the share that was reached.
 
     Attributes:
-        name: As the scenario has it: ``success_rate``, ``cost_reduction``.
-        least: Share that was asked for.
-        reached: Share that was measured; None if it was not.
+        name: Its name in the scenario: ``success_rate``, ``cost_reduction``.
+        least: The required share.
+        reached: The measured share; None if not measured.
     """
 
     name: str
@@ -67,8 +67,8 @@ def compare_goals(
 ) -> list[Goal]:
     """Return each criterion with the share reached on held-out tasks.
 
-    ``cost_reduction`` is the share that a task costs less than before training: in
-    dollars where they are known, else in sampled tokens.
+    ``cost_reduction`` is the relative reduction of a task's cost by training, in
+    dollars if known, else in sampled tokens.
     """
     goals = []
     for name, least in criteria.items():
@@ -83,7 +83,7 @@ def compare_goals(
 
 
 def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
-    """Return the share that a task costs less; None if that was not measured."""
+    """Return the relative reduction of a task's cost; None if not measured."""
     for old, new in ((before.cost, after.cost), (before.tokens, after.tokens)):
         if old.n and new.n and old.value > 0:
             return 1 - new.value / old.value
@@ -91,7 +91,7 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:
-    """Yield the criteria and components of a scenario that training cannot use."""
+    """Yield messages on criteria and components that training cannot use."""
     if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
         yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
         return
@@ -118,7 +118,7 @@ def flaws(scenario: Scenario) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Gate:
-    """A share that must be reached: by its value, or the low end of its interval."""
+    """A required share: of the value, or of the lower end of its interval."""
 
     metric: MetricName
     least: float
@@ -126,10 +126,10 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
-        """Read ``0.95``, which means tool reliability, or ``pass_1=0.9``.
+        """Parse ``0.95`` (tool reliability) or ``pass_1=0.9``.
 
         Raises:
-            UsageError: No such share, or no number in 0..1.
+            UsageError: The share is unknown, or the number is not in 0..1.
         """
         name, equals, number = text.rpartition("=")
         metric = name.strip() if equals else "tool_reliability"
@@ -137,7 +137,7 @@ class Gate:
             close = get_close_matches(metric, SHARES, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise UsageError(
-                f"No share is named {metric!r}.{hint} Known: {', '.join(SHARES)}."
+                f"Unknown share {metric!r}.{hint} Known: {', '.join(SHARES)}."
             )
         try:
             least = float(number)
@@ -148,9 +148,9 @@ class Gate:
         return cls(metric, least, by_low)
 
     def miss(self, metrics: Metrics) -> str | None:
-        """Return the missed criterion in words; None if the gate is passed.
+        """Return a message if the criterion is missed, else None.
 
-        A metric that was not measured does not pass.
+        A metric that was not measured misses it.
         """
         found = metrics[self.metric]
         name = self.metric.replace("_", " ")

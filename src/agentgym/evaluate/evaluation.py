@@ -1,4 +1,4 @@
-"""Measuring a policy on tasks that it does not train on."""
+"""evaluate: measure a policy on tasks that it does not train on."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -54,13 +54,13 @@ def attempt(
     *,
     step: int = 0,
 ) -> dict[str, list[Trajectory]]:
-    """Attempt every task of some sets ``samples`` times; trajectories by set.
+    """Attempt every task of some sets ``samples`` times; return trajectories by set.
 
     All sets run together, so that a small one does not leave the workers idle.
 
     Raises:
-        ProviderError: The model's server refuses to answer for good.
-        RolloutError: Not one rollout of a set could be scored; says why.
+        ProviderError: The model's provider has finally refused.
+        RolloutError: No rollout of a set could be scored; the message says why.
     """
     asked = [
         RolloutRequest(
@@ -71,11 +71,11 @@ def attempt(
         for group in [f"{name.replace(' ', '_')}-t{index:04d}"]
         for sample in range(samples)
     ]
-    # A process that was killed while it made them may have left some behind.
+    # A process that was killed meanwhile may have left some.
     session.delete(request.rollout_id for request in asked)
     try:
         made = session.run(asked, on_rollout)
-    except Interrupted:  # they will be made again, under the same ids
+    except Interrupted:  # they will be repeated under the same ids
         session.delete(request.rollout_id for request in asked)
         raise
     rest = iter(made)
@@ -100,23 +100,23 @@ def evaluate(
     baselines: bool = True,
     task: str | None = None,
 ) -> Evaluation:
-    """Measure ``config.model`` on tasks of ``split``; leaves no files behind.
+    """Measure ``config.model`` on tasks of ``split``; leave no files behind.
 
     Args:
-        config: Every setting; its model may be one of a provider.
-        split: Of the tasks; ``all`` takes some of each.
+        config: The settings; the model may be a provider's.
+        split: The split of the tasks; ``all`` takes some of each.
         progress: Receives the events.
-        subject: Name of the measured agent or model.
-        spec: Of the trained agent that is measured, if it is one.
-        prices: Of the model's tokens; None: nothing on this machine, unknown
+        subject: Name of the agent or model to measure.
+        spec: Definition of the trained agent, if it is one.
+        prices: Prices of the model's tokens; None: free on this machine, unknown
             elsewhere.
-        baselines: Whether agents without a model are measured as well.
-        task: The id of the only task to measure; None: as many as ``config`` says.
+        baselines: Whether to measure agents without a model as well.
+        task: Id of the only task to measure; None: as many as ``config`` says.
 
     Raises:
-        UsageError: A setting cannot work, or no task has this id.
-        ProviderError: The model's server refuses to answer for good.
-        RolloutError: Not one rollout could be scored.
+        UsageError: A setting is unusable, or the task is unknown.
+        ProviderError: The model's provider has finally refused.
+        RolloutError: No rollout could be scored.
         ScenarioError: The split has no tasks.
     """
     scenario, _ = check_rollouts(config)
@@ -205,10 +205,10 @@ def evaluate(
 def _opened_cache(
     config: TrainingConfig, endpoint: Endpoint
 ) -> AbstractContextManager[AnswerCache]:
-    """Open the file in which answers are kept.
+    """Open the cache of answers.
 
     Raises:
-        UsageError: It cannot be used, or another temperature than 0 is asked for.
+        UsageError: It cannot be used, or the temperature is not 0.
     """
     path = Path(config.cache_requests or "")
     if config.eval_temperature != 0:
@@ -238,7 +238,7 @@ def measure_baselines(
 ) -> dict[str, Metrics]:
     """Measure agents without a model, one attempt per task; close the scenario.
 
-    One that the scenario cannot score on any task is left out.
+    An agent that the scenario cannot score on any task is left out.
     """
     return _measured(scenario, tasks, config)[0]
 
@@ -246,7 +246,7 @@ def measure_baselines(
 def _measured(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
 ) -> tuple[dict[str, Metrics], list[str]]:
-    """Measure agents without a model, and say which could not be and why."""
+    """Measure agents without a model; return metrics, and messages on failures."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
@@ -267,11 +267,11 @@ def _measured(
 def judge(
     scenario: Scenario, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
 ) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
-    """Put every tool call into its class, and count which stood for which.
+    """Assign every tool call to its class, and count called by needed tools.
 
     Args:
-        scenario: Knows the tools, and maybe which calls tasks need.
-        tasks: Those attempted.
+        scenario: The scenario, with its tools and maybe needed calls.
+        tasks: The attempted tasks.
         trajectories: The attempts, in any order.
 
     Returns:

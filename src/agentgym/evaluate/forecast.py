@@ -1,4 +1,4 @@
-"""Forecast how long a run has left from the time of its own phases."""
+"""Forecast a run's remaining time from the time of its own phases."""
 
 import math
 import time
@@ -10,24 +10,24 @@ from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
 
 _SLOWEST_UPDATE = 1.0
-"""Seconds of an update per second of its rollouts, at most, where none was timed."""
+"""Longest assumed time of an update per second of its rollouts, until one was timed."""
 _PLAN = 0.25, 1.0
-"""Seconds to learn a known plan, least and most, per second of a measured rollout."""
-_NEWEST = 10  # steps
+"""Least and most seconds to learn a plan, per second of a measured rollout."""
+_NEWEST = 10  # number of steps
 _LONG_S = 600.0
 _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
-"""Rollouts and seconds of a baseline before its whole length is estimated."""
+"""Rollouts and seconds of a baseline before its whole duration is estimated."""
 
 
 class Forecast:
-    """Expects the remaining phases to take as long as those timed in this process.
+    """Estimates the remaining time from the phases that this process has timed.
 
     Args:
-        config: Has the budget, and the sizes of measurements.
-        held_out: Rollouts of the measurement at the end.
-        at_once: Rollouts that run at once: fewer take about as long as so many, since
+        config: The settings, with the budget and the sizes of measurements.
+        held_out: Number of rollouts of the final measurement.
+        at_once: Number of rollouts that run at once. Fewer take about as long, since
             the longest of them decides.
-        clock: Returns seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Forecast:
 
     @contextmanager
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
-        """Time a measurement, the newest of which counts."""
+        """Time a measurement; the newest one counts."""
         self._ended = 0
         self._may_be_long = is_baseline and self._config.time is None
         yield
@@ -58,16 +58,16 @@ class Forecast:
             self._per_measured = (self._clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
-        """Note that a rollout has ended that took so long.
+        """Record the time of a rollout that has ended.
 
-        A measurement began when its first rollout did: its workers start only once.
+        A measurement starts with its first rollout: workers start only once.
         """
         if not self._ended:
             self._began = self._clock() - seconds
         self._ended += 1
 
     def long_baseline(self) -> str:
-        """Say, once, that the baseline takes more than ten minutes; else nothing."""
+        """Return a message, once, if the baseline takes over ten minutes; else ""."""
         taken = self._clock() - self._began
         if not self._may_be_long or self._ended < _LEAST_ROLLOUTS or taken < _LEAST_S:
             return ""
@@ -83,31 +83,31 @@ class Forecast:
         )
 
     def step_done(self, episodes: int, seconds: float) -> None:
-        """Note that a step of so many rollouts, with its update, has taken so long."""
+        """Record a step's number of rollouts and its time, update included."""
         self._steps.append((episodes, seconds))
 
     @property
     def measured(self) -> float | None:
-        """Seconds of a rollout of the newest measurement; None if there was none."""
+        """Seconds per rollout of the newest measurement; None if there was none."""
         return self._per_measured
 
     @property
     def step(self) -> float | None:
-        """Seconds of the longest of the newest steps; None if none was done."""
+        """Seconds of the longest of the newest steps; None if there was none."""
         return max((seconds for _, seconds in self._steps), default=None)
 
     def until_end(
         self, episodes: int, step: int, lesson: int, spent: float
     ) -> tuple[float, float, float | None] | None:
-        """Return seconds until the end, at least, at most and with an early goal.
+        """Return the remaining seconds: least, most, and with an early goal.
 
-        None before anything was timed; see :meth:`left` and :meth:`soonest`. Where the
-        run has a time, neither is longer than the rest of it.
+        None until something was timed; see :meth:`left` and :meth:`soonest`. In a run
+        with a time limit, none exceeds the remaining time.
 
         Args:
-            episodes: Training rollouts done.
-            step: Updates done.
-            lesson: Rollouts that a warm start, still to come, learns from, or 0.
+            episodes: Number of training rollouts done.
+            step: Number of updates done.
+            lesson: Rollouts that a future warm start learns from, or 0.
             spent: Wall seconds of the run so far.
         """
         left = self.left(episodes, step, lesson)
@@ -120,15 +120,15 @@ class Forecast:
         return min(left[0], rest), min(left[1], rest), soonest if is_early else None
 
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
-        """Return seconds until the end if the goal holds at the first validation.
+        """Return the remaining seconds if the first validation reaches the goal.
 
-        None if reaching a goal does not end the run, or nothing was timed yet. Where a
+        None if reaching the goal does not end the run, or nothing was timed yet. When a
         validation reaches the goal, as many other tasks confirm it.
 
         Args:
-            episodes: Training rollouts done.
-            step: Updates done.
-            lesson: Rollouts that a warm start, still to come, learns from.
+            episodes: Number of training rollouts done.
+            step: Number of updates done.
+            lesson: Rollouts that a future warm start learns from.
         """
         config = self._config
         if not config.early_stop:
@@ -143,15 +143,15 @@ class Forecast:
     def left(
         self, episodes: int, step: int, lesson: int = 0
     ) -> tuple[float, float] | None:
-        """Return seconds until the end if the budget is spent, at least and at most.
+        """Return the remaining seconds for the whole budget, at least and at most.
 
-        They are the same once a step was timed, and unknown before anything was.
+        They are equal once a step was timed, and None until something was timed.
 
         Args:
-            episodes: Training rollouts done.
-            step: Updates done.
-            lesson: Rollouts that a warm start, still to come, learns from; it is
-                measured on held-out and on validation tasks.
+            episodes: Number of training rollouts done.
+            step: Number of updates done.
+            lesson: Rollouts that a future warm start learns from; it is measured on
+                held-out and validation tasks.
         """
         config = self._config
         left = max(0, config.episodes - episodes)
@@ -162,9 +162,9 @@ class Forecast:
     def _of_rollouts(
         self, trained: int, validated: int, lesson: int
     ) -> tuple[float, float] | None:
-        """Return seconds, at least and at most, of so many rollouts and the final test.
+        """Return the least and most seconds for some rollouts and the final test.
 
-        None before anything was timed.
+        None until something was timed.
         """
         config, measured = self._config, self._per_measured
         if self._steps:

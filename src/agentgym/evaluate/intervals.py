@@ -1,4 +1,4 @@
-"""Estimates: a value over tasks with its 95 % interval; and a paired test."""
+"""Estimate: a value over tasks with its 95 % interval; and a paired test."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,7 +19,7 @@ Z95 = 1.959964
 
 
 class _Added(NamedTuple):
-    """Tasks that an interval of shares adds, at each end of a task's range."""
+    """Numbers of tasks that an interval adds, at each end of a task's range."""
 
     tasks: float
     least: float
@@ -31,16 +31,16 @@ _DIFFERENCE = _Added(1.0, -1.0, 1.0)
 
 
 class Estimate(BaseModel, frozen=True, extra="forbid"):
-    """A mean with its 95 % interval, and as a number the mean alone.
+    """A mean with its 95 % interval; as a number, only the mean.
 
-    ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` speak of
-    ``value``; a share that was not measured is NaN, neither above nor below anything.
+    ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` use ``value``. A
+    share that was not measured is NaN, neither above nor below any number.
 
     Attributes:
         value: The mean over tasks.
         low: Lower end of the interval.
-        high: Upper end.
-        n: Tasks that the mean is over; 0: not measured.
+        high: Upper end of the interval.
+        n: Number of tasks; 0: not measured.
     """
 
     value: float
@@ -50,7 +50,7 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def standard_error(self) -> float:
-        """The standard error that a normal interval of this width has."""
+        """The standard error of a normal interval of this width."""
         return (self.high - self.low) / (2 * Z95)
 
     def __float__(self) -> float:
@@ -96,17 +96,17 @@ def pass_at_k(successes: int, attempts: int, k: int) -> float:
 def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
-    Attempts at one task are not taken for independent: each task counts once, by its
+    Attempts at one task are not treated as independent: each task counts once, with its
     own share. The interval of a share is that of Agresti and Coull (1998), *Approximate
-    is Better than "Exact" for Interval Estimation of Binomial Proportions*: z²/2 tasks
-    that succeed and as many that fail are added. So one failure more never raises its
-    ends, all successes have an interval too, and it holds for a handful of tasks. The
-    interval of a mean is a bootstrap over tasks, see :func:`estimate_pooled`; where
-    every task has the same mean it is the value alone.
+    is Better than "Exact" for Interval Estimation of Binomial Proportions*: z²/2
+    successful and as many failed tasks are added. So one more failure never raises its
+    ends, all successes still have an interval, and it is valid for a handful of tasks.
+    The interval of a mean is a bootstrap over tasks, see :func:`estimate_pooled`; if
+    every task has the same mean, it is that value.
 
     Args:
         pairs: Numerator and denominator per task.
-        share: Whether the ratio is a share, 0..1, as opposed to a mean.
+        share: Whether the ratio is a share in 0..1, not a mean.
     """
     return _estimate([pairs], _SHARE if share else None)
 
@@ -114,35 +114,34 @@ def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
 def estimate_difference(
     before: Sequence[Pair], after: Sequence[Pair], *, share: bool = True
 ) -> Estimate:
-    """Estimate ``after - before`` of a ratio that was measured twice on the same tasks.
+    """Estimate ``after - before`` of a ratio measured twice on the same tasks.
 
-    Tasks are compared with themselves, so a task's difficulty for both sides cancels
-    out. The interval of shares is that of Bonett and Price (2012), *Adjusted Wald
-    Confidence Interval for a Difference of Binomial Proportions Based on Paired
-    Data*: a task that only the first side solves and one that only the second solves
-    are added. That of means is the paired bootstrap (Efron and Tibshirani 1993,
-    chapter 8).
+    Each task is compared with itself, so its difficulty cancels out. The interval of
+    shares is that of Bonett and Price (2012), *Adjusted Wald Confidence Interval for a
+    Difference of Binomial Proportions Based on Paired Data*: one task that only the
+    first side solves is added, and one that only the second solves. The interval of
+    means is the paired bootstrap (Efron and Tibshirani 1993, chapter 8).
 
     Args:
         before: Numerator and denominator per task.
         after: The same tasks in the same order; tasks without a denominator on
             either side are left out.
-        share: Whether the ratio is a share, 0..1, as opposed to a mean.
+        share: Whether the ratio is a share in 0..1, not a mean.
     """
     return _estimate([after, before], _DIFFERENCE if share else None)
 
 
 def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
-    """Estimate ``sum of numerators / sum of denominators``, or how much it changed.
+    """Estimate ``sum of numerators / sum of denominators``, or its change.
 
-    Tasks count though their own denominator is 0, as the cost of tasks that were never
-    solved does in the cost per success. The interval is the percentile bootstrap over
-    tasks, expanded for few of them (Hesterberg 2015, *What Teachers Should Know About
-    the Bootstrap*, section 5.3); draws without any denominator are left out.
+    Tasks count even if their own denominator is 0, as the cost of unsolved tasks does
+    in the cost per success. The interval is the percentile bootstrap over tasks,
+    expanded for few tasks (Hesterberg 2015, *What Teachers Should Know About the
+    Bootstrap*, section 5.3); draws without any denominator are left out.
 
     Args:
-        sides: Pairs per task, of one measurement; of two, the second is subtracted, and
-            tasks are drawn with both their measurements.
+        sides: Pairs per task, of one measurement; with two, the second is subtracted,
+            and tasks are drawn together with both measurements.
 
     Returns:
         ``UNMEASURED`` if all denominators of a side are 0.
@@ -162,10 +161,10 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
 
 
 def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate:
-    """Estimate the ratio of the first side, less that of the second if there is one.
+    """Estimate the ratio of the first side, minus that of the second if there is one.
 
     Args:
-        sides: Pairs per task, of each side.
+        sides: Pairs per task of each side.
         added: Tasks that the interval of shares adds; None for means.
     """
     import numpy as np
@@ -182,7 +181,7 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
     changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
         return Estimate(value=value, low=value, high=value, n=n)
-    # The tasks of each resample are the same each time.
+    # Each resample draws the same tasks every time.
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
     drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
     low, high = map(float, np.quantile(drawn, _tails(n)))
@@ -194,8 +193,8 @@ def _adjusted(
 ) -> tuple[float, float]:
     """Return the interval of a mean over tasks, with ``added`` tasks at both ends.
 
-    Of tasks with several attempts, or calls, each counts by its share in the change:
-    the linearized value of a ratio (Cochran 1977, *Sampling Techniques*, section 6.3).
+    A task with several attempts or calls counts by its share in the change: the
+    linearized value of a ratio (Cochran 1977, *Sampling Techniques*, section 6.3).
     """
     import numpy as np
 
@@ -213,10 +212,10 @@ def _adjusted(
 
 
 def _tails(n: int) -> list[float]:
-    """Return the shares of ``n`` tasks' bootstrap that lie below its interval's ends.
+    """Return the bootstrap quantiles for the ends of an interval of ``n`` tasks.
 
-    A percentile interval of few tasks is too short, as it divides by n where the
-    variance divides by n - 1, and as it takes the normal's ends for Student's.
+    A percentile interval of few tasks is too short, since it divides by n instead of n
+    - 1 and uses the normal distribution instead of Student's.
     """
     if n < 2:
         return [0.0, 1.0]
@@ -236,7 +235,7 @@ def _student(freedom: float) -> float:
 
 
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
-    """Return the ratios of the first of ``(sides, ..., 2)``, less those of the next."""
+    """Return the ratios of the first of ``(sides, ..., 2)``, minus the second's."""
     ratios = sides[..., 0] / sides[..., 1]
     change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)
     return change
@@ -245,12 +244,12 @@ def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
 def sign_flip_p(differences: Sequence[Fraction]) -> float:
     """Return the exact two-sided p-value of a paired sign-flip test.
 
-    If two agents do equally well, the sign of each task's difference is a coin's
-    (Fisher 1935, section 21; Good 2005, *Permutation, Parametric and Bootstrap Tests
-    of Hypotheses*, chapter 3). The p-value is the share of all 2^n assignments of
-    signs whose sum is at least as far from 0 as the one seen. The distribution of
-    the sum is computed, not sampled. With one attempt per task the differences are
-    -1, 0 and 1, and this is McNemar's exact test (1947).
+    If two agents are equally good, the sign of each task's difference is random (Fisher
+    1935, section 21; Good 2005, *Permutation, Parametric and Bootstrap Tests of
+    Hypotheses*, chapter 3). The p-value is the share of all 2^n assignments of signs
+    whose sum is at least as far from 0 as the observed one. The distribution of the sum
+    is computed, not sampled. With one attempt per task the differences are -1, 0 and 1,
+    and this is McNemar's exact test (1947).
 
     Args:
         differences: Success rate after minus before, per task, as exact fractions.
@@ -263,7 +262,7 @@ def sign_flip_p(differences: Sequence[Fraction]) -> float:
     scale = lcm(*(d.denominator for d in differences))
     sizes = [abs(int(d * scale)) for d in differences if d]
     seen = abs(int(sum(differences, Fraction(0)) * scale))
-    chances = np.ones(1)  # of each sum, from the lowest to the highest
+    chances = np.ones(1)  # probability of each sum, from the lowest to the highest
     for size in sizes:
         none = np.zeros(2 * size)
         chances = (np.append(none, chances) + np.append(chances, none)) / 2

@@ -1,4 +1,4 @@
-"""LinesProgress: a run as plain lines, for Python programs, pipes and log files."""
+"""LinesProgress: a run's progress as plain lines, for programs, pipes and log files."""
 
 import sys
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from agentgym.evaluate.numbers import duration, number, percent, plural, rough_r
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 
 STEP_S = 5.0
-"""Steps are written at most every so many seconds."""
+"""Least seconds between two lines about steps."""
 COUNT_S = 15.0
-"""After so many seconds without a line, a phase says how far it is."""
+"""Seconds without a line after which a phase writes its count."""
 _PHASES = {
     "timing": "timing",
     "before": "baseline",
@@ -31,7 +31,7 @@ class LinesProgress(Progress):
     """Writes events as lines; the default of ``Trainer``.
 
     Args:
-        stream: Where to; None is standard error.
+        stream: The stream to write to; None is standard error.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -62,31 +62,31 @@ class LinesProgress(Progress):
         )
 
     def starting(self, what: str) -> None:
-        """Write the name of the phase that the run waits for."""
+        """Write the name of the slow phase that starts."""
         self.write(what)
 
     def fitted(self, words: str) -> None:
-        """Write how the run was sized to its time."""
+        """Write how the run was fitted to its time limit."""
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:
-        """Begin to count a phase's rollouts; write it outside of the training steps."""
+        """Start to count a phase's rollouts; write the phase, except training steps."""
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._is_live and self._report is None:
             self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
 
     def rollout_done(self) -> None:
-        """Count one rollout; write how many, if nothing was written for long."""
+        """Count a rollout; write the count if nothing was written for long."""
         self._done += 1
         if not self._is_live and monotonic() - self._line_at >= COUNT_S:
             self.write(f"{self._phase}: {self._done:,} of {self._total:,} rollouts")
 
     def baseline(self, metrics: Metrics) -> None:
-        """Write the untrained policy's shares."""
+        """Write the untrained policy's metrics."""
         self.write(f"baseline: {share_words(metrics)}")
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Write how long the rest takes."""
+        """Write the remaining time."""
         self.write(forecast_words(least, most, soonest))
 
     def warmed(self, words: str, metrics: Metrics) -> None:
@@ -94,13 +94,13 @@ class LinesProgress(Progress):
         self.write(f"warm start: {words}: {share_words(metrics)}")
 
     def stepped(self, report: StepReport) -> None:
-        """Write a step's figures, unless one was written just before."""
+        """Write a step's figures, unless another was written just before."""
         self._report = report
         if monotonic() - self._step_at >= STEP_S:
             self.write_step()
 
     def write_step(self) -> None:
-        """Write the newest step, if it was not yet."""
+        """Write the newest step, if it was not written yet."""
         report = self._report
         if self._is_live or report is None or report is self._written:
             return
@@ -108,7 +108,7 @@ class LinesProgress(Progress):
         self.write(step_words(report))
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Write a validation's shares."""
+        """Write a validation's metrics."""
         goal = "  goal reached" if reached else ""
         self.write(f"step {step}  validation {share_words(metrics)}{goal}")
 
@@ -118,7 +118,7 @@ class LinesProgress(Progress):
             self.write(f"  note: {remark}")
 
     def stalled(self, reason: str | None) -> None:
-        """Write that the run waits for the disk, or goes on."""
+        """Write that the run waits for the disk, or continues."""
         self.write(stalled_words(reason))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
@@ -141,7 +141,7 @@ def share_words(metrics: Metrics) -> str:
 
 
 def forecast_words(least: float, most: float, soonest: float | None) -> str:
-    """Say how long a run has left, and that reaching its goal ends it earlier."""
+    """Describe a run's remaining time, and that reaching the goal ends it earlier."""
     whole = rough_range(least, most)
     if soonest is None:
         return f"Time left: roughly {whole} (rollouts were timed, updates not yet)"
@@ -163,12 +163,12 @@ def step_words(report: StepReport) -> str:
 
 
 def break_words(report: StepReport) -> str:
-    """Return how often a step's calls broke the tokens before them; empty if never."""
+    """Describe how often calls broke the tokens before them; empty if never."""
     return f"{plural(report.breaks, 'prefix break')}  " if report.breaks else ""
 
 
 def step_shares(report: StepReport) -> list[tuple[str, str]]:
-    """Return a step's reward and shares, by name; those that are known."""
+    """Return a step's reward and shares by name, as far as they are known."""
     shares = [
         ("right tool", report.right_tool),
         ("arguments", report.right_arguments),
@@ -180,14 +180,14 @@ def step_shares(report: StepReport) -> list[tuple[str, str]]:
 
 
 def stalled_words(reason: str | None) -> str:
-    """Say that a run waits for the disk, or goes on."""
+    """Return a message that a run waits for the disk, or continues."""
     if reason is None:
         return "Writing goes on."
-    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be mended."
+    return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be fixed."
 
 
 def ended_words(report: StepReport | None, reason: str) -> str:
-    """Say why training ended after its last step; empty if it did no step."""
+    """Return why training ended after its last step; empty if it did no step."""
     if report is None:
         return ""
     steps, episodes = plural(report.step, "step"), plural(report.episodes, "episode")

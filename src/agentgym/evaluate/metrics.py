@@ -41,11 +41,11 @@ MetricName = Literal[
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 _OF_K = {"pass_k": pass_power_k, "pass_at_k": pass_at_k}
 SHARES: tuple[MetricName, ...] = METRICS[:5]
-"""Those that criteria may ask for, 0..1."""
+"""The shares, 0..1, that criteria may use."""
 AS_SHARES: frozenset[MetricName] = frozenset(
     (*SHARES, "pass_1_of_all", "answers_cut", "pass_at_k")
 )
-"""All that are shares, 0..1; the others are means per rollout."""
+"""All shares, 0..1; other metrics are means per rollout."""
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
@@ -66,12 +66,12 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
     task_id: str
     family: str = ""
     level: int = 1
-    attempts: int  # that were scored
+    attempts: int  # number of scored attempts
     successes: int
-    dropped: int = 0  # rollouts that could not be scored; they count nowhere else
-    sums: dict[str, Pair] = Field(default_factory=dict)  # per metric, but for pass^k
-    rewards: tuple[float, ...] = ()  # of the scored attempts, in their order
-    calls: dict[str, int] = Field(default_factory=dict)  # per tool, made in them
+    dropped: int = 0  # rollouts without a score; in no other figure
+    sums: dict[str, Pair] = Field(default_factory=dict)  # by metric, except pass^k
+    rewards: tuple[float, ...] = ()  # of the scored attempts, in order
+    calls: dict[str, int] = Field(default_factory=dict)  # by tool, made in them
     roles: dict[str, RoleSums] = Field(default_factory=dict)  # in their order
 
     @classmethod
@@ -81,7 +81,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None,
         needs: Needs | None = None,
     ) -> Self:
-        """Add up the attempts at one task."""
+        """Sum up the attempts at one task."""
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
         sums: dict[str, Pair] = {}
@@ -104,15 +104,15 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Successes per scored attempt, exactly.
+        """Successes per scored attempt, as an exact fraction.
 
         Raises:
-            ZeroDivisionError: Nothing was scored.
+            ZeroDivisionError: No attempt was scored.
         """
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
-        """Return numerator and denominator of a metric; ``(0, 0)`` if unmeasured."""
+        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured."""
         if metric == "cost_per_success" and "cost" in self.sums:
             return self.sums["cost"][0], self.successes
         if metric == "pass_1_of_all":
@@ -128,8 +128,9 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
     """The metrics of an agent on a set of tasks; shares are in 0..1.
 
     Attributes:
-        tasks: Distinct tasks.
-        rollouts: Scored rollouts; ``dropped`` ones count nowhere else.
+        tasks: Number of distinct tasks.
+        rollouts: Number of scored rollouts; ``dropped`` ones are excluded from other
+            figures.
         k: The k of ``pass_k`` and ``pass_at_k``.
         right_tool: Share of needed calls whose tool was called.
         right_arguments: Share of needed calls made with the right arguments.
@@ -142,15 +143,15 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         tool_reliability: Share of tool calls that name an offered tool, validate,
             run without error and break no rule.
         reward: Mean reward.
-        model_calls: Per rollout.
-        tokens: Sampled tokens per rollout, ``prompt_tokens`` those of all its
+        model_calls: Model calls per rollout.
+        tokens: Sampled tokens per rollout; ``prompt_tokens`` are those of all its
             prompts.
         cost: US dollars per rollout; 0 for a model on this machine.
-        cost_per_success: US dollars of all rollouts, per one that succeeded; not
-            measured where none did, or where a model on this machine costs nothing.
+        cost_per_success: US dollars of all rollouts per successful one; not measured
+            without successes, or for a free model on this machine.
         seconds: Wall seconds per rollout.
-        pass_1_of_all: As ``pass_1``, with dropped rollouts as failed ones.
-        answers_cut: Share of the model's answers that ended at their most tokens.
+        pass_1_of_all: Like ``pass_1``, with dropped rollouts counted as failed.
+        answers_cut: Share of the model's answers that were cut at the token limit.
         by_task: The sums behind the estimates; empty in results of old versions.
     """
 
@@ -189,13 +190,13 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None = FREE,
         needs: Needs | None = None,
     ) -> Self:
-        """Compute the metrics of trajectories, by :meth:`of_tasks`.
+        """Compute the metrics of trajectories; see :meth:`of_tasks`.
 
         Args:
-            trajectories: Any number per task; those not scored count as dropped.
-            k: Of pass^k.
-            prices: Of the model's tokens; None if they are not known.
-            needs: The calls that tasks need, for the right tool of each role of a team.
+            trajectories: Any number per task; those without a score count as dropped.
+            k: The k of pass^k.
+            prices: Prices of the model's tokens; None if unknown.
+            needs: The needed calls of tasks, for the right tool of each role in a team.
         """
         grouped: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in trajectories:
@@ -210,7 +211,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
         Args:
             every: The results of each task.
-            k: Of pass^k; lowered to the fewest attempts that a task has.
+            k: The k of pass^k; lowered to the fewest attempts at a task.
 
         Raises:
             ValueError: No rollout was scored.
@@ -237,7 +238,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         )
 
     def family_success(self) -> dict[str, Estimate]:
-        """Return pass^1 of each family of tasks, the lowest first."""
+        """Return pass^1 of each family, the lowest first."""
         grouped: dict[str, list[Pair]] = defaultdict(list)
         for task in self.by_task:
             if task.attempts:
@@ -246,10 +247,10 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         return dict(sorted(found.items(), key=lambda item: item[1].value))
 
     def at_most(self, k: int) -> Self:
-        """Return the same with pass^k of at most ``k``, as far as tasks are recorded.
+        """Return the metrics with pass^k for ``k`` or less, if tasks are recorded.
 
-        A rollout that was dropped lowers the k of its measurement, and pass^3 cannot be
-        compared with pass^4.
+        A dropped rollout lowers the k of its measurement, and pass^3 cannot be compared
+        with pass^4.
         """
         if self.k <= k or not self.by_task:
             return self
@@ -257,9 +258,9 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
 
 def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
-    """Return dollars per success, of two sides the first's less the second's.
+    """Return dollars per success; for two sides, the first minus the second.
 
-    Not measured where a cost is unknown or all costs are 0.
+    Not measured if a cost is unknown or all costs are 0.
     """
     pairs = [[task.pair("cost_per_success", 1) for task in side] for side in sides]
     known = all("cost" in task.sums for side in sides for task in side)
@@ -269,7 +270,7 @@ def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
 
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
-    """Return the numerator and denominator that a rollout adds to each known metric."""
+    """Return a rollout's numerator and denominator for each known metric."""
     calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {

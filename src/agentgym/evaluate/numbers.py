@@ -1,10 +1,10 @@
-"""Numbers in words: shares, durations and counts, the same everywhere."""
+"""Format shares, durations and counts, the same everywhere."""
 
 from math import ceil, floor, isclose
 
 
 def percent(share: float) -> str:
-    """Return ``"93 %"`` for 0.93; one decimal where rounding would claim 100."""
+    """Return ``"93 %"`` for 0.93; with a decimal if rounding would give 100."""
     rounded = f"{100 * share:.0f}"
     if rounded == "100" and not isclose(share, 1.0):
         rounded = f"{floor(1000 * share) / 10:.1f}"
@@ -12,7 +12,7 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with two decimals below 10, one below 100, else none."""
+    """Format a number with two decimals below 10, one below 100, else none."""
     return f"{value:,.{digits(value)}f}"
 
 
@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 
 def rough_range(least: float, most: float) -> str:
-    """Return a range of durations as roughly as it is known, ``"2 to 5 minutes"``."""
+    """Format a range of durations with suitable precision, ``"2 to 5 minutes"``."""
     unit, size = next(
         (unit, size)
         for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
@@ -44,5 +44,5 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def digits(value: float) -> int:
-    """Return how many decimals a number of this size is shown with."""
+    """Return the number of decimals to show for a number."""
     return 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0

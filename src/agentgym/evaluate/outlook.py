@@ -1,28 +1,28 @@
-"""Judge from a baseline whether training can help, before any time is spent on it."""
+"""Judge from a baseline whether training can help, before time is spent on it."""
 
 from collections.abc import Sequence
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
-_ENOUGH = 16  # attempts: if none or all of them succeed, that is not an accident
-_TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, and none differ
-_WEAK = 0.1  # of attempts succeed: below it, a warm start is offered
+_ENOUGH = 16  # attempts: all failures, or all successes, are then not chance
+_TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, all equal
+_WEAK = 0.1  # share of successful attempts below which a warm start is offered
 MOST_CUT = 0.02
-"""Of answers that are cut: at five a rollout, one rollout in ten has lost one."""
+"""Share of cut answers: with five per rollout, one rollout in ten has one."""
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
 def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
-    """Return why training will hardly work, in plain words; empty if it may.
+    """Return why training will hardly work; empty if it may work.
 
-    Training reinforces attempts that did better than others at the same task. Where
-    none did, there is nothing to reinforce.
+    Training reinforces attempts that did better than others at the same task. If none
+    did, there is nothing to reinforce.
 
     Args:
-        baseline: Metrics of the policy on held-out tasks before its first update;
-            doubts that so few tasks cannot show are left out.
-        judged: Whether a judge ranks attempts that succeed, so that they differ too.
+        baseline: Metrics of the policy on held-out tasks before its first update; with
+            few tasks, doubts that they cannot show are left out.
+        judged: Whether a judge ranks successful attempts, so that they differ too.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -61,11 +61,11 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 
 
 def warm_start_offer(baseline: Metrics) -> str:
-    """Return the reasons for a warm start as text; empty if there are none.
+    """Return the reasons for a warm start as a text; empty without reasons.
 
     Args:
-        baseline: Of the untrained policy on held-out tasks. The calls that tasks need
-            must be known.
+        baseline: Metrics of the untrained policy on held-out tasks, with known needed
+            calls.
     """
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""
@@ -77,11 +77,11 @@ def warm_start_offer(baseline: Metrics) -> str:
 
 
 def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
-    """Return a warning if many attempts outgrew the model's context, else nothing.
+    """Return a warning if many attempts exceeded the model's context, else "".
 
     Args:
-        trajectories: Of a measurement.
-        model: As the user named it.
+        trajectories: The measurement's trajectories.
+        model: The model's name, as the user gave it.
     """
     full = [
         made
@@ -100,11 +100,11 @@ def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
 
 
 def cut_words(share: float, most: int) -> str:
-    """Return a warning if many answers ended at their most tokens, else nothing.
+    """Return a warning if many answers were cut at the token limit, else "".
 
     Args:
-        share: Of the answers.
-        most: Tokens that an answer may have.
+        share: Share of the answers.
+        most: The token limit.
     """
     if share < MOST_CUT:
         return ""
@@ -117,10 +117,10 @@ def cut_words(share: float, most: int) -> str:
 
 
 def _never_differ(tasks: Sequence[TaskResult]) -> bool:
-    """Return whether rewards that are equal within each task will stay so in training.
+    """Return whether attempts at each task will probably stay equal in training.
 
-    Attempts at a task that a policy can do are often alike, so few tasks show nothing,
-    unless all rewards are one number.
+    Attempts at a task that a policy can do are often equal, so few tasks prove nothing,
+    unless all rewards are the same number.
     """
     often = [task for task in tasks if task.attempts >= _SAMPLES]
     every = {reward for task in tasks for reward in task.rewards}

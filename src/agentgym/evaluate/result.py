@@ -1,4 +1,4 @@
-"""Evaluation: everything that measuring an agent gave, and how it was made."""
+"""Evaluation: the results of measuring an agent, and how they were measured."""
 
 from datetime import datetime
 from pathlib import Path
@@ -20,38 +20,38 @@ EVALUATION_VERSION = 1
 class AttemptResult(BaseModel, frozen=True, extra="forbid"):
     """The result of one rollout."""
 
-    rollout_id: str  # its random stream follows from it and the seed
+    rollout_id: str  # its seed is derived from it and the seed
     task_id: str
     status: str  # succeeded, failed or dropped, and why
     reason: Reason | None
-    reward: float | None  # None for a dropped one, which has no calls either
+    reward: float | None  # None for a dropped rollout, which has no calls either
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 
 class Evaluation(BaseModel, frozen=True, extra="forbid"):
-    """The results of an agent on a set of tasks, complete and comparable.
+    """The results of an agent on a set of tasks.
 
     Attributes:
-        version: Of this format; a newer one is refused.
-        agentgym: Version of the package that measured; ``created`` is ISO 8601.
-        subject: The measured model or agent: a model as the user named it, an agent
-            with its version.
-        scenario: On what; ``split``, ``seed`` and ``samples`` say which tasks and
-            how often each.
-        framework: Whose agent loop.
-        endpoint: Base URL of the server that answered, several with commas between
-            them; None for this process.
-        cached: Requests to the model that were answered from ``cache_requests`` of the
-            settings; they are in all figures as if they had been made.
-        prices: Of the model's tokens; None if they were not known.
+        version: Version of this format; a newer one is refused.
+        agentgym: Version of the measuring package; ``created`` is ISO 8601.
+        subject: The measured model, by the user's name, or agent, with its version.
+        scenario: The scenario; ``split``, ``seed`` and ``samples`` define the tasks and
+            attempts.
+        framework: The framework of the agent loop.
+        endpoint: Base URLs of the servers that answered, comma-separated; None for this
+            process.
+        cached: Number of model requests answered from the cache; all figures include
+            them.
+        prices: Prices of the model's tokens; None if unknown.
         settings: Every setting of the rollouts.
-        notes: Caveats for readers of the figures, in sentences.
+        notes: Caveats about the figures, in sentences.
         metrics: The figures, per-task sums included.
-        judging: How far a judge agrees with the check, and for how much; None without.
-        baselines: Of agents without a model, on the same tasks, by name.
-        calls: Tool calls of scored rollouts by class; they add up to all of them.
-        confusion: Which tool was called where which was needed; None if the
-            scenario does not list the calls that tasks need.
+        judging: The judge's agreement with the check, and its cost; None without a
+            judge.
+        baselines: Metrics of agents without a model on the same tasks, by name.
+        calls: Number of tool calls of scored rollouts by class; they add up to all.
+        confusion: Counts of called tools by needed tool; None if the needed calls are
+            unknown.
         attempts: Every rollout.
     """
 
@@ -79,7 +79,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     attempts: list[AttemptResult] = Field(default_factory=list)
 
     def save(self, path: Path) -> Path:
-        """Write the evaluation as JSON; ``agentgym eval --compare`` reads it.
+        """Write the evaluation as JSON, for ``agentgym eval --compare``.
 
         Raises:
             UsageError: The file cannot be written.
@@ -89,7 +89,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the file of :meth:`save`.
+        """Read a file of :meth:`save`.
 
         Raises:
             UsageError: The file does not exist, or is not an evaluation.

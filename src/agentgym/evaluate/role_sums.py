@@ -12,21 +12,22 @@ from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import offered_functions
 
 MAX_TURNS = "max_turns"
-"""Kind of the reason of an episode that a role has cut by asking too often."""
+"""Kind of reason if a role ended an episode by asking too often."""
 
 
 class RoleSums(BaseModel, frozen=True, extra="forbid"):
     """The figures of one role in the attempts at one task.
 
     Attributes:
-        attempts: In which it spoke, of those that were scored.
-        model_calls: That it made; ``cut`` of these attempts were ended by its limit.
-        tool_calls: That it asked for, of which ``reliable`` ended well.
-        needed: Needed calls that were its own to make: those whose tool it called, and
-            those that no role made though it was offered the tool; ``right_tool`` are
-            the former. Not counted for an agent on its own that has no name.
-        tokens: Sampled, and ``prompt_tokens`` those of its prompts, in attempts whose
-            tokens are all known.
+        attempts: Number of scored attempts in which it made a call.
+        model_calls: Number of its model calls; its limit ended ``cut`` of these
+            attempts.
+        tool_calls: Number of its tool calls; ``reliable`` of them succeeded.
+        needed: Needed calls that were its own: those whose tool it called
+            (``right_tool``), and those that no role made although it was offered the
+            tool. Not counted for a single agent without a name.
+        tokens: Sampled tokens, and ``prompt_tokens`` of its prompts, in attempts with
+            known token counts.
     """
 
     attempts: int
@@ -43,7 +44,7 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
 def add_up_roles(
     attempts: Sequence[Trajectory], needs: Needs | None
 ) -> dict[str, RoleSums]:
-    """Add up the scored attempts at one task by role."""
+    """Sum up the scored attempts at one task by role."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt in attempts:
         for role, counts in _counts(attempt, needs).items():
@@ -56,7 +57,7 @@ def add_up_roles(
 
 
 def asked_by(trajectory: Trajectory) -> Iterator[tuple[ToolCall, ModelCall | None]]:
-    """Yield each tool call with the model call that asked for it, or None."""
+    """Yield each tool call with the model call that requested it, or None."""
     asking: ModelCall | None = None
     left = 0
     for step in trajectory.steps:
@@ -95,7 +96,7 @@ def _needed(
     asked: Sequence[tuple[ToolCall, ModelCall | None]],
     needs: Needs,
 ) -> Iterable[tuple[str, bool]]:
-    """Yield whose each needed call was, and whether its tool was called."""
+    """Yield the role of each needed call, and whether its tool was called."""
     plan = needs.by_task.get(trajectory.task_id) or ()
     calls = [call for call, _ in asked]
     solved = bool(trajectory.success)

@@ -20,17 +20,17 @@ _SILENT = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
 class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
     """The metrics of one role on a set of tasks; means are per rollout of the team.
 
-    So the model calls and tokens of all roles add up to those of the team.
+    So model calls and tokens of all roles add up to the team's.
 
     Attributes:
-        rollouts: In which it spoke.
-        right_tool: Share of the needed calls that were its own to make whose tool it
-            called: of those that it made, and those that no role made though it was
-                offered the tool.
-        tool_reliability: Share of its tool calls that name a tool it was offered,
-            validate, run without error and break no rule.
-        model_calls: Of its own; ``tokens`` are those it sampled, ``prompt_tokens``
-            those that it read.
+        rollouts: Number of rollouts in which it made a call.
+        right_tool: Share of its own needed calls whose tool it called. Its own are
+            those that it made, and those that no role made although it was offered the
+            tool.
+        tool_reliability: Share of its tool calls that name an offered tool, validate,
+            run without error and break no rule.
+        model_calls: Its model calls; ``tokens`` are its sampled tokens,
+            ``prompt_tokens`` those of its prompts.
         cut: Share of the rollouts that ended because it asked too often.
     """
 
@@ -49,7 +49,7 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of(cls, role: str, tasks: Sequence[TaskResult]) -> Self:
-        """Compute the metrics of a role from the tasks that were scored."""
+        """Compute a role's metrics from the scored tasks."""
         sums = [task.roles.get(role, _SILENT) for task in tasks]
         attempts = [task.attempts for task in tasks]
         known = [task.pair("tokens", 1)[1] for task in tasks]
@@ -74,9 +74,9 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
 
 def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
-    """Return the metrics of each role of a team, in the order of their first calls.
+    """Return the metrics of each role of a team, in the order of first calls.
 
-    Empty for an agent on its own.
+    Empty for a single agent.
     """
     tasks = [task for task in metrics.by_task if task.attempts]
     roles = dict.fromkeys(role for task in tasks for role in task.roles)
@@ -84,14 +84,14 @@ def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
 
 
 def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
-    """Check that roles to be trained are among those that have spoken.
+    """Check that the roles to train are among those that made calls.
 
     Args:
         wanted: Their names; None: all.
         seen: Measurements of the untrained policy.
 
     Raises:
-        UsageError: One has not; names those that have.
+        UsageError: A role made no call; the message has those that did.
     """
     tasks = [task for metrics in seen for task in metrics.by_task if task.attempts]
     known = dict.fromkeys(role for task in tasks for role in task.roles)

@@ -1,7 +1,7 @@
-"""Agents that need no model, and how to play one episode without one.
+"""Agents without a model, and a function to play one episode with them.
 
-A scenario must not pay an agent that does nothing, or one that calls everything: the
-policy would learn that instead of the task. Both are played here, in process.
+A scenario must not reward an agent that does nothing, or one that calls everything: the
+policy would learn that instead of the task. Both run in this process.
 """
 
 import itertools
@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class DoNothing:
-    """Answers at once, without a call."""
+    """An agent that answers at once, without a call."""
 
     name: str = "do-nothing"
 
@@ -60,14 +60,14 @@ class DoNothing:
 
 @dataclass(frozen=True)
 class CallEverything:
-    """Calls every tool, with arguments that fit its schema and mean nothing.
+    """An agent that calls every tool, with meaningless arguments that fit the schema.
 
     Attributes:
-        seed: Of the arguments and, from 1 on, of the order; 0 keeps the tools'.
-        from_instruction: Whether texts and numbers are taken from the instruction,
-            as an agent does that copies without understanding.
-        rounds: How often it calls each tool, with new arguments each time.
-        name: For reports.
+        seed: Seed of the arguments and, from 1 on, of the order; 0 keeps the tools'
+            order.
+        from_instruction: Whether texts and numbers are copied from the instruction.
+        rounds: How often it calls each tool, each time with new arguments.
+        name: Its name in reports.
     """
 
     seed: int = 0
@@ -95,13 +95,13 @@ CALL_EVERYTHING = (
     CallEverything(seed=2, from_instruction=True),
     CallEverything(seed=3, from_instruction=True, rounds=2),
 )
-"""The variants that a scenario is checked with."""
+"""The variants with which a scenario is checked."""
 
 
 def scripted(calls: Sequence[Call]) -> Drive:
     """Return an agent that makes ``calls`` in one turn and then answers.
 
-    A user who replies to the answer gets the same again, until the conversation ends.
+    If a user replies, it does the same again until the conversation ends.
     """
 
     async def drive(episode: Episode) -> str:
@@ -133,14 +133,14 @@ async def attempt(
     environment: Environment | None = None,
     ending: Ending | None = None,
 ) -> Trajectory:
-    """Make calls in an environment of a task, answer, and score the episode.
+    """Make calls in a task's environment, answer, and score the episode.
 
     Args:
-        scenario: Whose episode it is.
+        scenario: The scenario.
         task: The task.
-        calls: What to call, in one turn.
-        environment: To play in; None makes a fresh one.
-        ending: How it is scored; None: as workers do.
+        calls: The calls, made in one turn.
+        environment: The environment; None creates a new one.
+        ending: How to score it; None: like workers.
 
     Returns:
         The trajectory; dropped, with the reason, if the scenario's code raised.
@@ -167,10 +167,10 @@ async def play(
     *,
     environment: Environment | None = None,
 ) -> tuple[Trajectory, Reward]:
-    """Play an episode like :func:`attempt`, and return the score, too.
+    """Play an episode like :func:`attempt`; return its score too.
 
     Raises:
-        ScenarioError: The scenario's code raised, or gave no usable score.
+        ScenarioError: The scenario's code raised, or returned no valid score.
     """
     made = await attempt(scenario, task, calls, environment=environment)
     if made.status is RolloutStatus.DROPPED:
@@ -187,14 +187,14 @@ def run_trivial(
 
 
 class _Pool(NamedTuple):
-    """The values that arguments are drawn from."""
+    """Values from which arguments are drawn."""
 
     texts: list[str]
     numbers: list[int]
 
     @classmethod
     def of(cls, text: str) -> "_Pool":
-        """Return the words, pairs of words, quotations and numbers of ``text``."""
+        """Return the words, word pairs, quotations and numbers of ``text``."""
         words = [word.strip(".,;:!?'\"()") for word in text.split()]
         words = [word for word in words if word]
         pairs = [" ".join(pair) for pair in itertools.pairwise(words)]
@@ -206,7 +206,7 @@ class _Pool(NamedTuple):
 
 
 def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, Any]:
-    """Return arguments for a tool's parameters, optional ones every other time."""
+    """Return arguments for a tool's parameters; optional ones half of the time."""
     required = set(schema.get("required", []))
     return {
         name: _value(part, schema.get("$defs", {}), pool, rng, 0)
@@ -218,7 +218,7 @@ def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, An
 def _value(
     schema: dict[str, Any], defs: dict[str, Any], pool: _Pool, rng: Random, depth: int
 ) -> Any:
-    """Return a value that fits a JSON schema as pydantic writes them."""
+    """Return a value that fits a JSON schema by pydantic."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     if "const" in schema:

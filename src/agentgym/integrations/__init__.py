@@ -1,1 +1,1 @@
-"""Adapters of agent frameworks: the contract, and a folder for each framework."""
+"""Adapters of agent frameworks: the interface, and a folder for each framework."""

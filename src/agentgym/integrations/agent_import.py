@@ -1,4 +1,4 @@
-"""Import agents as their authors wrote them, name them, and detect their framework."""
+"""Import users' agents, name them, and detect their framework."""
 
 import functools
 import inspect
@@ -24,10 +24,10 @@ from agentgym.programs.program import ProgramCommand
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
-"""The framework where nothing else is said."""
+"""The default framework."""
 
 MODELS = ("llm", "model", "model_client", "chat_model")
-"""Names of a factory's parameter that takes the model."""
+"""Names of a factory's parameter for the model."""
 
 logger = get_logger(__name__)
 
@@ -46,24 +46,24 @@ _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=No
 
 
 def importing() -> str | None:
-    """Return the module of a user's agent that is being imported, None if none is."""
+    """Return the module of the user's agent that is being imported, or None."""
     return _IMPORTING.get()
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text is ``module:name`` and not a file, or a command."""
+    """Return whether a text is ``module:name`` and not a file, or is a command."""
     is_module = bool(_REFERENCE.fullmatch(text)) and not os.path.exists(text)
     return is_module or is_command(text)
 
 
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
-    """Import the object of ``module:name``: an agent, or its factory; or a program.
+    """Import the agent or factory ``module:name``, or parse a program's command.
 
-    Where a model wants a key as it is made, and none is set, it gets one that opens
-    nothing: no provider is asked in training.
+    If a model object requires a key and none is set, it gets a placeholder: training
+    asks no provider.
 
     Raises:
-        UsageError: It cannot be imported, or does more than that as it is.
+        UsageError: It cannot be imported, or the import does more than define an agent.
     """
     from agentgym.integrations.redirect import watch
 
@@ -99,12 +99,12 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
-    """Import the user's agent that was trained, None if it was the scenario's own.
+    """Import the user's agent that was trained, or return None for the scenario's own.
 
     Args:
         trained: The trained agent.
         agent: The user's replacement: an object, or ``module:name`` of one.
-        export: The method that takes it, for the error.
+        export: Name of the method that takes it, for the error.
 
     Raises:
         UsageError: It cannot be imported from the working folder.
@@ -131,10 +131,10 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
 
 
 def refuse_while_importing() -> None:
-    """Refuse a model call that a module makes as it is imported.
+    """Refuse a model call during the import of a module.
 
     Raises:
-        UsageError: One is being imported.
+        UsageError: A module is being imported.
     """
     if (module := importing()) is not None:
         raise UsageError(
@@ -144,7 +144,7 @@ def refuse_while_importing() -> None:
 
 
 def framework_of(reference: str, found: Any) -> str | None:
-    """Return the framework whose agent ``found`` is, or makes; None if unknown."""
+    """Return the framework of an agent or of a factory's result; None if unknown."""
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if not _is_factory(found):
@@ -160,7 +160,7 @@ def framework_of(reference: str, found: Any) -> str | None:
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
-    """Say whether a live object is one of a framework's."""
+    """Return whether an object is from a framework."""
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
     return any(map(adapter.owns, roots))
 
@@ -171,12 +171,12 @@ def _root_of(value: Any) -> str:
 
 
 def takes_model(found: Any) -> bool:
-    """Say whether ``found`` is a factory that wants the model."""
+    """Return whether ``found`` is a factory with a parameter for the model."""
     return _takes(found, "model")
 
 
 def takes_tools(found: Any) -> bool:
-    """Say whether ``found`` is a factory that wants the tools."""
+    """Return whether ``found`` is a factory with a parameter for the tools."""
     return _takes(found, "tools")
 
 
@@ -185,13 +185,13 @@ def _takes(found: Any, what: str) -> bool:
         return False
     try:
         named = _arguments(found, "")
-    except UsageError:  # the caller that builds it raises
+    except UsageError:  # building it later raises the error
         return False
     return named is None or what in named.values()
 
 
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
-    """Return the framework of an agent: its own type overrides the setting.
+    """Return an agent's framework: its type overrides the setting.
 
     Raises:
         UnsupportedError: It is not an agent of a known framework.
@@ -212,13 +212,14 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
-    """Return the agent that ``found`` is, or makes.
+    """Return the agent: ``found`` itself, or the result of calling it as a factory.
 
-    A factory gets the arguments that its parameters name: ``llm`` (or ``model``, or
-    ``model_client``) and ``tools``; two of other names are these, in this order.
+    A factory's parameters are passed by name: ``llm`` (or ``model``, or
+    ``model_client``) and ``tools``. Two parameters with other names get these in this
+    order.
 
     Raises:
-        UsageError: A factory wants something else, or fails.
+        UsageError: The factory has other parameters, or fails.
     """
     if not _is_factory(found):
         return found
@@ -234,7 +235,7 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
         made = factory(*args, **named)
         if inspect.isawaitable(made):
             made = in_background(made)
-        # A class marked with CrewAI's @CrewBase makes its crew.
+        # A class decorated with CrewAI's @CrewBase builds its crew.
         crew = getattr(made, "crew", None) if inspect.isclass(factory) else None
         return crew() if inspect.isroutine(crew) else made
     except AgentGymError:
@@ -271,19 +272,19 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     if unknown or positional:
         wanted = ", ".join(map(repr, unknown)) or "arguments by position"
         raise UsageError(
-            f"{origin} wants {wanted}, which training does not know. Let it take "
+            f"{origin} requires {wanted}, which training does not pass. Let it take "
             "nothing, or `llm`, or `llm` and `tools`."
         )
     return named
 
 
 def reference_of(agent: Any) -> str:
-    """Return ``module:name`` by which other processes find an agent, or its factory.
+    """Return ``module:name`` by which other processes import an agent or its factory.
 
-    A text without a colon is the name of an agent in the project's own files.
+    A text without a colon is the name of an agent in the project's files.
 
     Raises:
-        UsageError: They cannot: it stands at the top of no module.
+        UsageError: They cannot import it: it is not at the top level of a module.
     """
     if isinstance(agent, ProgramCommand) or (
         isinstance(agent, str) and is_command(agent)
@@ -291,7 +292,7 @@ def reference_of(agent: Any) -> str:
         return ProgramCommand.parse(str(agent)).located().reference
     if isinstance(agent, str):
         return named_in_project(agent)
-    script = sys.modules.get("__main__")  # multiprocessing gives it another name too
+    script = sys.modules.get("__main__")  # multiprocessing uses another name too
     for name, module in list(sys.modules.items()):
         if module is script or getattr(module, "__file__", None) is None:
             continue
@@ -306,7 +307,7 @@ def reference_of(agent: Any) -> str:
 
 
 def named_tools(reference: str, option: str, folder: str = "") -> Any:
-    """Return the tools that ``module:name`` names, ``@module:name`` those of an agent.
+    """Return the tools at ``module:name``, or those of the agent ``@module:name``.
 
     Raises:
         UsageError: It cannot be imported.
@@ -326,7 +327,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Return the tools that an agent has of its own; see :meth:`Adapter.own_tools`.
+    """Return an agent's own tools; see :meth:`Adapter.own_tools`.
 
     Raises:
         UnsupportedError: There are none, or they cannot be listed.
@@ -346,7 +347,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
 
 
 def kind_of(value: Any) -> str:
-    """Return an object's kind for a sentence: None, or its class."""
+    """Return a description of an object's type, for messages."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -358,7 +359,7 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Return the user's function of a task; one that gives None if there is none."""
+    """Return the user's function of a task; by default one that returns None."""
     if reference is None:
         return lambda task: None
     found = load_agent(reference, option=option)

@@ -1,4 +1,4 @@
-"""The interface of an adapter of an agent framework."""
+"""Adapter: the interface of an agent framework's adapter."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,21 +12,20 @@ from agentgym.errors import UnsupportedError, UsageError
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The definition of an agent, built once per worker.
+    """The definition of an agent, created once per worker.
 
     Attributes:
         system_prompt: Its role and rules.
         tools: The original schemas of the tools that every task has; calls go to the
-            current episode. Empty where each task has tools of its own, see
+            current episode. Empty if each task has its own tools, see
             :class:`~agentgym.integrations.tool_sets.ToolSets`.
-        max_turns: Model calls after which an episode is cut, over all turns of the
-            user.
+        max_turns: Most model calls of an episode, over all turns of the user.
         gateway: Base URL of the gateway, without a path.
-        api_key: The gateway's for agents: it asks the model, and nothing else.
-        model: The name of the policy.
-        connections: Requests in flight at most.
-        agent: The user's own agent and its input; without a reference, the default
-            agent of the framework.
+        api_key: The gateway's key for agents, which only allows model calls.
+        model: The policy's model name.
+        connections: Most requests in flight.
+        agent: The user's own agent and its inputs; without a reference, the framework's
+            default agent.
     """
 
     system_prompt: str
@@ -40,10 +39,10 @@ class Blueprint:
 
 
 def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
-    """Refuse keys for ``config["configurable"]``, which only LangGraph has.
+    """Raise if keys for ``config["configurable"]`` are set, which only LangGraph has.
 
     Raises:
-        UsageError: There are some.
+        UsageError: Such keys are set.
     """
     if blueprint.agent.configurable:
         keys = ", ".join(blueprint.agent.configurable)
@@ -58,7 +57,7 @@ def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
 
     Args:
         found: The agent.
-        looked_into: Names of the agents in it.
+        looked_into: Names of its agents.
     """
     return UnsupportedError(
         f"The {type(found).__name__} has no tools: neither has "
@@ -68,28 +67,29 @@ def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
 
 
 class Conversation(ABC):
-    """One episode's talk with the user, in the agent's own loop."""
+    """One episode's conversation with the user, in the agent's own loop."""
 
     @abstractmethod
     async def turn(self, message: str) -> str:
-        """Let the agent answer one message of the user; return the answer.
+        """Send the agent one message of the user, and return its answer.
 
-        The first message is the task. A later one follows the conversation so far,
-        which may not change: the exact tokens of a turn can only be trained if the next
-        turn's prompt begins with them. Model calls go out through the transport, tool
-        calls to ``current_episode()``, which also counts turns and ends stuck episodes.
+        The first message is the task. A later one continues the conversation, which may
+        not change: a turn's exact tokens can only be trained if the next prompt begins
+        with them. Model calls go through the transport, tool calls to
+        ``current_episode()``, which also counts turns and ends stuck episodes.
 
         Raises:
             EpisodeCut: The policy ran out of turns.
-            Exception: Any other: the agent crashed, and the rollout is retried, unless
-                the episode was cut: frameworks may then raise any exception.
+            Exception: Any other exception is a crash of the agent, and the rollout is
+                retried, unless the episode was ended by a limit: frameworks may then
+                raise anything.
         """
 
     def add_tools(self) -> None:
-        """Offer the tools that the environment has added since the last turn.
+        """Offer tools that the environment has added since the last turn.
 
         Raises:
-            UnsupportedError: The agent is built with its tools.
+            UnsupportedError: The agent cannot take new tools.
         """
         raise UnsupportedError(
             "This task adds tools while its conversation goes on, and this agent is "
@@ -102,11 +102,11 @@ class Conversation(ABC):
 
 
 class AgentLoop(ABC):
-    """An agent built once, for many episodes at a time.
+    """An agent that is built once, and runs many episodes at a time.
 
     Attributes:
-        agent: The framework's own object, for inspection.
-        way: How its model is replaced, in words.
+        agent: The framework's object, for inspection.
+        way: Description of how its model is replaced.
     """
 
     agent: Any = None
@@ -114,7 +114,7 @@ class AgentLoop(ABC):
 
     @abstractmethod
     def converse(self) -> Conversation:
-        """Return a fresh conversation, which remembers nothing of others.
+        """Return a new conversation, independent of others.
 
         It offers the tools of the current episode's task:
         ``current_episode().task_tools``.
@@ -126,15 +126,14 @@ class AgentLoop(ABC):
 
 @dataclass(frozen=True)
 class AgentRole:
-    """One agent of a team, or the only one, as it was found in a live object.
+    """One agent of a team, or the only one, read from a live object.
 
     Attributes:
-        name: As the framework calls it.
+        name: Its name in the framework.
         system_prompt: None if it is unknown.
-        tools: Those it may call.
+        tools: Tools that it may call.
         model: The framework's own model object.
-        answers: Names of tools that no function stands behind: a call of one is a
-            structured answer.
+        answers: Names of tools without a function: calling one is a structured answer.
     """
 
     name: str
@@ -145,16 +144,16 @@ class AgentRole:
 
 
 class Adapter(ABC):
-    """Builds agents of one framework, looks into live ones, gives trained ones back.
+    """Builds agents of one framework, inspects live agents, and exports trained ones.
 
     Attributes:
         name: Its name for ``--framework``.
-        preload: Modules that every worker needs; imported once, before workers start.
-        packages: Whose classes its agents and tools are of.
-        addressee: Argument in which a call names the agent that it goes to; empty where
-            each agent has a tool of its own.
-        runs_tools: Whether the agent's own code answers every call, so that none acts
-            on the episode's environment.
+        preload: Modules that every worker needs, imported once before workers start.
+        packages: Top-level packages of its classes of agents and tools.
+        addressee: Name of the argument with which a call names an agent; empty if each
+            agent has its own tool.
+        runs_tools: Whether the agent's own code runs all tools, so that none acts on
+            the episode's environment.
     """
 
     name: ClassVar[str]
@@ -164,7 +163,7 @@ class Adapter(ABC):
     runs_tools: ClassVar[bool] = False
 
     def owns(self, root: str) -> bool:
-        """Return whether a module at the top of a path is one of :attr:`packages`."""
+        """Return whether a top-level module is one of :attr:`packages`."""
         return root in self.packages
 
     @abstractmethod
@@ -172,11 +171,11 @@ class Adapter(ABC):
         """Check that the framework is installed, without importing it.
 
         Raises:
-            MissingExtraError: Names the extra and the install command.
+            MissingExtraError: It is missing; the message has the install command.
         """
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that this framework can train the agent that settings name.
+        """Check that this framework can train the agent in the settings.
 
         Args:
             reference: ``module:name``, or a program's command; None for the scenario's
@@ -188,11 +187,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent: its model is the gateway, its tools the episode's.
+        """Build the agent with the gateway as its model, and the episode's tools.
 
         Raises:
-            UsageError: The user's factory cannot be imported or built an object
-                that does not run.
+            UsageError: The user's factory cannot be imported, or returns an unusable
+                object.
         """
 
     @abstractmethod
@@ -200,30 +199,30 @@ class Adapter(ABC):
         """Return a trained agent as a native object of this framework."""
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that a live object is an agent of this framework.
+        """Check that an object is an agent of this framework.
 
         Args:
-            agent: The object of ``origin``, or its result.
-            origin: The reference that the user gave.
+            agent: The object at ``origin``, or the factory's result.
+            origin: The reference from the user.
 
         Raises:
-            UnsupportedError: It is another kind of object, which the message names.
+            UnsupportedError: It is another type of object, which the message names.
         """
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agents of a live object: prompts, tools and models.
+        """Return a live object's agents, with their prompts, tools and models.
 
         Raises:
             UnsupportedError: The object is not an agent of this framework, or cannot be
-                looked into.
+                inspected.
         """
         raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
 
     def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tools of all roles of a live agent, each name once.
+        """Return the tools of all roles of a live agent, once per name.
 
         Raises:
-            UnsupportedError: As :meth:`roles`.
+            UnsupportedError: See :meth:`roles`.
         """
         found = {tool.name: tool for role in self.roles(agent) for tool in role.tools}
         return list(found.values())
@@ -231,16 +230,16 @@ class Adapter(ABC):
     def own_tools(self, found: Any) -> list[Tool]:
         """Return the tools of a live agent, or one of this framework's own tools.
 
-        Those that only pass control on, to another agent of a team or below, are not
-        returned: they run as they are. A call runs the tool itself.
+        Tools that only pass control to another agent are left out: they run unchanged.
+        Calling a returned tool runs it.
 
         Raises:
-            UnsupportedError: It has none that can be listed.
+            UnsupportedError: It has no tools that can be listed.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 
     def stand_in(self) -> Any:
-        """Return a model of the framework's own that is never called, for agents.
+        """Return a placeholder model of the framework that is never called.
 
         Raises:
             UnsupportedError: The adapter has none.
@@ -248,15 +247,15 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences for a live agent in training, in sentences."""
+        """Return sentences on how training differs for a live agent."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return an agent like ``agent``, which stays as it is, with another model.
+        """Return a copy of an agent with another model.
 
         Args:
-            agent: Of this framework.
-            model: One of the framework's own.
+            agent: An agent of this framework.
+            model: A model object of the framework.
 
         Raises:
             UnsupportedError: Its model cannot be replaced.

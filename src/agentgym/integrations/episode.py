@@ -1,7 +1,7 @@
-"""Episode: one attempt at one task, in any framework's loop.
+"""Episode: one attempt at one task, in any framework.
 
-Frameworks build their agent once per worker. The parts that differ between episodes,
-the identity for the gateway and the environment of the tools, are looked up through a
+Frameworks build their agent once per worker. The data that differs between episodes
+(the identity for the gateway, and the tools' environment) is looked up through a
 ContextVar, so that many episodes share one agent and one HTTP client.
 """
 
@@ -51,14 +51,14 @@ from agentgym.scenarios.reported import ReportedReward
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
-"""Calls in a row, the same and failing the same way, after which an episode ends."""
+"""Number of identical failing calls in a row after which an episode ends."""
 
 MOST_ROLES = 32
-"""Limit of the model calls of all roles of an episode, as a multiple of ``max_turns``.
+"""Limit of model calls of all roles in an episode, as a multiple of ``max_turns``.
 """
 
 ONE_ANSWER = "one answer"
-"""The kind of cut that ends a task with ``one_answer``; it is not reported as a reason.
+"""Kind of end for a task with ``one_answer``; it is not reported as a reason.
 """
 
 _MALFORMED = "Error: the arguments are not a JSON object."
@@ -67,7 +67,7 @@ _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
 
 
 class EpisodeCut(Exception):
-    """The policy itself brought the episode to its end; it is scored as it is.
+    """The policy's own behaviour ended the episode, which is scored anyway.
 
     Attributes:
         reason: Its kind is ``max_turns``, ``context_overflow`` or ``stuck``.
@@ -80,27 +80,27 @@ class EpisodeCut(Exception):
 
 @dataclass
 class Episode:
-    """One attempt at one task: the agent's tools and environment, and the record.
+    """One attempt at one task: the tools, the environment, and the record.
 
     Attributes:
         task: The task; ``task.instruction`` is the user's first message.
-        rollout_id: The rollout, ``attempt`` its try, ``mode`` ``train`` or ``val``.
+        rollout_id: Id of the rollout; ``attempt`` is its attempt, ``mode`` is ``train``
+            or ``val``.
         scenario: The scenario's name, empty for none.
-        max_turns: Model calls of one role after which it is cut.
-        llm: Answers :meth:`ask`; None where the agent has a client of its own.
-        options: Of every :meth:`ask`, e.g. ``temperature``.
+        max_turns: Most model calls of one role.
+        llm: Answers :meth:`ask`; None if the agent has its own client.
+        options: Options of every :meth:`ask`, e.g. ``temperature``.
         system_prompt: The system prompt.
-        steps: Tool calls, and model calls that went through :meth:`ask`, in order.
-        turns: Requests that the agent has made of the model, refused ones too.
-        answered: How many of those the model has answered so far.
-        cut: Why the policy has brought it to its end; None while it has not.
-        overflowed: Whether the last request did not fit the model's context. The agent
-            may go on with a shorter one; if it fails at that, it was cut.
-        task_tools: Schemas of the environment's tools for models, in their order.
-        extra: Tools in addition to the environment's; one that this has too is left
-            out.
-        crash: The exception of a tool's own code, other than a refusal. It ends the
-            episode as crashed, even if the agent's framework handles it.
+        steps: Tool calls, and model calls made with :meth:`ask`, in order.
+        turns: Number of the agent's model requests, refused ones included.
+        answered: Number of requests that the model has answered.
+        cut: Why the policy's behaviour ended the episode; None if it did not.
+        overflowed: Whether the last request exceeded the model's context. The agent may
+            continue with a shorter one; if it fails, the episode counts as cut short.
+        task_tools: Schemas of the environment's tools for models, in order.
+        extra: Further tools; one whose name the environment has is left out.
+        crash: An exception in a tool's own code, other than a refusal. The episode ends
+            as crashed, even if the framework handles the exception.
     """
 
     task: Task
@@ -130,7 +130,7 @@ class Episode:
 
     @property
     def path(self) -> str:
-        """The gateway's path of this episode's OpenAI-compatible endpoint."""
+        """Path of this episode's OpenAI-compatible endpoint at the gateway."""
         return (
             f"/proxy/rollout/{self.rollout_id}/attempt/{self.attempt}"
             f"/mode/{self.mode}/openai/v1"
@@ -149,10 +149,10 @@ class Episode:
         return [{"role": "system", "content": self.system_prompt}, user]
 
     def begin_turn(self, role: str = DEFAULT_AGENT) -> None:
-        """Count a model call of one role of a team, or of the only one.
+        """Count a model call of a role.
 
         Raises:
-            EpisodeCut: The episode is over, or this is one call too many of the role.
+            EpisodeCut: The episode is over, or the role exceeds its limit.
         """
         if self.crash is not None:
             raise EpisodeCut("crash", str(self.crash))
@@ -168,7 +168,7 @@ class Episode:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
 
     def cut_short(self, kind: str, detail: str = "") -> None:
-        """End the episode here, whatever the agent's framework makes of it."""
+        """End the episode now, whatever the agent's framework does."""
         self.cut = self.cut or Reason(kind=kind, detail=detail)
 
     async def ask(
@@ -183,16 +183,16 @@ class Episode:
 
         Args:
             messages: The conversation, OpenAI-shaped; append ``reply.message`` to it.
-            offer_tools: Whether the request has the tools.
-            agent: The role of a team that speaks.
-            options: Others of OpenAI's chat completions, e.g. ``stop``.
+            offer_tools: Whether to send the tools.
+            agent: Name of the agent in a team.
+            options: Further options of chat completions, e.g. ``stop``.
 
         Raises:
-            EpisodeCut: All turns were made. Let it pass: it ends the episode.
+            EpisodeCut: The turns are used up. Do not catch it: it ends the episode.
             ContextLengthError: The conversation is longer than the model's context.
-            ReplyError: The answer is not a message.
-            ModelCallError: The model could not be asked.
-            TypeError: A message holds a value that is not JSON.
+            ReplyError: The answer is not a valid message.
+            ModelCallError: The model call failed.
+            TypeError: A message has a value that is not JSON.
         """
         if self.llm is None:
             raise ModelCallError("this episode's model is asked by the agent itself")
@@ -207,7 +207,7 @@ class Episode:
         except AgentGymError as error:
             self.overflowed = isinstance(error, ContextLengthError)
             raise
-        except Exception as error:  # the user's own function
+        except Exception as error:  # user code
             raise ModelCallError(f"{type(error).__name__}: {error}") from error
         self.overflowed = False
         reply = read_reply(answer, step=self.turns)
@@ -231,20 +231,20 @@ class Episode:
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        An error of the model, and a refusal of the tool, is text that starts with
+        For a mistake of the model or a refusal of the tool, the text starts with
         ``Error:``; any other exception ends the episode as crashed. Malformed arguments
-        reach no tool.
+        do not reach the tool.
 
         Args:
-            name: The tool, as the model named it.
-            arguments: As the model wrote them, JSON, or parsed.
+            name: The tool's name, as the model wrote it.
+            arguments: The arguments, as the model's JSON or parsed.
             call_id: The id of the model's tool call, if it has one.
 
         Raises:
-            EpisodeCut: ``stuck``: the same call has failed in the same way three times
-                running. Nothing new can come of it, as in OpenHands' detector of
-                stuck agents, and further repetitions have no training value.
-                After any cut: nothing more is run or recorded.
+            EpisodeCut: ``stuck``: the same call failed the same way three times in a
+                row. Further repetitions bring nothing new and have no training value;
+                OpenHands detects stuck agents likewise. After any end of the episode:
+                nothing more is run or recorded.
         """
         if self.cut is not None:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
@@ -275,7 +275,7 @@ class Episode:
         return made.result
 
     def record_tool(self, made: ToolCall) -> None:
-        """Record a tool call that has ended, also one that ran elsewhere.
+        """Record a finished tool call, also one that ran elsewhere.
 
         Raises:
             EpisodeCut: ``stuck``; see :meth:`use_tool`.
@@ -288,7 +288,7 @@ class Episode:
     def use_tool_sync(
         self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
     ) -> str:
-        """Run a tool from another thread than the episode's; see :meth:`use_tool`."""
+        """Run a tool from a thread other than the episode's; see :meth:`use_tool`."""
         if self._loop is None or _is_running(self._loop):
             raise RolloutError(
                 "A synchronous tool was called on the event loop, which it would "
@@ -300,7 +300,7 @@ class Episode:
     def user_reply(self, answer: str) -> str | None:
         """Return the user's reply to an answer; None ends the conversation.
 
-        Tools that the environment has from now on are added.
+        New tools of the environment are added.
         """
         if self._environment is None:
             return None
@@ -313,7 +313,7 @@ class Episode:
 
     @property
     def has_user(self) -> bool:
-        """Whether the environment's class says anything for a user."""
+        """Whether the environment simulates a user."""
         silent = Environment.user_reply
         return getattr(type(self._environment), "user_reply", silent) is not silent
 
@@ -324,11 +324,11 @@ class Episode:
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the agent has to say something at its end."""
+        """Whether the agent must give an answer at its end."""
         return self._environment is None or self._environment.needs_answer
 
     def post_reward(self, reward: ReportedReward) -> None:
-        """Keep a reward that the agent, a program, gives its episode."""
+        """Store a reward that the agent, a program, posted."""
         if self._environment is not None:
             self._environment.posted = reward
 
@@ -353,10 +353,10 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Begin in ``environment``, as the current episode of the running task.
+        """Enter ``environment``, as the current episode of the running task.
 
         Raises:
-            UsageError: Two of its tools have the same name.
+            UsageError: Two tools have the same name.
         """
         self._environment = environment
         self._loop = asyncio.get_running_loop()
@@ -371,7 +371,7 @@ class Episode:
         receive_with(self._receive)
 
     def attach_inner_rewards(self) -> None:
-        """Attach the inner rewards so far to the model calls that came before them."""
+        """Add the inner rewards so far to the model calls before them."""
         calls = [step for step in self.steps if isinstance(step, ModelCall)]
         if not calls:
             return
@@ -400,8 +400,8 @@ def current_episode() -> Episode:
     """Return the episode that the running task belongs to.
 
     Raises:
-        RolloutError: The caller runs outside any episode, e.g. because the agent
-            started a thread that did not copy the context.
+        RolloutError: There is none, e.g. because the agent started a thread without
+            copying the context.
     """
     try:
         return _CURRENT.get()
@@ -413,7 +413,7 @@ def current_episode() -> Episode:
 
 
 def episode_or_none() -> Episode | None:
-    """Return the episode that the running task belongs to, None outside any."""
+    """Return the running task's episode, or None."""
     return _CURRENT.get(None)
 
 
@@ -437,5 +437,5 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of ``value`` as it will be saved; a TypeError if it is not JSON."""
+    """Return a copy of ``value`` as it will be saved; raise TypeError if not JSON."""
     return json.loads(json.dumps(value))

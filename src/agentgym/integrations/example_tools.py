@@ -1,4 +1,4 @@
-"""Tools of a trained agent's scenario, to try it without tools of your own."""
+"""Tools of a trained agent's scenario, to try the agent without your own tools."""
 
 from agentgym.core.agent import Trained
 from agentgym.core.task import Split
@@ -10,14 +10,14 @@ from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 
 
 def example_tools(trained: Trained, export: str) -> list[Tool]:
-    """Return the scenario's tools, bound to a fresh example environment.
+    """Return the scenario's tools, bound to a new example environment.
 
     Args:
         trained: The agent.
-        export: The method that takes other tools, for the error.
+        export: Name of the method that takes other tools, for the error.
 
     Raises:
-        UsageError: The scenario cannot be had any more, or has no tools of its own.
+        UsageError: The scenario cannot be loaded any more, or has no tools.
     """
     try:
         scenario = get_scenario(trained.scenario)

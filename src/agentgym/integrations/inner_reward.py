@@ -1,4 +1,4 @@
-"""Rewards that an agent's own code gives while it works."""
+"""reward: rewards that an agent's own code gives during an episode."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
 
 
 def reward(value: float, *, name: str = "inner") -> None:
-    """Reward the model call that the agent made last.
+    """Reward the agent's last model call.
 
     Call it in a node of a graph, in a tool, or in a scenario's ``calculate_reward``::
 
@@ -24,13 +24,13 @@ def reward(value: float, *, name: str = "inner") -> None:
             return {"documents": relevant}
 
     In training the value is added to the rollout's reward, as a part with this name,
-    and to the reward of the last model call alone, as ``ModelCall.rewards`` has it; see
-    :meth:`agentgym.Scenario.broadcast_rewards`. Whether the task counts as solved does
-    not depend on it. Outside a rollout, e.g. in production, the call does nothing.
+    and to the reward of the last model call, as in ``ModelCall.rewards``; see
+    :meth:`agentgym.Scenario.broadcast_rewards`. It does not change whether the task
+    counts as solved. Outside a rollout, e.g. in production, the call does nothing.
 
     Args:
         value: From -1e9 to 1e9; keep it small compared with the scenario's reward.
-        name: Name of the part. Values of one name add up.
+        name: Name of the part. Values with the same name are added up.
 
     Raises:
         RewardError: In a rollout, the value is not a finite number or the name is
@@ -53,5 +53,5 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Pass the rewards given in this context, and in copies of it, to a function."""
+    """Pass rewards given in this context, and in copies of it, to a function."""
     _RECEIVER.set(receiver)

@@ -1,4 +1,4 @@
-"""The built-in tool loop and its two prompts; trained as the framework ``native``."""
+"""The built-in tool loop and its two prompt formats; the framework ``native``."""
 
 import json
 import re
@@ -29,7 +29,7 @@ Ask = Callable[[Messages], Awaitable[ModelReply]]
 
 
 class NextMove(NamedTuple):
-    """The action in a reply: run calls, else answer, else correct an error."""
+    """The action in a reply: run calls, or answer, or correct an error."""
 
     calls: Sequence[RequestedCall] = ()
     answer: str | None = None
@@ -37,10 +37,10 @@ class NextMove(NamedTuple):
 
 
 class ToolPrompt:
-    """Describes tools to a model and parses its calls, as chat completions do.
+    """Describes tools to a model and parses its calls, with native tool calling.
 
     Attributes:
-        options: Of every request.
+        options: Options of every request.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})
@@ -58,12 +58,12 @@ class ToolPrompt:
         return NextMove(answer=reply.content)
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return the message with a call's result for the model."""
+        """Return the message with a call's result."""
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
 
 class ReAct(ToolPrompt):
-    """Thoughts and actions as text (Yao et al., arXiv:2210.03629), in any model's."""
+    """Thoughts and actions as text (Yao et al., arXiv:2210.03629), for any model."""
 
     options = MappingProxyType({"offer_tools": False, "stop": ["\nObservation:"]})
     _ACTION = re.compile(r"^[ \t]*Action:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
@@ -88,7 +88,7 @@ Final Answer: the answer
     )
 
     def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
-        """Return a system prompt that describes the tools and the form of actions."""
+        """Return a system prompt that describes the tools and the format of actions."""
         lines = [
             f"- {tool.spec.name}: {tool.spec.description} "
             f"Arguments: {json.dumps(tool.spec.parameters.get('properties', {}))}"
@@ -111,12 +111,12 @@ Final Answer: the answer
         return NextMove([RequestedCall(id="", name=action[1], arguments=arguments)])
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return an observation."""
+        """Return an observation message."""
         return {"role": "user", "content": f"Observation: {result}"}
 
 
 def _object(text: str) -> str:
-    """Return the JSON value that ``text`` starts with, or its first paragraph."""
+    """Return the JSON value at the start of ``text``, or its first paragraph."""
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -125,12 +125,12 @@ def _object(text: str) -> str:
 
 
 class ToolLoop(Conversation):
-    """Asks the model and runs the tools it calls, until it answers.
+    """Asks the model and runs its tool calls until it answers.
 
     Args:
-        episode: Whose tools it uses.
-        ask: Returns a function that asks the model, with the tools there are by then.
-        prompt: How tools and calls are written.
+        episode: The episode with the tools.
+        ask: Returns a function that asks the model, with the current tools.
+        prompt: The format of tools and calls.
         system_prompt: The first message.
     """
 
@@ -148,7 +148,7 @@ class ToolLoop(Conversation):
         self._messages = prompt.opening(system_prompt, list(episode.tools.values()))
 
     def add_tools(self) -> None:
-        """Offer new tools, unless the first message has described those there were."""
+        """Offer new tools, unless the first message already lists the tools."""
         if not self._prompt.options.get("offer_tools", True):
             super().add_tools()
         self._ask = self._new_ask()
@@ -173,7 +173,7 @@ class ToolLoop(Conversation):
 
 
 class NativeAgent(AgentLoop):
-    """The tool loop on the gateway, with the least work per call."""
+    """The tool loop on the gateway, with little overhead per call."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         import aiohttp
@@ -201,7 +201,7 @@ class NativeAgent(AgentLoop):
         episode = current_episode()
         episode.begin_turn()
         body = {"model": self._blueprint.model, "messages": messages}
-        body |= {"tools": tools} if tools else {}  # an empty list is refused by some
+        body |= {"tools": tools} if tools else {}  # some servers refuse an empty list
         url = f"{episode.path}/chat/completions"
         async with self._session.post(url, json=body) as response:
             text = await response.text()
@@ -222,7 +222,7 @@ def _as_openai(specs: list[ToolSpec]) -> list[dict[str, Any]]:
 
 
 class NativeAdapter(Adapter):
-    """Training without a framework; the trained agent is exported elsewhere."""
+    """Training without a framework; the trained agent is exported to others."""
 
     name = "native"
 
@@ -230,10 +230,10 @@ class NativeAdapter(Adapter):
         """Nothing beyond the base installation is needed."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that no agent was named: the loop of this package is the agent.
+        """Check that no agent is set: this package's loop is the agent.
 
         Raises:
-            UnsupportedError: One was.
+            UnsupportedError: An agent is set.
         """
         if reference is not None:
             raise UnsupportedError(
@@ -241,14 +241,14 @@ class NativeAdapter(Adapter):
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return an object as one agent, its ``@tool`` methods as the tools."""
+        """Return an object as one role, with its ``@tool`` methods as tools."""
         specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
         return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the loop; a factory is refused, as there is nothing to build in."""
+        """Build the loop; raise for a factory, which it could not use."""
         if blueprint.agent.reference is not None:
             raise UnsupportedError(
                 f"--agent {blueprint.agent.reference} needs a framework; choose one "
@@ -257,7 +257,7 @@ class NativeAdapter(Adapter):
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Refuse: a native agent has no framework to be given back to."""
+        """Raise: a native agent has no framework to export to."""
         raise UnsupportedError(
             "Use to_langchain() or another to_...() method, or serve the folder."
         )

@@ -1,8 +1,8 @@
-"""Judge calls of tools that the agent brought along, by their offered schemas.
+"""Validate calls of an agent's own tools against their offered schemas.
 
-Such a tool, a hand-off to others of a team for instance, is known only by the JSON
-schema that the model got. Types are checked as pydantic's lax mode does, which is how
-the scenario's own tools are: ``"2"`` is an integer.
+Such a tool, e.g. a hand-off in a team, is known only by its JSON schema. Types are
+checked like in pydantic's lax mode, as for the scenario's own tools: ``"2"`` is an
+integer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,17 +28,17 @@ _CONVERTED: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class SchemaFault:
-    """One thing that is wrong with arguments, by the schema, and in words."""
+    """An error in arguments: the schema keyword, and a message."""
 
     kind: Fault
     text: str
 
 
 def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the functions among OpenAI-shaped tools by name; leave out other tools.
+    """Return the functions among OpenAI-shaped tools, by name.
 
     Args:
-        tools: Tools of a request, as the client wrote them.
+        tools: The request's tools, as the client wrote them.
     """
     found = (tool.get("function") for tool in tools if isinstance(tool, Mapping))
     return {
@@ -51,14 +51,14 @@ def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
 def check_offered(
     function: Mapping[str, Any], raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Judge a call of a tool that the agent brought along, by its offered schema.
+    """Validate a call of an agent's own tool against its offered schema.
 
     Args:
-        function: Name and parameters, as the model got them.
-        raw_arguments: As the model wrote them.
+        function: Name and parameters, as the model saw them.
+        raw_arguments: The arguments, as the model wrote them.
 
     Returns:
-        The outcome, and the fault; empty if there is none.
+        The outcome, and the error's message; empty if there is none.
     """
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
@@ -69,10 +69,10 @@ def check_offered(
 
 
 def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaFault]:
-    """Return the faults of arguments by a JSON schema.
+    """Return the errors of arguments for a JSON schema.
 
-    A schema that is none finds nothing, nor does one that refers to somewhere else:
-    nothing is fetched.
+    An invalid schema gives no errors, nor does one with external references: nothing is
+    fetched.
     """
     if not isinstance(schema, Mapping):
         return []

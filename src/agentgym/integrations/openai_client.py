@@ -1,4 +1,4 @@
-"""OpenAI's own client in an agent's code: its chat completions go to the gateway.
+"""Redirect chat completions of OpenAI's client in an agent's code to the gateway.
 
 The patched method is not public: a test fails when a version changes it.
 """
@@ -24,12 +24,12 @@ _BUILDING = threading.Lock()
 
 
 def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
-    """Redirect chat completions within to the gateway, for the current episode."""
+    """Redirect chat completions within the block to the gateway."""
     return holding(_GATEWAY, blueprint)
 
 
 def patch_clients(module: ModuleType) -> None:
-    """Let all clients of the package ask where their requests go."""
+    """Patch the package's clients so that each call looks for a gateway."""
     from agentgym.integrations.agent_import import refuse_while_importing
 
     build = module.BaseClient._build_request
@@ -49,11 +49,11 @@ def patch_clients(module: ModuleType) -> None:
 
 
 def build_models() -> None:
-    """Build the models of OpenAI's chat completions, if that has not been done yet.
+    """Build the pydantic models of OpenAI's chat completions, once.
 
-    The package leaves it to the first answer of each kind, and pydantic's build takes
-    a class's parts away before it sets them: of two threads that get their first answer
-    together, one would fail with "BaseModel cannot be instantiated directly".
+    The package builds each at the first answer of its type, and pydantic removes a
+    class's parts before it sets them: if two threads get their first answers together,
+    one would fail with "BaseModel cannot be instantiated directly".
     """
     with _BUILDING:
         _build_models_once()
@@ -80,13 +80,13 @@ def _build_models_once() -> None:
 
 def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
     if str(request.url).startswith(blueprint.gateway):
-        return  # a client of ours, which counts by itself
+        return  # one of our clients, which counts by itself
     path = request.url.path
     if path.endswith(_CHAT):
         episode = current_episode()
         if is_first:
             episode.begin_turn()
-            episode.answered += 1  # this client is built by others: no answer is seen
+            episode.answered += 1  # another client, whose answer is not visible
         request.url = httpx.URL(f"{blueprint.gateway}{episode.path}{_CHAT}")
         request.headers["Host"] = request.url.netloc.decode()
         request.headers["Authorization"] = f"Bearer {blueprint.api_key}"

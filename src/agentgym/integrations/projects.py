@@ -1,8 +1,7 @@
-"""Agents that a project's own files name: LangGraph's langgraph.json, CrewAI's crews.
+"""Find agents in a project's files: LangGraph's langgraph.json, CrewAI's crews.
 
-Nothing of a project runs until one of its agents is asked for. Then its local
-dependencies can be imported, and the variables of its ``env`` are set, as the
-project's own command would do it.
+No code of a project runs until one of its agents is used. Then its local dependencies
+become importable and its ``env`` variables are set, as the project's own command does.
 """
 
 import ast
@@ -22,23 +21,23 @@ from agentgym.security.redaction import VARIABLE, looks_secret
 
 LANGGRAPH_FILE = "langgraph.json"
 PYPROJECT_FILE = "pyproject.toml"
-_CREW = "CrewBase"  # decorates the class of a crew
-_MOST_FILES = 2000  # that are read to find one
+_CREW = "CrewBase"  # decorator of a crew's class
+_MOST_FILES = 2000  # to search for one
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
 _OURS = "AGENTGYM_"
-"""Settings of a run are the user's: a project's ``env`` sets none of them."""
+"""Prefix of run settings, which a project's ``env`` may not set."""
 
 
 @dataclass(frozen=True)
 class ProjectAgent:
-    """An agent that a project's files name.
+    """An agent in a project's files.
 
     Attributes:
-        name: As ``--agent`` takes it.
-        reference: ``module:name`` that is imported.
-        framework: Whose agent it is.
+        name: Its name for ``--agent``.
+        reference: ``module:name`` to import.
+        framework: Its framework.
         source: The file that names it.
-        roots: Folders that must be importable.
+        roots: Folders to add to the import path.
         env: A file of variables, or the variables themselves.
     """
 
@@ -50,7 +49,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Make the agent's modules importable and set its variables, if not set yet.
+        """Make the agent's modules importable, and set its unset variables.
 
         Raises:
             ConfigError: The file of variables cannot be read.
@@ -68,7 +67,7 @@ class ProjectAgent:
 
 
 def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
-    """Return the agents that the files of a folder name; the working folder's if empty.
+    """Return the agents in a folder's files; the working folder's by default.
 
     Raises:
         ConfigError: ``langgraph.json`` cannot be read.
@@ -78,12 +77,12 @@ def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
 
 
 def named_in_project(reference: str, folder: str | Path = "") -> str:
-    """Return ``module:name`` of an agent that is named as in the project's files.
+    """Return ``module:name`` of an agent named in the project's files.
 
-    A reference that is ``module:name`` already stays as it is.
+    A ``module:name`` is returned unchanged.
 
     Raises:
-        NotFoundError: The project names no such agent.
+        NotFoundError: The project has no such agent.
     """
     if ":" in reference:
         return reference
@@ -95,7 +94,7 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 
 
 def prepare_project(reference: str, folder: str | Path = "") -> None:
-    """Prepare the import of an agent, if it is one that the project's files name."""
+    """Prepare an agent's import, if it is in the project's files."""
     project = Path(folder or Path.cwd())
     for agent in _graphs(project):
         if agent.reference == reference:
@@ -136,7 +135,7 @@ def _graphs(project: Path) -> list[ProjectAgent]:
 
 
 def _dependencies(project: Path, listed: Any) -> list[Path]:
-    """Return the local folders that ``dependencies`` names, and the src of each."""
+    """Return the local folders in ``dependencies``, and the src folder of each."""
     names = listed if isinstance(listed, list) else ["."]
     folders = [
         (project / name).resolve()
@@ -148,7 +147,7 @@ def _dependencies(project: Path, listed: Any) -> list[Path]:
 
 
 def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | None:
-    """Return ``module:name`` of ``./file.py:name``, and the folder to import it from.
+    """Return ``module:name`` for ``./file.py:name``, and the folder to import it from.
 
     None for a graph in another language.
     """
@@ -161,10 +160,10 @@ def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | N
 
 
 def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
-    """Return ``module:name`` of something in a file, and the folder to import it from.
+    """Return ``module:name`` for a name in a file, and the folder to import it from.
 
-    A package is imported from above its top folder, another file from the innermost
-    of ``roots`` that it is in.
+    A package is imported from the parent of its top folder, another file from the
+    innermost of ``roots`` that contains it.
     """
     root = file.parent
     while (root / "__init__.py").exists():
@@ -191,7 +190,7 @@ def _variables(env: Path | Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _is_crewai(project: Path) -> bool:
-    """Say whether pyproject.toml is that of a CrewAI project."""
+    """Return whether pyproject.toml is that of a CrewAI project."""
     try:
         text = (project / PYPROJECT_FILE).read_text(encoding="utf-8")
         return "crewai" in tomllib.loads(text).get("tool", {})
@@ -200,7 +199,7 @@ def _is_crewai(project: Path) -> bool:
 
 
 def _crews(project: Path) -> list[ProjectAgent]:
-    """Return the classes marked with ``@CrewBase``, which are read, not imported."""
+    """Return the classes decorated with ``@CrewBase``, without importing them."""
     if not _is_crewai(project):
         return []
     source = project / "src"

@@ -1,9 +1,8 @@
 """Redirect model calls of an unchanged agent, by patching libraries at import.
 
-Whatever an agent's code does to come by a model, in a module, in a closure or in the
-middle of a node, its calls go through a class of LangChain's, or through the client of
-OpenAI's package. Each is patched once, as it is imported, to look for another model in
-the running context; where none is set, nothing is different.
+However an agent's code creates a model, its calls go through a class of LangChain, or
+through OpenAI's client. Each is patched once, when it is imported, to look for another
+model in the running context. Without one, nothing changes.
 """
 
 import sys
@@ -34,7 +33,7 @@ _PATCHES = {
 
 @contextmanager
 def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Let a context variable have a value within the block, and its old one after."""
+    """Set a context variable within the block, and restore it afterwards."""
     token = variable.set(value)
     try:
         yield
@@ -43,7 +42,7 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def watch() -> None:
-    """Patch the libraries that are imported, and those that will be."""
+    """Patch libraries that are imported already, and others on import."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -53,7 +52,7 @@ def watch() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are to be patched, as they would be found without it."""
+    """Finds modules to patch, with the usual import mechanism."""
 
     def find_spec(
         self,

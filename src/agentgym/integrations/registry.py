@@ -1,4 +1,4 @@
-"""Find framework adapters by name, and import objects of module:name."""
+"""Find framework adapters by name, and import ``module:name``."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -33,20 +33,20 @@ def require(modules: list[str], extra: str, purpose: str) -> None:
     """Check that ``modules`` can be imported, without importing them.
 
     Raises:
-        MissingExtraError: Names the extra and the install command.
+        MissingExtraError: A module is missing; the message has the install command.
     """
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(extra, purpose)
 
 
 def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:
-    """Import ``make_agent`` of ``"my_package.my_module:make_agent"``.
+    """Import the factory ``"my_package.my_module:make_agent"``.
 
-    The working folder is importable, as it is for ``python -m``. Errors name the
-    ``option`` where the user wrote it.
+    The working folder is importable, as for ``python -m``. Errors name the ``option``
+    with the reference.
 
     Raises:
-        UsageError: The reference is malformed, or cannot be imported or called.
+        UsageError: The reference is malformed, cannot be imported, or is not callable.
     """
     factory = load_object(reference, option=option)
     if not callable(factory):

@@ -1,7 +1,7 @@
-"""Bringing one attempt at a task to its end: agent, user, limits, outcome, reward.
+"""run_episode: run one attempt at a task to its end: agent, user, limits, reward.
 
-Training workers, rollouts on their own, the agents without a model and the check of
-scenarios all run their episodes here.
+Training workers, rollouts without training, agents without a model and the check of
+scenarios all run their episodes with it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 _GRACE_S = 1.0
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = 3
-"""Parts of a path, in a reason: enough to find a file in a package."""
+"""Number of last parts of a path in a reason: enough to find a file in a package."""
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),
@@ -45,29 +45,29 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 Drive = Callable[["Episode"], Awaitable[str | None]]
-"""An agent's way through an episode; returns its answer."""
+"""Runs an agent through an episode; returns its answer."""
 
 
 class Ending:
-    """How finished episodes are read and scored; by default as they were recorded."""
+    """Reads and scores finished episodes; by default as they were recorded."""
 
     async def steps(self, episode: Episode) -> list[Step]:
         """Return the episode's steps, in order."""
         return episode.steps
 
     async def wrong_answer(self, episode: Episode) -> Reason | None:
-        """Return how the policy's last answer made the agent crash; None if not so."""
+        """Return how the policy's last answer made the agent crash, or None."""
         return None
 
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the trajectory with its score, before the environment is closed."""
+        """Return the scored trajectory, before the environment is closed."""
         return trajectory
 
 
 class ScenarioEnding(Ending):
-    """Scores as a scenario does, in another thread: hidden tests may take a while."""
+    """Scores with the scenario, in another thread: hidden tests may be slow."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -90,18 +90,19 @@ async def run_episode(
     ending: Ending,
     timeout_s: float | None = None,
 ) -> Trajectory:
-    """Bring one attempt at a task to its end, whatever anybody's code does.
+    """Run one attempt at a task to its end, whatever errors occur in other code.
 
     Args:
-        episode: The attempt; it has the record, also if the caller is cancelled.
-        drive: The agent, see :func:`converse`.
-        create_environment: Makes the task's environment, which is closed in any case.
-        ending: Reads the steps and scores.
-        timeout_s: Wall seconds after which it is ended.
+        episode: The attempt; it keeps the record even if the caller is cancelled.
+        drive: Runs the agent, see :func:`converse`.
+        create_environment: Creates the task's environment, which is always closed.
+        ending: Reads the steps, and scores.
+        timeout_s: Wall seconds after which the episode is ended.
 
     Returns:
-        The trajectory: scored, also where the policy was cut; or dropped, with the
-        reason and the record until then.
+        The trajectory: scored, also if the policy's behaviour ended it; or dropped,
+            with
+        the reason and the record so far.
 
     Raises:
         asyncio.CancelledError: The caller is cancelled.
@@ -150,13 +151,13 @@ async def run_episode(
             return await _run_to_end(work(), timeout_s)
     except _CutOffError as cut:
         return episode.trajectory(RolloutStatus.DROPPED, cut.reason)
-    except Exception as error:  # the agent's and the scenario's own code
+    except Exception as error:  # code of the agent and the scenario
         logger.info("rollout %s crashed", episode.rollout_id, exc_info=True)
         return episode.trajectory(RolloutStatus.DROPPED, reason_of(error))
 
 
 async def converse(loop: AgentLoop, episode: Episode) -> str:
-    """Let an agent talk with the user of an episode to the end; see :func:`talk`."""
+    """Run an agent's conversation with an episode's user; see :func:`talk`."""
     conversation = loop.converse()
     try:
         return await talk(conversation, episode)
@@ -165,12 +166,12 @@ async def converse(loop: AgentLoop, episode: Episode) -> str:
 
 
 async def talk(conversation: Conversation, episode: Episode) -> str:
-    """Take turns with the user of an episode to the end; return the last answer."""
+    """Alternate between agent and user until the end; return the last answer."""
     message: str | None = episode.task.instruction
     answer = ""
     while message is not None:
         answer = await conversation.turn(message)
-        if episode.cut is not None:  # and the framework made up an answer
+        if episode.cut is not None:  # the framework then made up an answer
             break
         known = len(episode.task_tools)
         message = episode.user_reply(answer)
@@ -180,7 +181,7 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
 
 
 def reason_of(error: Exception) -> Reason:
-    """Return why a rollout is dropped that an error ended, and where it was raised."""
+    """Return the reason to drop a rollout after an error, with the error's position."""
     if isinstance(error, ProgramError):
         return Reason(kind=error.kind, detail=str(error))
     for expected, kind in _KINDS:
@@ -189,7 +190,7 @@ def reason_of(error: Exception) -> Reason:
     reason = Reason.of_error(
         error, "scenario" if isinstance(error, ScenarioError) else "crash"
     )
-    body = getattr(error, "body", None)  # of OpenAI's errors, whose text repeats it
+    body = getattr(error, "body", None)  # OpenAI's errors repeat the body in their text
     text = body.get("message") if isinstance(body, dict) else None
     if isinstance(text, str):
         return Reason(kind=reason.kind, detail=text)
@@ -198,7 +199,7 @@ def reason_of(error: Exception) -> Reason:
 
 
 def _place_of(error: Exception) -> str:
-    """Return the file and line that raised an error; nothing if they are AgentGym's."""
+    """Return the file and line of an error; empty if it is AgentGym's."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
@@ -214,9 +215,9 @@ class _CutOffError(RolloutError):
 
 
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    """Run ``work`` in a task of its own; raise _CutOffError if it came to no end.
+    """Run ``work`` as a separate task; raise _CutOffError if it does not end.
 
-    Work that does not end in time is cancelled; work that ignores that is abandoned.
+    Work that exceeds its time is cancelled; work that ignores that is abandoned.
     """
     task = asyncio.create_task(_contained(work))
     try:
@@ -236,11 +237,11 @@ async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) 
 async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
     try:
         return await work
-    except SystemExit as error:  # an asyncio task would end the whole program
+    except SystemExit as error:  # in an asyncio task it would end the whole program
         raise RuntimeError(f"the agent called sys.exit({error.code!r})") from None
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Retrieve the exception of abandoned work, so that asyncio does not warn."""
+    """Retrieve abandoned work's exception, so that asyncio does not warn."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""ToolSets: agents for tasks that have different tools, each built once."""
+"""ToolSets: build one agent for each set of tools, if tasks have different tools."""
 
 import json
 from collections import OrderedDict
@@ -11,17 +11,17 @@ _MOST_KEPT = 64
 
 
 class ToolSets[T]:
-    """Caches an adapter's objects made from tools, one for each set of tools.
+    """Caches an adapter's objects by the set of tools they were built with.
 
-    Most scenarios offer every task the same tools: they pay a comparison an episode.
-    Where tools differ from task to task, the most recent sets are kept.
+    Most scenarios have the same tools for every task; then an episode costs one
+    comparison. Otherwise the most recently used sets are kept.
 
     Args:
-        tools: Those that the scenario offers every task; maybe none.
-        build: Makes an agent, or part of one, that offers some tools. It holds nothing
-            that must be closed.
-        differs: Whether other tools make another agent; an agent that brings its own
-            is the same for all.
+        tools: Tools that the scenario offers every task; may be empty.
+        build: Builds an agent, or part of one, for some tools. It must not need
+            closing.
+        differs: Whether other tools give another agent; not so for an agent with its
+            own tools.
 
     Attributes:
         usual: The object built from ``tools``.
@@ -41,7 +41,7 @@ class ToolSets[T]:
         self.usual = build(self._tools)
 
     def of_episode(self) -> T:
-        """Return the object with the tools of the current episode's task."""
+        """Return the object for the tools of the current episode's task."""
         tools = current_episode().task_tools
         if not self._differs or tools == self._tools:
             return self.usual

@@ -1,4 +1,4 @@
-"""HTTP clients whose requests go to the endpoint of the current episode."""
+"""HTTP clients that send requests to the current episode's endpoint."""
 
 import asyncio
 import functools
@@ -16,14 +16,14 @@ from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 from agentgym.security.audit import asking
 
 PLACEHOLDER = "/episode"
-"""Path that clients are built with; replaced by the episode's own."""
+"""Placeholder path of these clients, replaced by the episode's path."""
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
 
 
 def announce(role: str) -> None:
-    """Set the agent that makes the model calls from now on in this context.
+    """Set the role that makes model calls from now on in this context.
 
     :func:`speaking_as` overrides it.
     """
@@ -32,9 +32,9 @@ def announce(role: str) -> None:
 
 @contextmanager
 def speaking_as(role: str) -> Iterator[None]:
-    """Say which agent of a team makes the model calls within.
+    """Set the role that makes the model calls within the block.
 
-    Its name is recorded on one line, also where it was written on several.
+    Line breaks in its name are removed.
     """
     token = _SPEAKER.set(_on_one_line(role))
     try:
@@ -49,18 +49,18 @@ def _on_one_line(role: str) -> str | None:
 
 
 class EpisodeTransport(AiohttpTransport):
-    """Sends ``/episode/...`` for the current episode, so that one client serves all.
+    """Sends ``/episode/...`` to the current episode, so that one client serves all.
 
-    One client per worker keeps the cost of a call low: building an OpenAI client
-    takes longer than a request on it. Connections are aiohttp's: with dozens of them
-    its pool takes a fraction of the time of httpx's own. They belong to one event loop:
-    requests of another one, as ``asyncio.run`` makes in a thread, are sent there.
+    One client per worker keeps calls cheap: building an OpenAI client takes longer than
+    a request. Connections are aiohttp's: with dozens of them, its pool takes a fraction
+    of httpx's time. They belong to one event loop; requests from another loop, e.g. of
+    ``asyncio.run`` in a thread, are passed to it.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
 
     def settle(self) -> None:
-        """Let the connections belong to the event loop that runs here, if one does."""
+        """Bind the connections to the running event loop, if there is one."""
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
 
@@ -95,7 +95,7 @@ class EpisodeTransport(AiohttpTransport):
 
 
 class SyncEpisodeTransport(httpx.HTTPTransport):
-    """The same for synchronous code, in threads that have the episode's context."""
+    """An EpisodeTransport for sync code, in threads with the episode's context."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, unless the episode is over."""
@@ -112,26 +112,26 @@ class SyncEpisodeTransport(httpx.HTTPTransport):
 
 
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
-    """Return a client whose requests to ``/episode`` follow the current episode."""
+    """Return a client whose ``/episode`` requests go to the current episode."""
     transport = EpisodeTransport(limits=_limits(blueprint), verify=_tls())
     transport.settle()
     return httpx.AsyncClient(transport=transport, timeout=None)
 
 
 def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
-    """Return the same for synchronous code."""
+    """Return such a client for sync code."""
     transport = SyncEpisodeTransport(limits=_limits(blueprint), verify=_tls())
     return httpx.Client(transport=transport, timeout=None)
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return the context of all clients: reading its authorities takes 20 ms."""
+    """Return the TLS context of all clients: loading authorities takes 20 ms."""
     return httpx.create_ssl_context()
 
 
 def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return the headers of a body that is whole, and decoded."""
+    """Return the headers for a complete, decoded body."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     return [(key, value) for key, value in headers.multi_items() if key not in coded]
 
@@ -147,7 +147,7 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 
 
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
-    """Count a model call and point it at the episode, or refuse it."""
+    """Count a model call and set its path, or refuse it."""
     speaker = _SPEAKER.get() or _ANNOUNCED.get()
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)

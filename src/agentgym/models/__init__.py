@@ -1,1 +1,1 @@
-"""Resolve model names, call models on servers, and hold the shipped policy."""
+"""Resolve model names, call models on servers, and provide the built-in policy nano."""

@@ -1,4 +1,4 @@
-"""AnswerCache: answers at temperature 0 that a model's servers gave before."""
+"""AnswerCache: keep answers of a model's servers at temperature 0."""
 
 import asyncio
 import hashlib
@@ -37,23 +37,23 @@ _SAME_ANSWER = frozenset({"seed", "user"})
 
 
 class AnswerCache:
-    """Keeps whole answers in an SQLite file, up to a number of bytes.
+    """Stores complete answers in an SQLite file of limited size.
 
-    A request is the same as another if the model, who answers for it, the path and all
-    of the body are the same: messages, tools and how to sample, but for the seed. Only
-    those that ask for temperature 0 are looked up and kept. The least recently used
-    answers make room. Several processes may share a file.
+    Two requests are equal if the server, the path, the model and the whole body are the
+    same (messages, tools, sampling), except the seed. Only requests at temperature 0
+    are cached. The least recently used answers are removed first. Several processes may
+    share a file.
 
     Args:
-        path: The file; it is made if there is none.
-        weights: Who answers and with which weights, as far as that is known: nothing
-            is shared between two that differ.
-        most_bytes: Of all answers together, compressed.
+        path: The file, created if missing.
+        weights: Identifies servers and weights, as far as known: answers of different
+            ones are not mixed.
+        most_bytes: Most bytes of all answers, compressed.
 
     Attributes:
-        requests: Made so far.
-        found: Those that were answered from the file.
-        others: Those that did not ask for temperature 0.
+        requests: Number of requests so far.
+        found: Number of requests answered from the file.
+        others: Number of requests at another temperature.
 
     Raises:
         UsageError: The file cannot be used.
@@ -69,13 +69,13 @@ class AnswerCache:
         self._lock = threading.Lock()
         self.requests = self.found = self.others = 0
         try:
-            with suppress(OSError):  # SQLite explains it
+            with suppress(OSError):  # SQLite reports it
                 make_private_file(path)
             self._file = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
             self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=OFF")  # lost answers are asked again
+            self._file.execute("PRAGMA synchronous=OFF")  # a lost answer is asked again
             self._file.executescript(_SCHEMA)
             self._bytes = self._count()
         except sqlite3.Error as error:
@@ -101,11 +101,11 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Return the key of a request; None if its answer is not to be kept.
+        """Return the cache key of a request; None if its answer is not cached.
 
         Args:
-            path: That it is sent to, below the server's address.
-            body: As it is sent.
+            path: The request's path below the server's address.
+            body: The request's body.
         """
         self.requests += 1
         temperature = body.get("temperature")
@@ -118,29 +118,29 @@ class AnswerCache:
 
     @asynccontextmanager
     async def turn(self, key: bytes) -> AsyncIterator[None]:
-        """Wait while the same request is under way, so that it is made once."""
+        """Wait while an equal request is running, so that it is made only once."""
         lock = self._turns.setdefault(key, asyncio.Lock())
         async with lock:
             yield
 
     def get(self, key: bytes) -> bytes | None:
-        """Return an answer that was kept, None if there is none."""
+        """Return a cached answer, or None."""
         rows = self._run("SELECT answer FROM answers WHERE key = ?", key)
         if not rows:
             return None
         try:
             answer = zlib.decompress(rows[0][0])
-        except (zlib.error, TypeError):  # another program wrote into the file
+        except (zlib.error, TypeError):  # another program wrote to the file
             return None
         self._run("UPDATE answers SET used = ? WHERE key = ?", time.time_ns(), key)
         self.found += 1
         return answer
 
     def keep(self, key: bytes, answer: bytes) -> None:
-        """Keep an answer, if it holds no secret and there is room for it at all."""
+        """Cache an answer, if it has no secret and is not too large."""
         text = answer.decode(errors="replace")
         if Redactor.of_environment().written(text) != text:
-            return  # it could not be given back as it was
+            return  # redacting it would change it
         packed = zlib.compress(answer, 1)
         size = len(packed)
         if size > self._most:
@@ -152,7 +152,7 @@ class AnswerCache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Delete the least recently used answers, a tenth more than necessary."""
+        """Delete the least recently used answers, a tenth more than needed."""
         with self._lock, self._guarded():
             self._bytes = self._count()
             while self._bytes > self._most * (1 - _SPARE):
@@ -173,7 +173,7 @@ class AnswerCache:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Go on without the file if it fails."""
+        """Continue without the file if it fails."""
         try:
             yield
         except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""ChatTemplate: a tokenizer's template with its settings and its form of tool calls."""
+"""ChatTemplate: a model's chat template, with its settings and tool-call format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -24,15 +24,16 @@ from agentgym.models.folder import NANO, base_folder, model_source, read_json
 from agentgym.models.template import template_of
 
 _SWITCHES = "enable_thinking", "thinking"
-"""Variables by which templates are asked for reasoning, or not: Qwen's, Granite's."""
+"""Variables that switch reasoning on or off in templates: Qwen's, Granite's."""
 _SETTINGS = "tokenizer_config.json"
 _NANO_FORM = "hermes"
 _SHORT = 9
-"""Letters and digits of a call's id, where a template takes no other (Mistral's)."""
+"""Length of a call's id (letters and digits) in templates that accept no other:
+Mistral's."""
 
 
 class Templated(Protocol):
-    """An object with a chat template: a tokenizer, or a folder with one."""
+    """An object with a chat template: a tokenizer, or a FolderTemplate."""
 
     chat_template: Any  # text, or several by name
 
@@ -41,13 +42,13 @@ class Templated(Protocol):
 
 
 class FolderTemplate:
-    """The chat template of a model's folder, rendered without its tokenizer."""
+    """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
         """Read a folder.
 
         Args:
-            folder: Of a model with its tokenizer.
+            folder: Folder of a model with its tokenizer.
             text: A template to use instead.
         """
         settings: dict[str, Any] = {}
@@ -57,7 +58,7 @@ class FolderTemplate:
         for name, value in settings.items():
             if name.endswith("_token"):
                 token = value.get("content") if isinstance(value, dict) else value
-                if token is not None:  # else templates write "None"
+                if token is not None:  # otherwise templates write "None"
                     self._tokens[name] = token
         file = folder / "chat_template.jinja"
         kept = file.read_text(encoding="utf-8") if file.is_file() else None
@@ -68,7 +69,7 @@ class FolderTemplate:
         self.chat_template: str | None = found
 
     def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> str:
-        """Render as transformers does."""
+        """Render messages like transformers."""
         from transformers.utils.chat_template_utils import render_jinja_template
 
         more.pop("tokenize")
@@ -83,11 +84,12 @@ class FolderTemplate:
 
 
 class ChatTemplate:
-    """Renders messages to text as a model's template writes them.
+    """Renders messages to text with a model's chat template.
 
     Attributes:
-        form: How the template writes tool calls.
-        variables: Further variables of the template, besides messages and tools.
+        form: The template's tool-call format.
+        variables: Further variables for the template, in addition to messages and
+            tools.
         constrains: Whether tool calls are restricted to the tools' schemas.
     """
 
@@ -97,16 +99,16 @@ class ChatTemplate:
         tokenizer: Templated,
         settings: TemplateSettings | None = None,
     ) -> None:
-        """Look at a template.
+        """Read a template, and detect its tool-call format.
 
         Args:
             model: The user's name of the model, for error messages.
-            tokenizer: Has the template.
+            tokenizer: The tokenizer with the template.
             settings: How to use it.
 
         Raises:
-            ModelError: There is no template, it cannot show tools, its calls are of
-                no known form, or a setting does nothing.
+            ModelError: There is no template, it does not show tools, its tool-call
+                format is unknown, or a setting has no effect.
         """
         settings = settings or TemplateSettings()
         self._tokenizer = tokenizer
@@ -147,17 +149,17 @@ class ChatTemplate:
 
     @property
     def keeps_reasoning(self) -> bool:
-        """Whether earlier reasoning stays in the prompt once the user speaks again."""
+        """Whether earlier reasoning stays in the prompt after the next user message."""
         if self._keeps_reasoning is None:
             self._keeps_reasoning = keeps_reasoning(self._render, self.format)
         return self._keeps_reasoning
 
     @property
     def reasons(self) -> bool:
-        """Whether the model reasons before it answers, as far as the template shows.
+        """Whether the model reasons before it answers, judging by the template.
 
-        Its prompts leave reasoning open, a switch of it is on, or it has none and knows
-        of reasoning in earlier answers.
+        That is so if its prompts leave reasoning open, if a switch for it is on, or if
+        there is no switch but earlier answers may have reasoning.
         """
         if self.form.begins_reasoning:
             return True
@@ -176,46 +178,46 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Return the text of prepared messages.
+        """Render prepared messages to text.
 
         Args:
-            messages: As :meth:`prepared` returns them.
-            tools: OpenAI-shaped.
-            prompt: Whether the beginning of an answer follows.
+            messages: The result of :meth:`prepared_all`.
+            tools: OpenAI-shaped tools.
+            prompt: Whether to add the generation prompt.
 
         Raises:
             PromptError: The template refuses them.
         """
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
-        except Exception as error:  # templates may raise anything
+        except Exception as error:  # templates may raise any exception
             raise PromptError(
                 f"The chat template cannot render the messages: {error}"
             ) from error
 
     def prepared_all(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages in the shape that the template takes; see :meth:`prepared`.
+        """Convert messages to the form that the template takes; see :meth:`prepared`.
 
-        Where it takes one call an answer, those of an answer with several follow each
-        other, each with its result.
+        If it takes one call per answer, an answer with several becomes several answers,
+        each with its result.
 
         Raises:
-            PromptError: One holds something other than text.
+            PromptError: A message is not text.
         """
         if not self.form.one_call:
             return list(map(self.prepared, messages))
         return list(map(self.prepared, _one_by_one(messages)))
 
     def prepared(self, message: Message) -> Message:
-        """Return a message in the shape that the template takes.
+        """Convert a message to the form that the template takes.
 
-        A call's arguments come as text, as the policy wrote them. A template that
-        would not write that text as it is gets the object that the text holds.
-        Content in parts is joined to one text, as many templates leave out any other;
-        none at all is an empty text, as some fail on anything else.
+        A call's arguments are passed as text, as the policy wrote them; a template that
+        would change that text gets the parsed object. Content in parts is joined to one
+        text, since many templates ignore parts. Missing content becomes an empty text,
+        since some fail without it.
 
         Raises:
-            PromptError: It holds something other than text.
+            PromptError: It is not text.
         """
         if message.get("tool_calls"):
             calls = list(map(self._prepared_call, message["tool_calls"]))
@@ -264,7 +266,7 @@ class ChatTemplate:
         return text
 
     def _fails_without_descriptions(self) -> bool:
-        """Return whether the template refuses a tool that has no description."""
+        """Return whether the template fails for a tool without a description."""
         function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
         tools: list[Message] = [{"type": "function", "function": function}]
         try:
@@ -274,7 +276,7 @@ class ChatTemplate:
         return False
 
     def _switched(self, name: str) -> list[str]:
-        """Return a prompt with a variable set to true and to false; [] if refused."""
+        """Return prompts with a variable true and false; [] if the template fails."""
         said: list[Message] = [{"role": "user", "content": "u"}]
         own, texts = self.variables, []
         try:
@@ -288,7 +290,7 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the variable by which the template is asked to reason, or not to."""
+        """Return the variable that switches reasoning on or off in the template."""
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}
@@ -300,13 +302,13 @@ class ChatTemplate:
 
 
 def can_be_constrained(form: str) -> bool:
-    """Return whether calls of a form can be restricted within free text."""
+    """Return whether calls of a format can be restricted within free text."""
     text = FORMATS[form].call_text("f", FORMATS[form].example)
     return text is not None and bool(text.opening)
 
 
 def _described(tool: Message) -> Message:
-    """Return a tool with a description, which is empty where it has none."""
+    """Return a tool with a description, empty if it has none."""
     function = tool.get("function")
     if not isinstance(function, dict) or function.get("description") is not None:
         return tool
@@ -314,7 +316,7 @@ def _described(tool: Message) -> Message:
 
 
 def _one_by_one(messages: Sequence[Message]) -> list[Message]:
-    """Return messages in which no answer has more than one call."""
+    """Split answers so that none has more than one call."""
     found: list[Message] = []
     left = list(messages)
     while left:
@@ -336,7 +338,7 @@ def _one_by_one(messages: Sequence[Message]) -> list[Message]:
 
 
 def _short_id(call_id: Any) -> str:
-    """Return an id of nine letters and digits that stands for another id."""
+    """Map an id to one of nine letters and digits."""
     return blake2b(str(call_id).encode(), digest_size=8).hexdigest()[:_SHORT]
 
 
@@ -344,11 +346,12 @@ class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
     Attributes:
-        name: Of its form; empty if its files are not on this machine yet.
-        drops_reasoning: Whether its template leaves earlier reasoning out once the
-            user speaks again.
-        variables: Of the template, as it is used.
-        reasons: Whether answers begin with reasoning, as far as the template shows it.
+        name: Name of its tool-call format; empty if its files are not on this machine
+            yet.
+        drops_reasoning: Whether its template drops earlier reasoning after the next
+            user message.
+        variables: Variables of the template in use.
+        reasons: Whether answers begin with reasoning, judging by the template.
         constrains: Whether tool calls are restricted to the tools' schemas.
     """
 
@@ -360,14 +363,14 @@ class FormReport(NamedTuple):
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
-    """Return the form in which a model writes tool calls, found by its template.
+    """Return a model's tool-call format, detected from its template.
 
-    Nothing else is loaded. A model of a hub whose files are not on this machine has no
-    name yet: its form is found once they are.
+    Nothing else is loaded. For a hub model whose files are not on this machine, the
+    name stays empty until they are.
 
     Args:
         model: ``nano``, a folder or an id.
-        given: How a run uses its template.
+        given: The run's settings for its template.
 
     Raises:
         ModelError: Its template cannot be used; see :class:`ChatTemplate`.

@@ -1,4 +1,4 @@
-"""Checksums of a model's files, and which files are not read at all."""
+"""Checksums of a model's files, and files that are refused."""
 
 import hashlib
 import os
@@ -14,18 +14,18 @@ _CACHE = "__pycache__"
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file below a model's folder, by its path there."""
+    """Return the SHA-256 of each file in a model's folder, by relative path."""
     return {
         path.relative_to(folder).as_posix(): _sha256(path) for path in _files(folder)
     }
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Check that the files of a model are those that ``expected`` was made of.
+    """Verify a model's files against their checksums.
 
     Raises:
-        CorruptModelError: One is missing, cut short, altered, or not below the folder;
-            names it.
+        CorruptModelError: A file is missing, truncated, altered, or outside of the
+            folder; the message has its name.
     """
     for name, checksum in expected.items():
         path = folder / name
@@ -52,21 +52,21 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def refuse_links(folder: Path, known: Collection[str]) -> None:
-    """Refuse an agent's folder with links to files outside of it.
+    """Raise if an agent's folder has links to files outside of it.
 
-    To save or export it would copy the targets. Links stay possible within the
-    folder, within the cache of a Hugging Face repository, and to a model's files whose
-    checksums are known.
+    Saving or exporting it would copy the targets. Allowed are links within the folder,
+    within the cache of a Hugging Face repository, and to model files with known
+    checksums.
 
     Args:
-        folder: The agent's.
-        known: Files of its model whose checksums it names, by their path in it.
+        folder: The agent's folder.
+        known: Relative paths of model files with a checksum.
 
     Raises:
-        CorruptModelError: Names one.
+        CorruptModelError: There is such a link; the message has its name.
     """
     root = folder.resolve()
-    if root.parent.name == "snapshots":  # files are in a sibling
+    if root.parent.name == "snapshots":  # files are in a sibling folder
         root = root.parents[1]
     for path in folder.rglob("*"):
         if not path.is_symlink():
@@ -81,17 +81,17 @@ def refuse_links(folder: Path, known: Collection[str]) -> None:
 
 
 def refuse_pickles(folder: Path) -> None:
-    """Refuse a model with files that can run code when they are loaded.
+    """Raise if a model has files that can run code when loaded.
 
     Raises:
-        CorruptModelError: Names one.
+        CorruptModelError: There is such a file; the message has its name.
     """
     for path in _files(folder):
         if path.suffix.lower() in _PICKLES:
             raise CorruptModelError(
                 f"{path} is a pickle, which can run any code when it is loaded. An "
                 "agent has its weights in safetensors files and no pickle: remove it, "
-                "or take the agent from where it is whole."
+                "or download the agent again."
             )
 
 

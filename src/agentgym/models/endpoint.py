@@ -1,4 +1,4 @@
-"""EndpointLlm: asks the servers of an endpoint, as a function of messages."""
+"""EndpointLlm: a function of messages that asks an endpoint's servers."""
 
 from hashlib import blake2b
 from typing import Any
@@ -25,16 +25,16 @@ _PATH = "chat/completions"
 
 
 class EndpointLlm:
-    """Asks ``/chat/completions`` of servers; create it inside the running loop.
+    """Calls ``/chat/completions`` of servers; create it inside the running loop.
 
-    Broken connections and statuses 408, 409, 429 and 5xx are tried again a few times:
-    at another server, if there are several, else with growing waits, or the wait that
-    the server asks for. Conversations that begin alike go to the same server, unless
-    it is much busier than another. How long a call may take is the rollout's affair.
+    Broken connections and statuses 408, 409, 429 and 5xx are retried a few times: at
+    another server if there are several, else with growing waits, or the server's
+    ``Retry-After``. Conversations with a common start go to the same server, unless it
+    is much busier than another. The rollout limits the time of a call.
 
     Args:
         endpoint: The servers, the key and the model.
-        cache: Of answers that they gave before.
+        cache: Cache of the servers' answers.
     """
 
     def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None) -> None:
@@ -51,7 +51,7 @@ class EndpointLlm:
         Raises:
             ProviderError: The server refused the key.
             ContextLengthError: The conversation is longer than the model's context.
-            ModelCallError: No server answered, or not with a completion.
+            ModelCallError: No server answered with a valid completion.
         """
         body = {"model": self._endpoint.model, "messages": messages, **options}
         cache = self._cache
@@ -105,13 +105,13 @@ class EndpointLlm:
 
 
 def _problem(payload: bytes) -> str | None:
-    """Return why an answer is not a completion, None if it is one."""
+    """Return why an answer is not a valid completion, or None."""
     answer = _parsed(payload)
     return "it is not a JSON object" if answer is None else Completion(answer).problem
 
 
 def _parsed(payload: bytes | None) -> dict[str, Any] | None:
-    """Return the JSON object that an answer holds, None if there is none."""
+    """Parse an answer as a JSON object, or return None."""
     try:
         found = orjson.loads(payload or b"")
     except ValueError:

@@ -26,10 +26,10 @@ _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json
 def model_source(model: str) -> str:
     """Return the folder of ``nano`` or of a model folder, else the Hugging Face id.
 
-    A GGUF file and ``smollm2`` are converted once; the folder is the converted one.
+    A GGUF file and ``smollm2`` are converted once; the result is that folder.
 
     Raises:
-        ModelError: It looks like a path and does not exist, or it cannot be converted.
+        ModelError: It looks like a path and does not exist, or cannot be converted.
         MissingExtraError: The package of ``smollm2`` is not installed.
     """
     if is_converted(model):
@@ -56,9 +56,9 @@ def model_source(model: str) -> str:
 
 
 def new_rank(model: str, lora_rank: int | None) -> int:
-    """Return the rank of a new adapter to train, by default none for nano.
+    """Return the rank of a new adapter to train; the default for nano is none.
 
-    0 trains all weights, or the adapter that the model's folder holds.
+    0 trains all weights, or the adapter in the model's folder.
     """
     if lora_rank is not None:
         return lora_rank
@@ -66,10 +66,10 @@ def new_rank(model: str, lora_rank: int | None) -> int:
 
 
 def held_rank(folder: Path) -> int:
-    """Return the rank of the adapter in a model's folder; 0 if it holds none.
+    """Return the rank of the adapter in a model's folder; 0 if there is none.
 
     Raises:
-        ModelError: The adapter's settings cannot be read, or name no rank.
+        ModelError: The adapter's settings cannot be read, or have no rank.
     """
     path = folder / ADAPTER_FILE
     if not path.is_file():
@@ -83,9 +83,9 @@ def held_rank(folder: Path) -> int:
 
 
 def name_base(folder: Path) -> None:
-    """Let an adapter name the GGUF file below it, not the folder that was made of it.
+    """Make an adapter refer to the GGUF file of its base, not to the converted folder.
 
-    That folder is a cache: it may be deleted, and is in another place for others.
+    That folder is a cache: it may be deleted, and differs between machines.
     """
     path = folder / ADAPTER_FILE
     if not path.is_file():
@@ -97,14 +97,14 @@ def name_base(folder: Path) -> None:
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
-    """Return a folder with the ``config.json`` of a model, or of an adapter's base.
+    """Return the folder with ``config.json`` of a model, or of an adapter's base.
 
     Args:
-        source: As :func:`model_source` returns it.
-        fetch: Whether to download it for an id; else only local files are used.
+        source: The result of :func:`model_source`.
+        fetch: Whether to download it for an id; otherwise only local files are used.
 
     Returns:
-        None if it is not available: the loader of the model then raises.
+        None if it is not available; loading the model then raises.
     """
     adapter = Path(source) / ADAPTER_FILE
     if adapter.is_file():
@@ -128,7 +128,7 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 
 
 def count_parameters(folder: Path) -> int:
-    """Return the parameters of a model, by its weights or their index; 0 if unknown.
+    """Return a model's number of parameters, by its files or index; 0 if unknown.
 
     Raises:
         ModelError: The weights are damaged.
@@ -146,10 +146,10 @@ def count_parameters(folder: Path) -> int:
 
 
 def is_small(model: str) -> bool:
-    """Say whether a model has so few parameters that it only calls tools, as nano.
+    """Return whether a model is so small that it can only call tools, like nano.
 
-    Such a model has no answers of its own to lose, and learns at other rates. A model
-    whose weights are not on this machine is none.
+    Such a model has no other abilities to lose, and trains at other rates. A model
+    whose weights are not on this machine counts as large.
     """
     if model == NANO:
         return True
@@ -158,10 +158,10 @@ def is_small(model: str) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of a model's settings.
+    """Read a JSON object from a file of a model's settings.
 
     Raises:
-        ModelError: It cannot be read, or holds no object.
+        ModelError: The file cannot be read, or is not a JSON object.
     """
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
@@ -173,7 +173,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def describe_model(model: str, rank: int) -> str:
-    """Return the policy in words, e.g. ``nano (1.1M parameters, full weights)``.
+    """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``.
 
     Raises:
         ModelError: The model's folder is missing, or has no tokenizer.

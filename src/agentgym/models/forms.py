@@ -1,9 +1,9 @@
-"""Answers in a JSON schema, which a policy gives by calling a tool.
+"""Forms: answers with a JSON schema, which a policy gives as a tool call.
 
 Providers restrict the tokens of such an answer (``response_format``, the default of
-``ChatOpenAI.with_structured_output``). A policy is offered one more tool whose
-arguments are the schema, so that its prompt shows the fields, and its tokens are
-restricted to a call of it. The call's arguments are the content of the message that the
+``ChatOpenAI.with_structured_output``). A policy instead gets one more tool whose
+arguments are the schema. So its prompt shows the fields, and its tokens are restricted
+to a call of that tool. The call's arguments become the content of the message that the
 agent reads, and training updates the call.
 """
 
@@ -20,11 +20,11 @@ _ANY = {"name": "json"}
 
 
 class Form(NamedTuple):
-    """The form that a request asks for.
+    """The JSON-schema form that a request asks for.
 
     Attributes:
-        name: Name of the tool that stands for it; empty if none is asked for.
-        is_strict: Whether all of the schema must hold.
+        name: Name of the tool that replaces it; empty without a form.
+        is_strict: Whether the whole schema must hold.
     """
 
     name: str = ""
@@ -35,15 +35,15 @@ NO_FORM = Form()
 
 
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Return a chat completion's request with a tool in place of a JSON schema.
+    """Replace a request's JSON schema by a tool.
 
-    Together with other tools, the model must call one of them or the schema's.
+    If there are other tools, the model must call one of them or this one.
 
     Returns:
-        The request, and the form that was asked for.
+        The request and the form.
 
     Raises:
-        ValueError: The schema is malformed; says why.
+        ValueError: The schema is malformed; the message says why.
     """
     asked = body.get("response_format")
     kind = asked.get("type") if isinstance(asked, Mapping) else None
@@ -98,10 +98,10 @@ def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a message of OpenAI's whose call of ``name`` is its content.
+    """Move the arguments of a call of ``name`` to the message's content.
 
-    Without such a call, or where its arguments are not an object, it stays as it is:
-    the agent's own parser reports the error.
+    Without such a call, or if its arguments are not an object, the message is
+    unchanged: the agent's own parser reports the error.
     """
     calls = message.get("tool_calls") or () if name else ()
     given = [c["function"] for c in calls if c["function"]["name"] == name]
@@ -123,17 +123,17 @@ def request_in_form(
     form: Form,
     **sampling: Any,
 ) -> ChatRequest:
-    """Return the request for a policy.
+    """Build the request for a policy.
 
     Args:
-        messages: OpenAI-shaped.
-        options: ``tools``, ``tool_choice`` and ``parallel_tool_calls``, as
-            :func:`form_as_tool` returns them.
-        form: The form that was asked for.
+        messages: OpenAI-shaped messages.
+        options: ``tools``, ``tool_choice`` and ``parallel_tool_calls`` from
+            :func:`form_as_tool`.
+        form: The request's form.
         **sampling: Further fields of the request.
 
     Raises:
-        ValueError: ``tool_choice`` means nothing, or a tool that is not offered.
+        ValueError: ``tool_choice`` is invalid, or names a tool that is not offered.
     """
     choice = options.get("tool_choice")
     offered = chosen_tools(list(options.get("tools") or ()), choice)

@@ -1,4 +1,4 @@
-"""Asking the servers of a model, and asking again where that may help."""
+"""ModelClient: call a model's servers, and retry."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from agentgym.security.redaction import beginning, get_logger
 logger = get_logger(__name__)
 
 _PERHAPS_ELSEWHERE = frozenset({403, 404})
-"""Those that may be about this server, or about the request."""
+"""Statuses that may concern this server, or the request."""
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
 """HTTP statuses of requests that may succeed later."""
 
@@ -31,12 +31,12 @@ _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _CONNECT_S = 10.0
 _AT_ONCE = 2
-"""Servers that a call may fail at before it waits."""
+"""Number of servers at which a call may fail before it waits."""
 _PROBE_S = 5.0
 _MOST_LISTED = 2**24
-"""Bytes of a list of models."""
+"""Most bytes of a list of models."""
 _SILENT_S = 30.0
-"""A server that is silent for so long has failed a call that is then given up."""
+"""Seconds of silence after which an abandoned call counts as the server's failure."""
 _SHOWN = 300
 _TOO_LONG = (
     CONTEXT_LENGTH.encode(),
@@ -46,11 +46,11 @@ _TOO_LONG = (
 
 
 class AskAgain(Exception):
-    """A server has answered that it cannot answer now."""
+    """A server has answered that it cannot answer at the moment."""
 
 
 class ModelClient:
-    """Posts JSON to the servers of a model; create it inside the running loop.
+    """Posts JSON to a model's servers; create it inside the running loop.
 
     ::
 
@@ -58,16 +58,16 @@ class ModelClient:
             async with attempt.at(replicas):
                 response = await attempt.post("chat/completions", data)
 
-    Timeouts, broken connections and some statuses are tried again, at another server
-    at once if there is one, else with growing waits. A server that asks for a wait
-    (``Retry-After``) is given it, up to a minute. One that fails is left alone until
-    ``/models`` answers there; see :class:`~agentgym.models.servers.ServerPool`.
+    Timeouts, broken connections and some statuses are retried: at once at another
+    server if there is one, else with growing waits. ``Retry-After`` is respected up to
+    a minute. A server that fails gets no calls until its ``/models`` answers; see
+    :class:`~agentgym.models.servers.ServerPool`.
 
     Args:
-        tries: Of one call. A second server that is asked at once, as the first failed,
-            and one that was not reached, are within the same try.
-        backoff_s: First wait between tries; doubles up to 8 s.
-        timeout_s: Of one try; None waits for ever.
+        tries: Attempts of one call. Asking a second server at once after the first
+            failed, or a server that was not reached, belongs to the same attempt.
+        backoff_s: First wait between attempts; doubles up to 8 s.
+        timeout_s: Timeout of one attempt; None waits for ever.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ModelClient:
             probe.add_done_callback(lambda _: self._probes.pop(server, None))
 
     async def _bring_back(self, server: Server) -> None:
-        """Take a server back once it answers."""
+        """Take a server back once it answers again."""
         while server.out and not server.is_barred:
             await asyncio.sleep(server.rest_s)
             server.rest_s = min(2 * server.rest_s, LONGEST_REST_S)
@@ -133,23 +133,23 @@ class ModelClient:
 
 
 class ServerAttempts:
-    """The tries of one call, each at a server that :meth:`at` chooses.
+    """The attempts of one call, each at a server chosen by :meth:`at`.
 
-    To be looped over: each try is the same object, and there is no further one once a
-    ``with`` block has ended well. The error of the last try comes out of its block.
+    Iterate over it: each attempt is the same object, and iteration ends after a
+    ``with`` block that succeeded. The last attempt's error is raised from its block.
 
-    A chat completion changes nothing at its server. One that may have been executed,
-    and of whose answer nothing was passed on, is therefore asked for again as if it
-    had not been: that sample was not seen, and nothing depends on it.
+    A chat completion changes nothing on its server. So one that may have been executed
+    is requested again if no part of its answer was passed on: nothing depends on that
+    lost sample.
 
     Args:
-        client: Who sends.
-        session: Calls with the same one have a prefix in common.
-        on_retry: Called before each further try with the error of the last one.
+        client: The client that sends.
+        session: Calls of one session share a prefix.
+        on_retry: Called before each further attempt with the last error.
 
     Attributes:
-        has_begun: Something of the answer was passed on, so that there is no further
-            try. The code that passes it on sets it.
+        has_begun: Whether a part of the answer was passed on, after which there are no
+            more attempts. Set by the code that passes it on.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ServerAttempts:
         self._session = session
         self._on_retry = on_retry
         self._tries = self._reached = 0
-        self._failed: tuple[Server, ...] = ()  # in this try
+        self._failed: tuple[Server, ...] = ()  # in this attempt
         self._blamed: tuple[Server, ...] = ()
         self._tried: list[tuple[str, str]] = []
         self._delay = 0.0
@@ -183,7 +183,7 @@ class ServerAttempts:
 
     @property
     def tried(self) -> str:
-        """The errors of each server, if several were tried; else empty."""
+        """The errors of each server if several were tried, else ""."""
         if len({url for url, _ in self._tried}) < 2:
             return ""
         counts = Counter(self._tried)
@@ -191,12 +191,12 @@ class ServerAttempts:
         return "No model server answered. Tried: " + "; ".join(found) + "."
 
     def at(self, replicas: Replicas) -> Self:
-        """Choose the server of the next try, which lasts for a ``with`` block.
+        """Choose the server of the next attempt, for a ``with`` block.
 
         Raises:
-            NoServerError: None of them may answer.
+            NoServerError: No server may answer.
         """
-        self._is_over = True  # unless the try goes wrong
+        self._is_over = True  # unless the attempt fails
         pool = self._client.pool
         self._server = pool.choose(replicas, self._session, self._failed)
         return self
@@ -227,15 +227,15 @@ class ServerAttempts:
     async def post(
         self, path: str, data: bytes, *, stream: bool = False
     ) -> aiohttp.ClientResponse | WholeAnswer:
-        """Send to this try's server, and return the call's response.
+        """Send to this attempt's server, and return its response.
 
-        If its status is not an error, the caller must report by :meth:`end` whether it
-        is valid.
+        If the status is not an error, the caller must report with :meth:`end` whether
+        the answer is valid.
 
         Args:
             path: Below the server's base URL.
-            data: The body.
-            stream: Return once the answer begins; otherwise it has been read whole.
+            data: The request's body.
+            stream: Return when the answer begins; otherwise when it is complete.
         """
         server, pool = self._server, self._client.pool
         url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
@@ -274,10 +274,10 @@ class ServerAttempts:
         return response
 
     def end(self, problem: str | None = None) -> None:
-        """Report that the answer is whole and valid, or its problem.
+        """Report that the answer is complete and valid, or its problem.
 
         Raises:
-            AskAgain: It is not valid, and another server can be asked at once.
+            AskAgain: It is invalid, and another server can be asked at once.
         """
         if problem is None:
             self._client.pool.answered(self._server)
@@ -287,19 +287,19 @@ class ServerAttempts:
             raise AskAgain(f"answered with an invalid completion ({problem})")
 
     def _finds_other(self, reached: int) -> bool:
-        """Say whether another server is to be asked at once, as this one failed."""
+        """Return whether to ask another server at once after this one failed."""
         if self._reached + reached >= _AT_ONCE:
             return False
         return self._client.pool.has_other((*self._failed, self._server))
 
     def _blame(self, why: str, *, at_once: bool = False) -> None:
-        """Hold a failed try against its server, once a call."""
+        """Count a failed attempt for its server, once per call."""
         if self._server not in self._blamed:
             self._blamed += (self._server,)
             self._client.pool.failed(self._server, why, at_once=at_once)
 
     def _goes_on(self, error: BaseException) -> bool:
-        """Record the error, and return whether there is another try."""
+        """Record the error, and return whether there is another attempt."""
         client, server = self._client, self._server
         pool = client.pool
         reason = failure_message(error)
@@ -323,7 +323,7 @@ class ServerAttempts:
             return True
         growing = min(client.backoff_s * 2.0**self._tries, _BACKOFF_CAP_S)
         self._delay = max(growing, pool.wait_s())
-        self._delay *= random.uniform(1.0, 1.25)  # many clients shall not come at once
+        self._delay *= random.uniform(1.0, 1.25)  # spread the retries of many clients
         self._tries += 1
         self._reached, self._failed = 0, ()
         self._on_retry(f"{message}, trying again in {self._delay:.2f} s")
@@ -331,7 +331,7 @@ class ServerAttempts:
 
 
 def _unfit(status: int, model: str, body: bytes) -> str | None:
-    """Return why a server can answer nothing that is asked of it, None if it may."""
+    """Return why a server can answer no request at all, or None."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
     if status == HTTPStatus.NOT_FOUND and _names(model, body):
@@ -340,13 +340,13 @@ def _unfit(status: int, model: str, body: bytes) -> str | None:
 
 
 def _names(model: str, body: bytes) -> bool:
-    """Say whether an answer names a model."""
+    """Return whether an answer contains a model's name."""
     word = rb"(?<![\w/-])" + re.escape(model.encode()) + rb"(?![\w/-])"
     return re.search(word, body) is not None
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the message of an error that kept a server from answering."""
+    """Return the message for an error that kept a server from answering."""
     message = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         message += CERTIFICATE_HINT
@@ -354,23 +354,23 @@ def failure_message(error: BaseException) -> str:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Say whether nothing listens at the address."""
+    """Return whether nothing listens at the address."""
     if not isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error.os_error, ConnectionRefusedError)
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Say whether no server has seen the request."""
+    """Return whether no server has received the request."""
     unsent = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
     return isinstance(error, (*unsent, aiohttp.InvalidURL))
 
 
 def overflow_message(body: bytes) -> str | None:
-    """Return a server's message on a prompt longer than its model's context.
+    """Return a server's message about a prompt that exceeds the model's context.
 
     Args:
-        body: Of a refusal; None is returned if it is about something else.
+        body: Body of an error; None is returned for other errors.
     """
     if not any(mark in body for mark in _TOO_LONG):
         return None
@@ -384,7 +384,7 @@ def overflow_message(body: bytes) -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds that a server asks to wait; 0 if it does not say."""
+    """Return the seconds of ``Retry-After``, or 0."""
     said = headers.get("Retry-After", "")
     try:
         return max(0.0, float(said))

@@ -1,4 +1,4 @@
-"""Agents on Hugging Face's hub: ``owner/name``."""
+"""Agents on the Hugging Face hub: ``owner/name``."""
 
 import re
 from pathlib import Path
@@ -12,18 +12,18 @@ _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text has the form of a Hugging Face id."""
+    """Return whether a text has the form of a Hugging Face id."""
     return _ID.fullmatch(text) is not None
 
 
 def require_config(source: str) -> None:
-    """Check that a model's ``config.json`` is on this machine, or download it.
+    """Check that a model's ``config.json`` is on this machine; else download it.
 
     Args:
         source: A Hugging Face id, or a folder.
 
     Raises:
-        ModelError: There is no such model, or Hugging Face does not answer.
+        ModelError: The model does not exist, or Hugging Face does not answer.
     """
     if Path(source).is_dir() or base_folder(source) is not None:
         return
@@ -36,7 +36,7 @@ def require_config(source: str) -> None:
             RepositoryNotFoundError,
         )
     except ImportError:
-        return  # whatever loads the model says what to install
+        return  # loading the model reports the missing package
     other = "Give --model a folder, an id that is on this machine, or nano."
     try:
         hf_hub_download(source, CONFIG_FILE)
@@ -49,14 +49,14 @@ def require_config(source: str) -> None:
         while isinstance(cause, RuntimeError) and cause.__context__ is not None:
             cause = cause.__context__  # huggingface_hub retries on a closed client
         reason = first_line(cause)
-        why = f"Hugging Face cannot be asked for it ({reason.rstrip('.')})"
+        why = f"the request to Hugging Face failed ({reason.rstrip('.')})"
     else:
         return
     raise ModelError(f"The model {source!r} is not on this machine, and {why}. {other}")
 
 
 def repository_of(folder: Path) -> str | None:
-    """Return the id that a folder of Hugging Face's cache was downloaded from."""
+    """Return the Hugging Face id of a folder in its cache, or None."""
     found = _CACHED.fullmatch(folder.parent.parent.name)
     if found is None or folder.parent.name != "snapshots":
         return None
@@ -64,15 +64,15 @@ def repository_of(folder: Path) -> str | None:
 
 
 def download(repository: str, card: str, model: str) -> Path:
-    """Return the folder of an agent; download it unless it exists already.
+    """Return an agent's folder; download it unless it exists.
 
     Args:
-        repository: Its id.
-        card: The file that makes it an agent.
-        model: Its folder of weights.
+        repository: The agent's id.
+        card: Name of the file that every agent has.
+        model: Name of its folder of weights.
 
     Raises:
-        UsageError: Hugging Face cannot be asked, or has no such agent.
+        UsageError: Hugging Face cannot be reached, or has no such agent.
     """
     message = f"No folder is named {repository!r}, and as a Hugging Face id"
     try:

@@ -1,7 +1,8 @@
-"""Links: kept connections to model servers, for requests whose answer comes whole.
+"""Links: persistent connections to model servers, for complete answers.
 
-A request is written with one call, and read with little overhead. Requests with TLS or
-streams go over aiohttp's client, whose errors these connections raise as well.
+A request is written in one call, and its answer parsed with little overhead. Requests
+with TLS or streaming use aiohttp's client, whose error types these connections raise as
+well.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
 MOST_ANSWER = 2**28
-"""Bytes of an answer; routed experts of a long one take tens of millions."""
+"""Most bytes of an answer; routed experts of a long one take tens of millions."""
 
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599
@@ -26,11 +27,11 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """An answer that has come whole, with the used part of aiohttp's response.
+    """A complete answer, with those parts of aiohttp's response that are used.
 
     Attributes:
         status: HTTP status.
-        headers: As they came.
+        headers: The headers as received.
     """
 
     __slots__ = ("_body", "headers", "status")
@@ -62,7 +63,7 @@ async def read_answer(
     """Return the body of an answer.
 
     Raises:
-        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is cut.
+        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is truncated.
     """
     if isinstance(answer, WholeAnswer):
         return await answer.read()
@@ -75,10 +76,10 @@ async def read_answer(
 async def limited(
     answer: aiohttp.ClientResponse, most: int = MOST_ANSWER
 ) -> AsyncGenerator[bytes]:
-    """Yield the body of an answer as it comes.
+    """Yield the body of an answer as it arrives.
 
     Raises:
-        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is cut.
+        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is truncated.
     """
     size = 0
     async for part in answer.content.iter_any():
@@ -93,7 +94,7 @@ def _too_large(most: int) -> str:
 
 
 class _Link(asyncio.Protocol):
-    """A connection: one request at a time, whose answer httptools reads."""
+    """A connection: one request at a time, whose answer httptools parses."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -108,13 +109,13 @@ class _Link(asyncio.Protocol):
         self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none
+        self._transport = cast(asyncio.Transport, transport)  # not uvloop's base class
         self.is_open = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         if self._is_open_ended and exc is None:
-            self._done()  # the end of the connection is the body's
+            self._done()  # the connection's end is the body's end
         else:
             self._fail(aiohttp.ServerDisconnectedError())
         self.forget()
@@ -131,14 +132,14 @@ class _Link(asyncio.Protocol):
         return self._answer
 
     def forget(self) -> None:
-        """Let go of the last answer: the parser and this hold each other."""
+        """Break the reference cycle with the parser."""
         self._answer, self._body = None, []
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.close()  # it speaks unasked
+            self.close()  # data without a request
             return
-        self._head_size += len(data)  # until the head has ended
+        self._head_size += len(data)  # until the head is complete
         try:
             self._parser.feed_data(data)
             if self._head_size > _MOST_HEAD:
@@ -197,12 +198,12 @@ class _Link(asyncio.Protocol):
 
 
 class Links:
-    """Posts over kept connections to plain HTTP servers.
+    """Posts over persistent connections to plain HTTP servers.
 
     Args:
-        timeout_s: Of one request; None waits for ever.
-        connect_s: Of connecting.
-        most: Bytes of one answer.
+        timeout_s: Timeout of one request; None waits for ever.
+        connect_s: Timeout of connecting.
+        most: Most bytes of one answer.
     """
 
     def __init__(
@@ -216,11 +217,11 @@ class Links:
 
     @staticmethod
     def take(url: str) -> bool:
-        """Say whether requests to an address can go this way."""
+        """Return whether requests to an address can use these connections."""
         return url.startswith("http://") and "@" not in url
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close idle connections."""
         for links in self._idle.values():
             for link in links:
                 link.close()
@@ -229,11 +230,11 @@ class Links:
     async def post(
         self, url: str, data: bytes, headers: Mapping[str, str] | None
     ) -> WholeAnswer:
-        """Send JSON; return once the answer has arrived.
+        """Send JSON, and return the complete answer.
 
         Raises:
-            aiohttp.ClientError: There was no whole answer.
-            TimeoutError: It did not come in time.
+            aiohttp.ClientError: There was no complete answer.
+            TimeoutError: It did not arrive in time.
         """
         host, port, head = self._head(url, headers)
         request = b"%b%d\r\n\r\n%b" % (head, len(data), data)
@@ -259,7 +260,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return the server's address and the request's head before its length."""
+        """Return the server's address and the request's head up to its length."""
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known

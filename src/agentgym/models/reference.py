@@ -1,4 +1,4 @@
-"""Providers: which server answers for a model that runs somewhere else."""
+"""Resolve a model behind a server: address, key and name, also of providers."""
 
 import json
 import os
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
-"""Environment variable with the key for servers that are given by address."""
+"""Environment variable with the key for servers given by address."""
 
 CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
-"""Appended to errors of servers whose certificate has no known authority."""
+"""Added to errors about certificates of an unknown authority."""
 
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
@@ -38,13 +38,13 @@ _BETWEEN = re.compile(r",\s*(?=https?://)")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """OpenAI-compatible servers and the model to ask them for.
+    """OpenAI-compatible servers, with their key and the model's name.
 
     Attributes:
-        servers: Base URLs of ``/chat/completions``, without a slash at the end; if
-            several, all have the same weights, and any may answer.
-        api_key: Bearer key of all of them, empty if none is needed.
-        model: The model's name there.
+        servers: Base URLs of ``/chat/completions``, without a slash at the end. Several
+            must have the same weights; any of them may answer.
+        api_key: Bearer key for all of them, empty if none is needed.
+        model: The model's name at the servers.
     """
 
     servers: tuple[str, ...]
@@ -53,7 +53,7 @@ class Endpoint:
 
     @property
     def description(self) -> str:
-        """The servers, for people."""
+        """The servers' addresses, for people."""
         return ", ".join(self.servers)
 
 
@@ -69,11 +69,11 @@ PROVIDERS: Mapping[str, str] = {
     "together": "https://api.together.xyz/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""Base URLs of OpenAI-compatible APIs by name; the keys are in ``NAME_API_KEY``.
+"""Base URLs of OpenAI-compatible APIs by provider; keys are in ``NAME_API_KEY``.
 
-``NAME_BASE_URL`` in the environment replaces one, as it does in the providers' SDKs."""
+``NAME_BASE_URL`` in the environment overrides one, as in the providers' SDKs."""
 _WITHOUT_VERSION = "anthropic"
-"""Whose SDK takes a base URL without ``/v1``, and adds that itself."""
+"""Provider whose SDK takes a base URL without ``/v1``, and adds that itself."""
 
 
 def _key_of(provider: str) -> str:
@@ -81,14 +81,14 @@ def _key_of(provider: str) -> str:
 
 
 def key_variable(spec: str) -> str:
-    """Return the environment variable with the key of a model behind a server."""
+    """Return the environment variable with the key for a model behind a server."""
     match = _SPEC.fullmatch(spec)
     is_named = match is not None and match[1].lower() in PROVIDERS
     return _key_of(match[1].lower()) if match and is_named else KEY_OF_ADDRESS
 
 
 def is_on_loopback(spec: str) -> bool:
-    """Say whether the servers of a model are on this machine, by their addresses."""
+    """Return whether all servers of a model are on this machine, by their addresses."""
     if not _ADDRESS.match(spec):
         return False
     hosts = [urlsplit(part).hostname or "" for part in _BETWEEN.split(spec)]
@@ -96,10 +96,10 @@ def is_on_loopback(spec: str) -> bool:
 
 
 def provider_url(provider: str) -> str:
-    """Return a provider's base URL: its own, or that of a proxy in ``NAME_BASE_URL``.
+    """Return a provider's base URL, or that in ``NAME_BASE_URL``.
 
     Raises:
-        UsageError: The variable holds no address.
+        UsageError: The variable is not an address.
     """
     variable = f"{provider.upper()}_BASE_URL"
     address = os.environ.get(variable, "").strip()
@@ -114,15 +114,15 @@ def provider_url(provider: str) -> str:
 
 
 def is_remote(spec: str) -> bool:
-    """Say whether ``spec`` names a model behind a server: ``x:y`` or an address.
+    """Return whether ``spec`` names a model behind a server: ``x:y`` or an address.
 
-    Folders, Hugging Face ids and ``nano`` hold no colon.
+    Folders, Hugging Face ids and ``nano`` have no colon.
     """
     return _ADDRESS.match(spec) is not None or _SPEC.fullmatch(spec) is not None
 
 
 def is_local(spec: str) -> bool:
-    """Say whether ``spec`` names a model of this machine: ``nano``, a folder, an id."""
+    """Return whether ``spec`` names a model on this machine: nano, a folder, an id."""
     if is_remote(spec):
         return False
     if spec == "nano" or is_converted(spec) or "/" in spec:
@@ -131,22 +131,23 @@ def is_local(spec: str) -> bool:
 
 
 def resolve_model(spec: str) -> Endpoint:
-    """Return the server and model that ``spec`` names, with its key.
+    """Return the servers, model and key for ``spec``.
 
     Keys come from the environment: the provider's usual variable, or
-    ``AGENTGYM_API_KEY`` for a server given by address, which may do without. So may a
-    server that ``OPENAI_BASE_URL`` or ``ANTHROPIC_BASE_URL`` names, as a proxy does.
+    ``AGENTGYM_API_KEY`` for servers given by address. That key is optional; so is the
+    key of a server in ``OPENAI_BASE_URL`` or ``ANTHROPIC_BASE_URL``, such as a proxy.
 
     Args:
-        spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of any
-            OpenAI-compatible server, ``http://host:8000/v1`` with ``#MODEL`` behind
-            it, or several with commas between them, which have the same weights.
-            Without ``#MODEL`` they are asked which model they have.
+        spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of an
+            OpenAI-compatible server, ``http://host:8000/v1`` with ``#MODEL`` after it;
+            or several, comma-separated, with the same weights. Without ``#MODEL``, the
+            servers' list of models is read.
 
     Raises:
-        NotFoundError: Names the nearest provider and all known ones.
+        NotFoundError: The provider is unknown; the message has the nearest and all
+            names.
         UsageError: The key or the model's name is missing.
-        ModelError: The server did not say which models it has, or has several.
+        ModelError: The server did not list its models, or has several.
         ProviderError: The server refused the key.
     """
     if _ADDRESS.match(spec):
@@ -175,10 +176,10 @@ def resolve_model(spec: str) -> Endpoint:
 
 
 def base_url(address: str) -> str:
-    """Return the address of a model server without a slash at the end.
+    """Return a server's address without a slash at the end.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not an address.
     """
     url = address.strip().rstrip("/")
     try:
@@ -186,7 +187,7 @@ def base_url(address: str) -> str:
         is_one = bool(_ADDRESS.match(url) and parts.hostname and parts.port != 0)
     except ValueError:
         is_one = False
-    if not is_one or set(url) & set("?#, "):  # paths are put behind it
+    if not is_one or set(url) & set("?#, "):  # paths are appended
         raise UsageError(
             f"{address!r} is not an address of a model server; write http://host:8000/v1."
         )
@@ -194,19 +195,19 @@ def base_url(address: str) -> str:
 
 
 def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
-    """Return the base URLs in a text with commas between them, and the model."""
+    """Split comma-separated base URLs with ``#MODEL``; return URLs and model."""
     parts = [urldefrag(part) for part in _BETWEEN.split(spec)]
     models = {part.fragment for part in parts if part.fragment}
     if len(models) > 1:
         raise UsageError(
-            f"{spec!r} names {len(models)} models; servers that answer for one another "
-            "have the same, named once: http://a:8000/v1,http://b:8000/v1#MODEL."
+            f"{spec!r} names {len(models)} models; servers that share the requests "
+            "have the same model, named once: http://a:8000/v1,http://b:8000/v1#MODEL."
         )
     return tuple(dict.fromkeys(base_url(part.url) for part in parts)), "".join(models)
 
 
 def _common_model(servers: Sequence[str], key: str) -> str:
-    """Ask the servers for their model; those that answer must have the same."""
+    """Return the servers' model; those that answer must have the same."""
     found: dict[str, str] = {}
     silent: list[ModelError] = []
     for url in servers:
@@ -229,9 +230,9 @@ def _common_model(servers: Sequence[str], key: str) -> str:
 
 
 def weights_of(endpoint: Endpoint) -> str:
-    """Return who answers and with which weights, as far as the servers say.
+    """Return a text that identifies the servers' model and weights, as far as known.
 
-    Servers given by address are asked for their description of the model: vLLM reports
+    Servers given by address are asked for their description of the model: vLLM includes
     the folder of its weights.
     """
     cards = [_card(url, endpoint) for url in sorted(endpoint.servers)]
@@ -270,7 +271,7 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
 
 
 def _only_model(base_url: str, key: str) -> str:
-    """Ask the server for its models; there must be one."""
+    """Return the only model of a server."""
     response = _list_models(base_url, key)
     if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))
@@ -296,7 +297,7 @@ def _only_model(base_url: str, key: str) -> str:
 
 
 def refusal(base_url: str, status: int, said: str) -> str:
-    """Return the message on a server that refused a key (401 or 403)."""
+    """Return the message about a server that refused a key (401 or 403)."""
     named = [_key_of(name) for name in PROVIDERS if provider_url(name) == base_url]
     variable = named[0] if named else KEY_OF_ADDRESS
     said = beginning(" ".join(said.split()), 200)
@@ -307,10 +308,10 @@ def refusal(base_url: str, status: int, said: str) -> str:
 
 
 def located_model(model: str) -> str:
-    """Return a reference to the model that holds in any folder: a path, or its name."""
+    """Return a model reference for any folder: an absolute path, or a name."""
     path = os.path.expanduser(model)
     if model in ("nano", SMOLLM2):
         return model
     if is_converted(model) and os.path.isfile(path):
-        return os.path.abspath(path)  # a link's target may be called otherwise
+        return os.path.abspath(path)  # a link's target may have another name
     return os.path.realpath(path) if os.path.isdir(path) else model

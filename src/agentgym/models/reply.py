@@ -1,4 +1,4 @@
-"""Reply: a model's answer, read from whatever shape of it a function returns."""
+"""Reply: parse a model function's answer from any supported form."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,11 @@ from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import ReplyError, first_problem
 
 Llm = Callable[..., Awaitable[Any]]
-"""``async def llm(messages, **options)``, returning text or an OpenAI-style message.
+"""``async def llm(messages, **options)``, returns text or an OpenAI-style message.
 
-Options are those of OpenAI's chat completions that were set: ``tools``,
-``max_tokens``, ``temperature``, ``stop``. A whole chat completion may be returned
-too; then token ids, log-probabilities and token counts are kept.
+Options are those of OpenAI's chat completions that were set: ``tools``, ``max_tokens``,
+``temperature``, ``stop``. It may also return a whole chat completion, whose token ids,
+log-probabilities and token counts are then recorded.
 """
 
 _SHOWN = 120
@@ -24,14 +24,14 @@ _SHOWN = 120
 
 @dataclass(frozen=True)
 class ModelReply:
-    """The answer of a model.
+    """A parsed answer of a model.
 
     Attributes:
         content: Its text, empty if it only called tools.
         tool_calls: Its tool calls, each with an id.
         message: The message to append to the conversation, OpenAI-shaped.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        recorded: Further fields of the trajectory: token ids and counts.
+        recorded: Further fields for the trajectory: token ids and counts.
     """
 
     content: str
@@ -61,12 +61,12 @@ class _Message(BaseModel):
 
 
 def read_reply(value: Any, *, step: int = 0) -> ModelReply:
-    """Read the result of a model function.
+    """Parse the result of a model function.
 
     Args:
         value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole
             chat completion (``{"choices": […]}``).
-        step: Part of the ids of tool calls that come without one.
+        step: Number used in ids of tool calls that have none.
 
     Raises:
         ReplyError: It is none of these; the message quotes it.

@@ -1,4 +1,4 @@
-"""The name of an agent's model at a server that someone else has started."""
+"""Find the name of an agent's model at a running server."""
 
 from typing import Any
 
@@ -11,15 +11,16 @@ _ANSWERS_S = 5.0
 
 
 def served_name(address: str, key: str | None, wanted: str) -> str:
-    """Return the model to ask for at an OpenAI-compatible server.
+    """Return the model name to request at an OpenAI-compatible server.
 
-    That is ``wanted`` if the server lists it, or lists nothing. Else it is the only
-    model listed, or the only adapter: a server may have been started without a name.
+    That is ``wanted`` if the server lists it, or lists nothing. Otherwise it is the
+    only model listed, or the only adapter: the server may have been started without a
+    name.
 
     Args:
         address: Base URL, ``http://host:8000/v1``.
-        key: Of the server.
-        wanted: The name that the agent's model has by default.
+        key: The server's key.
+        wanted: The default name of the agent's model.
 
     Raises:
         UsageError: The address is not one.
@@ -41,7 +42,7 @@ def served_name(address: str, key: str | None, wanted: str) -> str:
 
 
 def _listed(url: str, key: str | None) -> list[dict[str, Any]]:
-    """Return the models that a server lists; none where it does not answer."""
+    """Return the models that a server lists; empty if it does not answer."""
     import httpx
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}

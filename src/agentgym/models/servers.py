@@ -1,4 +1,4 @@
-"""Several servers of one model: which is asked next, and which is left alone."""
+"""ServerPool: choose among a model's servers, and leave out failing ones."""
 
 import time
 from collections import OrderedDict
@@ -11,12 +11,12 @@ from agentgym.security.redaction import get_logger
 logger = get_logger(__name__)
 
 _OUT_AFTER = 3
-"""Calls in a row, none of them answered, after which a server is taken out."""
+"""Unanswered calls in a row after which a server is taken out."""
 _REST_S = 1.0
 LONGEST_REST_S = 60.0
 _MUCH_BUSIER = (2, 4)
-"""A session stays where its prefix is cached up to so many times the calls in flight
-of the least busy server, and so many more."""
+"""Limits of a session's affinity to the server with its cached prefix: up to so many
+times the calls in flight of the least busy server, and so many more."""
 _SESSIONS = 2**14
 _BARRED = (
     "was gone for a while and may have been restarted, with other weights than "
@@ -26,13 +26,13 @@ _BARRED = (
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Servers that have the same model, any of which may answer.
+    """Servers with the same model, any of which may answer.
 
     Attributes:
         urls: Their base URLs.
-        model: The model's name there.
-        api_key: Bearer key of all of them, empty if none is needed.
-        trains: Whether the weights are changed while the servers run. Then one that was
+        model: The model's name at the servers.
+        api_key: Bearer key for all of them, empty if none is needed.
+        trains: Whether weights change while the servers run. Then a server that was
             gone does not come back by itself, and one that comes back must list the
             model.
     """
@@ -49,7 +49,7 @@ class Replicas:
         return {"Authorization": f"Bearer {key}"} if key else None
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return a server's headers: without the key if its address has a password."""
+        """Return a server's headers, without the key if its address has a password."""
         host = url.partition("//")[2].partition("/")[0]
         return None if "@" in host else self.headers
 
@@ -60,12 +60,12 @@ class Server:
 
     Attributes:
         url: Its base URL.
-        in_flight: Calls that it is answering.
-        out: Why it gets no calls; empty while it does.
-        was_out: Why it got none last; empty if it always did.
+        in_flight: Number of calls that it is answering.
+        out: Why it gets no calls; empty if it does.
+        was_out: Last reason why it got no calls; empty if it always did.
         is_barred: Whether it stays out until :meth:`ServerPool.renew`.
-        rest_s: Seconds until it is looked at again while it is out.
-        quiet_until: Monotonic time until which it asked to be spared.
+        rest_s: Seconds until it is checked again while it is out.
+        quiet_until: Monotonic time until which it asked for no calls (``Retry-After``).
     """
 
     url: str
@@ -81,20 +81,20 @@ class Server:
 
     @property
     def load(self) -> tuple[int, int]:
-        """The order of servers: the smallest is asked next."""
+        """Sort key of servers: the smallest is asked next."""
         return self.in_flight, self.turn
 
     def is_ready(self, now: float) -> bool:
-        """Say whether it gets calls, and has not asked to be spared."""
+        """Return whether it gets calls now, and is not in a ``Retry-After`` wait."""
         return not self.out and self.quiet_until <= now
 
 
 class ServerPool:
-    """Knows the servers of one model; belongs to one event loop.
+    """The servers of one model; belongs to one event loop.
 
-    The one with the fewest calls in flight is asked, of several the one asked longest
-    ago. A session's next call goes where its last one went, which has its prefix
-    cached, unless that server is much busier than another.
+    The server with the fewest calls in flight is asked; of several, the one asked
+    longest ago. A session's next call goes to its last server, which has its prefix
+    cached, unless that is much busier than another.
 
     Args:
         on_out: Called with a server that was taken out and may come back.
@@ -109,7 +109,7 @@ class ServerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on servers that failed. Any thread."""
+        """Messages about servers that failed. Callable from any thread."""
         every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
         return [
             f"The model server {url} gets no calls: it {out}."
@@ -123,15 +123,15 @@ class ServerPool:
     ) -> Server:
         """Return the server to ask next.
 
-        Where all are out, a call is the probe: the one asked longest ago is asked.
+        If all are out, the call itself is a probe of the one asked longest ago.
 
         Args:
-            replicas: Those that may answer.
-            session: Calls with the same one have a prefix in common.
-            avoid: Asked only if there is no other.
+            replicas: The servers that may answer.
+            session: Calls of one session share a prefix.
+            avoid: Servers to ask only if there is no other.
 
         Raises:
-            NoServerError: None of them may answer; says why.
+            NoServerError: None of them may answer; the message says why.
         """
         every = self._known(replicas)
         if len(every) == 1 and not every[0].is_barred:
@@ -152,29 +152,29 @@ class ServerPool:
         return chosen
 
     def has_other(self, avoid: Collection[Server]) -> bool:
-        """Say whether a server is up, besides some, and has not asked to be spared."""
+        """Return whether a server other than ``avoid`` is ready."""
         return self._least_busy(avoid) is not None
 
     def wait_s(self) -> float:
-        """Return the seconds until no server that is up asks to be spared."""
+        """Return the seconds until a running server's ``Retry-After`` ends."""
         up = (server for server in self._servers if not server.out)
         until = min((server.quiet_until for server in up), default=0.0)
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
-        """Count an answer: the server is well."""
+        """Count an answer: the server works."""
         if server.out and not server.is_barred:
             self.take_back(server)
         server.failures, server.rest_s = 0, _REST_S
         server.has_answered = True
 
     def failed(self, server: Server, why: str, *, at_once: bool = False) -> None:
-        """Count a call that a server did not answer.
+        """Count a call that a server failed to answer.
 
         Args:
             server: The server.
-            why: The error, as a phrase that follows its name.
-            at_once: Whether it is taken out whatever happened before.
+            why: The error, as a phrase that follows the server's name.
+            at_once: Whether to take it out regardless of earlier calls.
         """
         server.failures += 1
         others = len(self.replicas.urls) > 1
@@ -183,13 +183,13 @@ class ServerPool:
             self._on_out(server)
 
     def is_gone(self, server: Server) -> None:
-        """Note that nothing listens there, so that it may come back as another."""
+        """Mark a server as gone: nothing listens, and it may come back changed."""
         if self.replicas.trains and server.has_answered and not server.is_barred:
             server.is_barred = True
             self._take_out(server, _BARRED)
 
     def take_back(self, server: Server) -> None:
-        """Give a server calls again; one failure takes it out again."""
+        """Let a server get calls again; one failure takes it out again."""
         logger.info("The model server %s gets calls again.", server.url)
         server.out, server.failures = "", _OUT_AFTER - 1
 
@@ -201,7 +201,7 @@ class ServerPool:
                 server.rest_s = _REST_S
 
     def _least_busy(self, avoid: Collection[Server]) -> Server | None:
-        """Return the server to ask of those that are ready, None if none is."""
+        """Return the least busy server that is ready, or None."""
         now = time.monotonic()
         least: Server | None = None
         for server in self._servers:
@@ -212,10 +212,10 @@ class ServerPool:
         return least
 
     def _resort(self) -> Server:
-        """Return the server to ask where none is ready.
+        """Return the server to ask if none is ready.
 
         Raises:
-            NoServerError: None of them may answer; says why.
+            NoServerError: None of them may answer; the message says why.
         """
         able = [server for server in self._servers if not server.is_barred]
         if not able:

@@ -1,4 +1,4 @@
-"""Stop sequences, for policies that sample past them."""
+"""Apply stop sequences to policies that sample beyond them."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -7,15 +7,15 @@ from agentgym.core.policy import ChatResult
 
 
 def _end(stop: Sequence[str] | None, text: str) -> int | None:
-    """Return where the first of the stop sequences begins, None if there is none."""
+    """Return the position of the first stop sequence, or None."""
     found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
     return min(found, default=None)
 
 
 def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
-    """Cut an answer off before a stop sequence: the tool calls after it go too.
+    """Cut an answer before a stop sequence, with the tool calls after it.
 
-    Its tokens stay: they were sampled.
+    Its tokens stay, since they were sampled.
     """
     end = _end(stop, result.content or "")
     if end is None:
@@ -46,7 +46,7 @@ async def stream_until_stop(
 
 
 def _held(stop: Sequence[str] | None, text: str) -> int:
-    """Return the length of the end of ``text`` that may begin a stop sequence."""
+    """Return the length of ``text``'s end that may start a stop sequence."""
     return max(
         (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
         default=0,

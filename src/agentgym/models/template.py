@@ -1,4 +1,4 @@
-"""Chat templates: where a model's settings of its template are kept, and ours."""
+"""Chat templates: settings stored with a model, and the built-in template."""
 
 from importlib import resources
 from pathlib import Path
@@ -9,20 +9,20 @@ from agentgym.core.formats.settings import TemplateSettings
 from agentgym.errors import ModelError, UsageError, first_problem
 
 TEMPLATE_FILE = "agentgym_template.json"
-"""File next to weights that agentgym wrote: how their template was used in training."""
+"""File next to weights written by agentgym: how training used their template."""
 HERMES = "hermes"
 _MOST_BYTES = 2**20
 
 
 def template_text(given: str) -> str:
-    """Return the text of the template that ``--chat-template`` names.
+    """Return the text of the template for ``--chat-template``.
 
     Args:
-        given: A file, ``hermes`` for the one that ships, or the text itself, which
-            has a ``{`` in it; empty for none.
+        given: A file, ``hermes`` for the built-in one, or the text itself, which
+            contains ``{``; empty for none.
 
     Raises:
-        UsageError: There is no such file, or it cannot be a template.
+        UsageError: The file does not exist, or is not a template.
     """
     if not given or "{" in given:
         return given
@@ -44,11 +44,11 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return how a model's template is used.
+    """Return the settings of a model's template.
 
     Args:
-        source: Its folder, or its id.
-        given: The settings of a run; unset ones come from the folder.
+        source: The model's folder or id.
+        given: The run's settings; unset ones come from the folder.
 
     Raises:
         ModelError: The folder's settings cannot be read.
@@ -68,7 +68,7 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
 
 def keep_template(folder: Path, settings: TemplateSettings) -> None:
-    """Write into a model's folder how its template was used, if not as it was."""
+    """Write a template's settings into a model's folder, if not the default."""
     if settings.chat_template:
         file = folder / "chat_template.jinja"
         file.write_text(settings.chat_template, encoding="utf-8")

@@ -1,13 +1,13 @@
-"""Rollouts: agents attempt tasks, and their calls become trajectories.
+"""Rollouts: agents attempt tasks; their model and tool calls become trajectories.
 
-On their own, with any model and no training::
+To run some without training, with any model::
 
     from agentgym.rollout import run_rollouts_sync
 
     batch = run_rollouts_sync(["What is 6 * 7?"], llm="openai:gpt-4.1-mini",
                               tools=["calculator"], save="out.jsonl")
 
-They are in ``solo``; all else here is the layer of training, see the README.
+This API is in ``solo``; the rest of the package serves training, see the README.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Python's cyclic collector in a process that serves for days."""
+"""Tune Python's garbage collector for a process that serves for days."""
 
 import gc
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _THRESHOLDS = (20_000, 20, 20)
 def calm_collector() -> Iterator[None]:
     """Exclude the existing objects from garbage collection inside the block.
 
-    Most objects live as long as the process, and scanning them pauses requests. Only
-    for a process that does nothing else meanwhile: an existing object that becomes part
-    of an unused cycle stays until the end.
+    Most objects live as long as the process, and scanning them pauses requests. Use it
+    only where the block is all that the process does: an existing object that becomes
+    part of an unused cycle is not freed before the end.
     """
     before = gc.get_threshold()
     gc.collect()

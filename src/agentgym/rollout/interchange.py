@@ -1,10 +1,10 @@
-"""Trajectories in the formats that other tools read.
+"""Convert trajectories to the formats of other tools.
 
 - ``atif``: the Agent Trajectory Interchange Format, version 1.7 (RFC 0001 of Harbor):
   steps of the system, the user and the agent, with tool calls, their results, token
   ids and log-probabilities.
-- ``openai``: chat messages as OpenAI's fine-tuning and most trainers take them. Each
-  conversation of a team is a record of its own.
+- ``openai``: chat messages for OpenAI's fine-tuning and most trainers. Each
+  conversation of a team becomes one record.
 - ``jsonl``: AgentGym's own record, which ``agentgym rollout --show`` reads.
 """
 
@@ -27,11 +27,11 @@ ATIF = "ATIF-v1.7"
 
 
 def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
-    """Return a trajectory as the JSON objects of a format.
+    """Convert a trajectory to the JSON objects of a format.
 
     Args:
         made: The trajectory.
-        form: See the module.
+        form: The format; see the module.
 
     Returns:
         One object, several for the conversations of a team in ``openai``, none for a
@@ -41,9 +41,9 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
 
 
 def form_of(path: Path) -> TrajectoryFormat:
-    """Return the format that a file's name says: ``x.atif.json``, ``x.openai.jsonl``.
+    """Return the format for a file's name: ``x.atif.json``, ``x.openai.jsonl``.
 
-    All other names say ``jsonl``.
+    All other names give ``jsonl``.
     """
     match path.suffixes[-2:-1]:
         case [".atif"]:
@@ -77,7 +77,7 @@ def _by_agent(made: Trajectory) -> dict[str, list[ModelCall]]:
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the calls that no later one continues."""
+    """Yield the last call of each conversation: no later call continues it."""
     for place, call in enumerate(calls):
         before = len(call.messages)
         if not any(
@@ -163,7 +163,7 @@ def _agent_step(call: ModelCall, ran: list[ToolCall]) -> dict[str, Any]:
 def _call(asked: RequestedCall) -> dict[str, Any]:
     arguments = parse_arguments(asked.arguments)
     made = {"tool_call_id": asked.id, "function_name": asked.name}
-    if arguments is None:  # the format takes no others
+    if arguments is None:  # the format allows only objects
         return {**made, "arguments": {}, "extra": {"malformed": asked.arguments}}
     return {**made, "arguments": arguments}
 
@@ -186,7 +186,7 @@ def _text(content: Any) -> str:
 
 
 def _about(made: Trajectory) -> dict[str, Any]:
-    """Return the facts of a rollout that no step has."""
+    """Return the rollout's data that belongs to no step."""
     kept = made.model_dump(
         mode="json",
         include={

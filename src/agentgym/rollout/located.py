@@ -1,4 +1,4 @@
-"""Settings that other processes understand, from whatever folder they run in."""
+"""Make settings independent of the current folder, for other processes."""
 
 from pathlib import Path
 
@@ -16,22 +16,22 @@ _MOST_RUBRIC = 2**16
 
 
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
-    """Return settings that mean the same from any folder, the agent's framework too.
+    """Return settings that work from any folder, and resolve the agent's framework.
 
-    A scenario's own agent is taken where the user names none. A tasks file without
-    tools is about the agent's own. A pack that trains on another machine is imported
-    on that machine alone, which takes its agent there.
+    If the user names no agent, the scenario's own one is used. A tasks file without
+    tools takes the tools of the agent. If a pack trains on a remote machine, only that
+    machine imports it and finds its agent.
 
     Args:
         config: The settings.
-        own_agent: Whether the scenario's own agent may be taken: not for a trained one,
-            which is an agent itself.
+        own_agent: Whether the scenario's own agent may be used; not for a trained
+            agent.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
-        UnsupportedError: The agent is of no framework.
+        UnsupportedError: The agent's framework is not supported.
         UsageError: The chat template or the judge's rubric cannot be read, or the
-            scenario's own agent is of another framework.
+            scenario's own agent uses another framework.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -57,7 +57,7 @@ def rubric_text(given: str) -> str:
     """Return the text of a judge's rubric.
 
     Args:
-        given: A file, or the text itself, which has several words; empty for none.
+        given: A file, or a text of several words; empty for none.
 
     Raises:
         UsageError: The file cannot be read, or it is empty or too long.
@@ -75,14 +75,14 @@ def rubric_text(given: str) -> str:
         ) from None
     if not text.strip() or len(text) > _MOST_RUBRIC:
         raise UsageError(
-            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric has "
-            f"some words, and at most {_MOST_RUBRIC:,} characters."
+            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric "
+            f"must have text, and at most {_MOST_RUBRIC:,} characters."
         )
     return text if "\n" in text else f"{text}\n"
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the scenario's own agent for a framework; None if it has none at all."""
+    """Return the scenario's own agent for a framework, or None."""
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A look into an agent as it is, and one trial in which it calls each of its tools."""
+"""Inspect a user's agent, and run a trial in which it calls each of its tools."""
 
 import asyncio
 from collections.abc import Iterable
@@ -38,13 +38,13 @@ _RUNS = "really runs"
 
 @dataclass(frozen=True)
 class RoleFound:
-    """An agent that was found.
+    """One role (agent) that was found in the user's agent.
 
     Attributes:
-        name: As its framework calls it.
+        name: Its name in its framework.
         prompt: Its system prompt, None if it is unknown.
-        tools: OpenAI-shaped, those it may call.
-        model: Its own model in words, empty if it is unknown.
+        tools: OpenAI-shaped tools that it may call.
+        model: Description of its own model, empty if it is unknown.
     """
 
     name: str
@@ -55,21 +55,21 @@ class RoleFound:
 
 @dataclass(frozen=True)
 class AgentReport:
-    """The description of an agent before training.
+    """The result of inspecting an agent before training.
 
     Attributes:
         agent: ``module:name``.
-        kind: Of object.
+        kind: Type of the object.
         way: How its model is replaced.
-        bound: Its tools that act on the scenario's environment.
-        own: The answers to calls of its other tools, by name.
-        missing: The scenario's tools that it does not offer its model.
-        differences: Between its schemas and the scenario's.
-        concerns: Differences in training, in sentences.
+        bound: Names of its tools that act on the scenario's environment.
+        own: How calls of its other tools are answered, by name.
+        missing: Tools of the scenario that the agent does not offer to its model.
+        differences: Differences between its schemas and the scenario's.
+        concerns: Sentences about differences in training.
         problems: Why it cannot be trained; empty if it can.
-        undecided: Tools of its own whose answers were not configured.
-        too_long: Why the model of the run cannot read its prompts; empty if it can.
-        model_calls: In the trial; None if there was none.
+        undecided: Its own tools for which no way to answer was configured.
+        too_long: Why its prompts exceed the model's context; empty if they fit.
+        model_calls: Number of model calls in the trial; None without a trial.
     """
 
     agent: str
@@ -89,14 +89,14 @@ class AgentReport:
 
 
 def probed(config: TrainingConfig) -> AgentReport:
-    """Look into the agent of ``config``, and try it once without a model.
+    """Inspect the agent of ``config``, and run one trial with a scripted model.
 
-    A scripted model calls each tool that it is offered, with made-up arguments, in an
-    episode of the scenario. No tool really runs but those that the agent calls past
-    AgentGym, and no other machine can be reached.
+    The scripted model calls each offered tool with made-up arguments, in an episode of
+    the scenario. No tool really runs, except those that the agent calls without
+    AgentGym noticing, and no other machine can be reached.
 
     Raises:
-        UsageError: It cannot be made.
+        UsageError: The agent cannot be created.
         UnsupportedError: It is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
@@ -111,10 +111,10 @@ def probed(config: TrainingConfig) -> AgentReport:
 
 
 def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
-    """Check that an agent as it is can be trained.
+    """Raise if an inspected agent cannot be trained.
 
     Raises:
-        UnsupportedError: It cannot; says why and what to do.
+        UnsupportedError: It cannot; the message says why and how to fix it.
     """
     problems = report.problems or [report.too_long]
     if any(problems):
@@ -125,7 +125,7 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
 
 
 def role_names(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return the names of the agents in the user's own agent."""
+    """Return the names of the roles in the user's agent."""
     return [role.name for role in _looked_into(config, scenario)[1]]
 
 
@@ -149,7 +149,7 @@ def _looked_into(
         )
         try:
             return loop, adapter.roles(loop.agent)
-        except UnsupportedError:  # the trial shows its calls
+        except UnsupportedError:  # the trial will show its calls
             return loop, []
         finally:
             await loop.close()
@@ -364,7 +364,7 @@ def _judged(
     answering = [name for name in not_run if name in allowed]
     past = [name for name in not_run if name not in allowed]
     unknown = [n for n in offered if n not in specs and n not in own]
-    reached = f" It was to reach {', '.join(hosts)}." if hosts else ""
+    reached = f" It tried to reach {', '.join(hosts)}." if hosts else ""
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
         problems.append(
@@ -378,7 +378,7 @@ def _judged(
         problems.append(f"{_threads(report)}{reached}")
     elif made.status is RolloutStatus.DROPPED:
         problems.append(
-            f"In a trial it came to no end: {made.reason}.{_hint(made)}{reached}"
+            f"In a trial it did not finish: {made.reason}.{_hint(made)}{reached}"
         )
     elif not offered and not scenario.judges_work:
         problems.append(
@@ -422,7 +422,7 @@ def _judged(
         )
     if hosts and not problems:
         concerns.append(
-            f"In the trial it was to reach {', '.join(hosts)}, and was kept."
+            f"In the trial it tried to reach {', '.join(hosts)}; this was blocked."
         )
     bound = [name for name in offered if name in specs]
     if FRAMEWORKS.get(report.framework).runs_tools:
@@ -439,7 +439,7 @@ def _judged(
 
 
 def _replaced(trials: list[Trajectory]) -> list[str]:
-    """Return the tools of requested calls of which no outcome was recorded."""
+    """Return the tools that were called without a recorded outcome."""
     names: dict[str, None] = {}
     for made in trials:
         ended = {call.id for call in made.get_tool_calls()}
@@ -449,7 +449,7 @@ def _replaced(trials: list[Trajectory]) -> list[str]:
 
 
 def _ending(trials: list[Trajectory]) -> list[str]:
-    """Return the tools that nothing ran and whose call was the end of an attempt."""
+    """Return the tools whose call ended an attempt without running anything."""
     ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
     return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))
 

@@ -1,4 +1,4 @@
-"""Compares the prompts of an agent with the context length of its model."""
+"""Compare the prompts of an agent with the context length of its model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 _LOOKED_AT = 32
 _TOKENIZER = "tokenizer.json"
 _LEAST_ANSWER = 16
-"""Tokens that an answer needs, at least: a short call has about as many."""
+"""Least tokens that an answer needs: a short call has about as many."""
 
 
 def compare_with_context(
@@ -26,8 +26,8 @@ def compare_with_context(
     """Compare the prompts of model calls with the context length of the run's model.
 
     Args:
-        config: Names the model.
-        calls: Of a trial; answers and tool results in them are made up.
+        config: Settings that name the model.
+        calls: Model calls of a trial; answers and tool results in them are made up.
 
     Returns:
         Why the agent cannot be trained with this model, and a note;
@@ -36,7 +36,11 @@ def compare_with_context(
     """
     try:
         lengths, context = _lengths(config, calls)
-    except (AgentGymError, OSError, ValueError):  # whatever loads the model says why
+    except (
+        AgentGymError,
+        OSError,
+        ValueError,
+    ):  # loading reports it
         return "", ""
     if not lengths or max(lengths) + _LEAST_ANSWER <= context:
         return "", ""
@@ -56,12 +60,12 @@ def compare_with_context(
 
 
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return a note if a scenario's own prompts are longer than the model reads.
+    """Return a note if a scenario's own prompts exceed the model's context.
 
     Args:
-        config: Names the model. An agent of the user's has a prompt of its own, which
-            its trial shows.
-        scenario: With its tasks.
+        config: Settings that name the model. A user's own agent has other prompts,
+            which its trial checks.
+        scenario: The scenario, with its tasks.
     """
     if config.agent.reference is not None or is_remote(config.model):
         return []
@@ -95,7 +99,7 @@ def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
 def _lengths(
     config: TrainingConfig, calls: Sequence[ModelCall]
 ) -> tuple[list[int], int]:
-    """Return the tokens of each call's prompt, and the model's context length."""
+    """Return each call's prompt length, and the model's context length, in tokens."""
     from tokenizers import Tokenizer
 
     source = model_source(config.model)
@@ -106,7 +110,7 @@ def _lengths(
     own = Path(source) if has_tokenizer else folder
     try:
         tokenizer = Tokenizer.from_file(str(own / _TOKENIZER))
-    except Exception as error:  # tokenizers has no class of its own for it
+    except Exception as error:  # tokenizers has no exception class of its own
         raise ModelError(f"The tokenizer in {own} cannot be read: {error}") from error
     given = template_of(source, config.template)
     template = ChatTemplate(

@@ -1,4 +1,4 @@
-"""Reads a rollout back from the store as a Trajectory."""
+"""Read a rollout from the store as a Trajectory."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
     """Yield the trajectories of a run's ended rollouts, in the order they ended.
 
     Args:
-        store: Of the run, which may go on meanwhile.
+        store: Store of the run, which may still be running.
         only: Rollouts whose id has this part, e.g. ``after``; all by default.
 
     Raises:
@@ -44,7 +44,7 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
 def stored_rollout(
     store: StoreReader, rollout_id: str
 ) -> tuple[Rollout, Trajectory] | None:
-    """Return a rollout, which may still run, and its trajectory; None if unknown.
+    """Return a rollout, running or ended, and its trajectory; None if it is unknown.
 
     Raises:
         StoreError: The store cannot be read.
@@ -67,8 +67,8 @@ def to_trajectory(
     """Return the trajectory of an ended rollout, from the last of its ``attempts``.
 
     It is dropped, with its reason and without a reward, unless the rollout succeeded
-    and a reward was reported. One that another program queued may lack its scenario and
-    its group, which is then its task's.
+    and a reward was reported. A rollout from another program may lack scenario and
+    group; the group is then the task's.
 
     Raises:
         RolloutError: Its input is not a task.
@@ -111,7 +111,7 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count the requests to the model that are not steps of the last attempt."""
+    """Count the model requests that are not steps of the last attempt."""
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
@@ -141,10 +141,10 @@ def _why_dropped(rollout: Rollout, events: Sequence[RecordedEvent]) -> Reason:
 
 
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:
-    """Put each outcome behind the model call that asked for it.
+    """Insert each tool outcome after the model call that requested it.
 
-    Outcomes were recorded in that order, those of the agent's own code last. A call
-    that the agent's own code replaced has none.
+    Outcomes were recorded in that order; those of the agent's own code come last. A
+    call that the agent's own code replaced has no outcome.
     """
     steps: list[Step] = []
     rest = deque(outcomes)

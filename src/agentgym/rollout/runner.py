@@ -1,4 +1,4 @@
-"""The runner: brings every rollout to an end, whatever happens to its worker."""
+"""Runner: run batches of rollouts to their end, even if workers die."""
 
 import threading
 from collections import Counter
@@ -29,12 +29,12 @@ UNREADABLE = "unreadable record"
 
 @dataclass(frozen=True)
 class RolloutRequest:
-    """One rollout to be made.
+    """One rollout to run.
 
     Attributes:
-        rollout_id: Unique; the random stream of its model calls follows from it.
-        task: What to attempt.
-        train: Whether it is sampled with the training settings.
+        rollout_id: Unique id, from which the seeds of its model calls are derived.
+        task: The task to attempt.
+        train: Whether to sample with the training settings.
         group: Rollouts of one group attempt the same task.
         step: The training step it belongs to.
     """
@@ -47,7 +47,7 @@ class RolloutRequest:
 
     @classmethod
     def of_groups(cls, tasks: Sequence[Task], size: int, step: int) -> list[Self]:
-        """Return the requests of a training step: each task's attempts are a group."""
+        """Return a training step's requests; the attempts at each task are a group."""
         groups = [(task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks)]
         return [
             cls(f"{group}-{attempt:02d}", task, train=True, group=group, step=step)
@@ -59,16 +59,16 @@ class RolloutRequest:
 class Runner:
     """Runs batches of rollouts on a pool of workers.
 
-    The store tries a failed attempt again on a fresh environment, a few times; then
-    the rollout is dropped with its last reason. When a worker dies, the rollout that
-    is known to have blocked it is charged with a try. If none is known, all its
-    rollouts are suspects: each is tried again alone, once nothing else runs, so that
-    the guilty one is found and the others lose nothing.
+    The store retries a failed attempt a few times on a fresh environment; then the
+    rollout is dropped with its last reason. If a worker dies and the rollout that
+    blocked it is known, that rollout is charged with an attempt. If not, all its
+    rollouts are suspects: each is retried alone once nothing else runs, so that only
+    the cause loses attempts.
 
     Args:
         store: Where rollouts and events are.
         scenario: Name of the scenario, recorded with each rollout.
-        max_attempts: Workers that a suspect may kill when tried alone.
+        max_attempts: Number of workers that a suspect may kill when retried alone.
     """
 
     def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
@@ -87,7 +87,7 @@ class Runner:
         on_done: Callable[[Trajectory], None],
         beat: Beat = no_beat,
     ) -> list[Trajectory]:
-        """Run every request to its end.
+        """Run every request to its end, and return the trajectories.
 
         ``on_done`` is called in this thread as each ends, ``beat`` every half second
         with the reason why the store waits; both may raise to give up.
@@ -102,14 +102,14 @@ class Runner:
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)
         done: dict[str, Trajectory] = {}
-        self._store.flush(beat)  # so that queueing does not wait for the disk
+        self._store.flush(beat)  # queueing need not wait for the disk then
         self._store.create_rollouts([self._create(r) for r in requests])
         try:
             with self._store.ends(waiting) as ends:
                 while waiting:
                     for rollout_id in ends.wait(BEAT_S):
                         waiting.remove(rollout_id)
-                        self._store.flush(beat)  # reading waits for the disk too
+                        self._store.flush(beat)  # reading needs the data on disk
                         done[rollout_id] = self._read(asked[rollout_id])
                         on_done(done[rollout_id])
                     beat(self._store.stalled)
@@ -118,12 +118,12 @@ class Runner:
                         raise RolloutError(f"The workers cannot start: {pool.failure}")
         finally:
             for rollout_id in waiting:
-                with suppress(RolloutError):  # it is gone, or the whole store is
+                with suppress(RolloutError):  # deleted, or the store failed
                     self._store.fail(rollout_id, GIVEN_UP)
         return [done[request.rollout_id] for request in requests]
 
     def worker_died(self, death: WorkerDeath) -> None:
-        """Requeue the rollouts of a dead worker. Any thread."""
+        """Requeue the rollouts of a dead worker. Callable from any thread."""
         for rollout_id in self._store.retire(death.worker):
             try:
                 self._take_over(rollout_id, death)
@@ -142,7 +142,7 @@ class Runner:
                 self._suspect(rollout_id, worker, reason)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
-        """Return the trajectory; an unreadable record drops its rollout."""
+        """Return the trajectory; drop the rollout if its record is unreadable."""
         store, rollout_id = self._store, request.rollout_id
         events: list[RecordedEvent] = []
         try:
@@ -151,7 +151,7 @@ class Runner:
             return to_trajectory(store.get(rollout_id), attempts)
         except StoreError:
             raise
-        except Exception as error:  # clients may have posted anything into it
+        except Exception as error:  # clients may have posted any data
             logger.warning("rollout %s cannot be read", rollout_id, exc_info=True)
             asked = sum(event.event_type == MODEL_REQUEST for event in events)
             return Trajectory(
@@ -167,7 +167,7 @@ class Runner:
             )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
-        """Put a rollout off until it can be tried alone, or end it."""
+        """Hold a suspect back until it can be retried alone, or end it."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:
@@ -178,9 +178,9 @@ class Runner:
             self._suspects[rollout_id] = worker
 
     def _try_suspects(self, waiting: set[str]) -> None:
-        """Try the next suspect if everything else that runs has ended.
+        """Retry the next suspect if nothing else runs.
 
-        One whose end arrived after its worker's death is none any more.
+        A rollout whose end arrived after its worker's death is not a suspect any more.
         """
         with self._lock:
             while self._suspects and waiting <= self._suspects.keys():

@@ -1,4 +1,4 @@
-"""GatewayService: the gateway for a trainer elsewhere, with workers of ours or none."""
+"""GatewayService: the gateway for an external trainer, with or without workers."""
 
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,19 +20,19 @@ from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog
 
 _GROUP_COMMIT_S = 0.005
-"""Answers wait for it."""
+"""Longest time that answers wait for a commit."""
 _RESTARTED = Reason(kind="the gateway was restarted")
 
 
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
-    A trainer queues rollouts and registers the servers of its policy. Who runs them is
-    a controller that starts a process for each, or workers of ours, which also make a
-    fresh attempt of a crashed rollout, up to ``max_attempts`` of the config.
+    A trainer queues rollouts and registers the servers of its policy. Rollouts are run
+    by a controller that starts a process for each, or by our workers, which also retry
+    crashed rollouts, up to ``max_attempts`` of the config.
 
     Args:
-        database: SQLite file of the records; rollouts found in it are continued. The
+        database: SQLite file of the records; its unfinished rollouts are continued. The
             workers' log is a file next to it.
         settings: Address, key, sampling, and the name of the policy.
         config: Scenario, framework, agent and limits of the workers.
@@ -94,7 +94,7 @@ class GatewayService:
 
     @property
     def failure(self) -> str | None:
-        """Why no rollout will be run any more; None while there is hope."""
+        """Why rollouts can never run again; None while they can."""
         if (failure := self.store.failure) is not None:
             return failure
         failure = None if self._pool is None else self._pool.failure
@@ -102,20 +102,21 @@ class GatewayService:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on failures of the model servers and the store."""
+        """Messages about failures of the model servers and the store."""
         stalled = self.store.stalled
         message = f"The rollout store {self._database} cannot be written: {stalled}."
         return self.gateway.troubles + ([] if stalled is None else [message])
 
     def _requeue_running(self) -> None:
-        """Queue again the rollouts that workers of an earlier process were running."""
+        """Requeue the rollouts that workers of an earlier process were running."""
         for rollout in self.store.list_rollouts({RolloutState.RUNNING}):
             self.store.requeue(rollout.rollout_id, _RESTARTED, charge=False)
 
     def _worker_died(self, death: WorkerDeath) -> None:
-        """Queue again the rollouts of a dead worker, against their tries. Any thread.
+        """Requeue the rollouts of a dead worker. Callable from any thread.
 
-        If it is known which rollout killed it, the others keep theirs.
+        If the rollout that killed it is known, only that one is charged with an
+        attempt.
         """
         for rollout_id in self.store.retire(death.worker):
             blamed = rollout_id == death.blamed

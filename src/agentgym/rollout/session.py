@@ -1,4 +1,4 @@
-"""RolloutSession: store, gateway and workers of one run, opened and closed as one."""
+"""RolloutSession: open and close the store, gateway and workers of one run together."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -36,17 +36,18 @@ class RolloutSession:
 
     Args:
         config: Every setting.
-        policy: Answers the model calls: in this process, or somewhere else.
-        folder: Where rollouts.db and the workers' log go.
+        policy: Answers the model calls, in this process or remotely.
+        folder: Folder for rollouts.db and the workers' log.
         workers: Worker processes.
-        resumed_step: Rollouts of an earlier process after this training step are
-            deleted, and made again under the same ids; -1 keeps nothing.
+        resumed_step: Rollouts after this training step, from an earlier process, are
+            deleted and run again under the same ids; -1 deletes all.
         beat: Called every half second while waiting, with the reason why the store
             waits; may raise to give up.
-        hosts: A file: workers reach no other machine, and it names those tried.
-        cache: Of answers that a provider's model gave before.
-        audit: Where the audit log goes; by default that of the caller's context, or a
-            file in ``folder``.
+        hosts: A file: workers may reach no other machine, and list those they tried in
+            it.
+        cache: Cache of answers from a provider's model.
+        audit: Audit log; by default the one of the caller's context, or a file in
+            ``folder``.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class RolloutSession:
         """Run every request to its end; see :meth:`Runner.run`.
 
         Raises:
-            ProviderError: The model's server refuses to answer for good.
+            ProviderError: The model's provider has finally refused.
             StoreError: Nothing can be recorded any more.
         """
 
@@ -146,11 +147,11 @@ class RolloutSession:
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on failures of the model servers."""
+        """Messages about failures of the model servers."""
         return self._gateway.troubles
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
-        """Remove rollouts, ended or not, also from the database."""
+        """Delete rollouts, ended or not, also from the database."""
         for rollout_id in rollout_ids:
             self._store.delete(rollout_id)
 
@@ -160,15 +161,14 @@ class RolloutSession:
         return self._pool.pids
 
     def flush(self) -> None:
-        """Return once everything recorded so far is on disk."""
+        """Wait until everything recorded so far is on disk."""
         self._store.flush(self._beat)
 
 
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
-    """Return a gateway's settings: sampling is that of ``config``.
+    """Return a gateway's settings, with the sampling of ``config``.
 
-    A provider's model is sampled as the provider does, unless another temperature than
-    the default was asked for.
+    A provider's model gets its own default temperature unless ``config`` changes it.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
@@ -183,15 +183,15 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
 
 
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
-    """Check all that rollouts need, apart from the model.
+    """Check everything that rollouts need, except the model.
 
     Returns:
-        The scenario, and the sandbox in words.
+        The scenario, and a description of the sandbox.
 
     Raises:
-        UsageError: A setting cannot work; says which and what to do.
-        SandboxUnavailableError: No safe way to run code was found, or none that can
-            run the scenario's programs.
+        UsageError: A setting is invalid; the message says which, and the fix.
+        SandboxUnavailableError: This machine has no safe way to run code, or none that
+            can run the scenario's programs.
         SandboxError: The sandbox that the scenario asks for cannot be started.
     """
     require_writable_state()
@@ -200,7 +200,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     adapter.check()
     adapter.check_reference(config.agent.reference)
     if config.agent.reference is not None:
-        load_agent(config.agent.reference)  # as every worker will look for it
+        load_agent(config.agent.reference)  # as every worker will do
     scenario.unsafe_local_exec = config.unsafe_local_exec
     return scenario, described(tried(scenario.sandbox_config()))
 

@@ -1,4 +1,4 @@
-"""Add up the numbers of many trajectories."""
+"""Summarize many trajectories."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ from agentgym.core.trajectory import (
 )
 
 _FIRST = 3
-"""Rollouts of each kind of reason that are named."""
+"""Number of rollouts named per kind of reason."""
 
 
 class DropKind(BaseModel, frozen=True, extra="forbid"):
     """Rollouts that were dropped for one kind of reason.
 
     Attributes:
-        kind: Their category; ``count`` of them.
+        kind: Kind of reason; ``count`` rollouts have it.
         rollouts: The ids of the first few, with the ids of their ``tasks``.
-        detail: The first one's reason in full.
+        detail: The full reason of the first rollout.
     """
 
     kind: str
@@ -33,18 +33,19 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
 
 
 class Summary(Numbers, frozen=True):
-    """The numbers of many trajectories; those of one are added up.
+    """The figures of many trajectories, added up.
 
     Attributes:
-        rollouts: All of them: ``succeeded + failed + dropped``.
-        reasons: Why rollouts failed or were dropped, by kind, most frequent first.
-            Their sum is ``failed + dropped``.
-        drops: Why and which rollouts were dropped, the most frequent kind first.
+        rollouts: Number of rollouts: ``succeeded + failed + dropped``.
+        reasons: Number of failed or dropped rollouts by kind of reason, most frequent
+            first. Their sum is ``failed + dropped``.
+        drops: Dropped rollouts by kind of reason, the most frequent first.
         tools: Tool calls by name; ``tool_outcomes`` by their outcome.
-        scored: Rollouts with a reward; ``mean_reward`` is over them, None if none.
-        mean_parts: Mean of each named part of the reward over the scored rollouts, a
-            missing part as 0; they add up to ``mean_reward`` where all have parts.
-        mean_duration_s: Wall seconds of a rollout, all counted.
+        scored: Number of rollouts with a reward; ``mean_reward`` is their mean, or
+            None.
+        mean_parts: Mean of each part of the reward over the scored rollouts; a missing
+            part counts as 0. They add up to ``mean_reward`` if all rollouts have parts.
+        mean_duration_s: Mean wall seconds of a rollout, over all.
     """
 
     rollouts: int
@@ -62,7 +63,7 @@ class Summary(Numbers, frozen=True):
 
     @property
     def adds_up(self) -> bool:
-        """Whether every rollout is in one place, and every unsuccessful one named."""
+        """Whether each rollout is counted once and each failure has a reason."""
         lost = self.failed + self.dropped
         return (
             self.rollouts == self.succeeded + lost
@@ -74,7 +75,7 @@ class Summary(Numbers, frozen=True):
 
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
-    """Add up trajectories of any number of tasks."""
+    """Summarize trajectories of any number of tasks."""
     every = list(trajectories)
     stats = [trajectory.stats() for trajectory in every]
     status = Counter(trajectory.status for trajectory in every)

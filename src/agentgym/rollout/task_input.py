@@ -1,4 +1,4 @@
-"""Read a rollout's input: a task, also in the form of other trainers."""
+"""Read a rollout's input: a task in our form or in other trainers' forms."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ _FIELD = "task"
 
 
 def read_task(given: Any) -> Task:
-    """Return the task that a rollout's input holds.
+    """Parse the task in a rollout's input.
 
     It is a task, its JSON text, or a row of a data set whose field ``task`` is either.
     Trainers keep data sets as tables, which give every nested task the keys of all
-    others; as text it comes through whole.
+    others; text avoids that.
 
     Raises:
         RolloutError: It is none of these; the message names the first problem.
@@ -33,5 +33,5 @@ def read_task(given: Any) -> Task:
 
 
 def as_row(task: Task) -> dict[str, str]:
-    """Return a task as a row of a trainer's data set, which ``read_task`` reads."""
+    """Convert a task to a row of a trainer's data set, for ``read_task``."""
     return {_FIELD: task.model_dump_json()}

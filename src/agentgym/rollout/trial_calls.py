@@ -1,4 +1,4 @@
-"""The scripted model of a trial: it calls each tool that an agent offers it."""
+"""TrialCalls: a scripted model that calls each tool that an agent offers."""
 
 import json
 import threading
@@ -10,30 +10,30 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
 from agentgym.scenarios.tool_tasks.stubs import example
 
-_Call = tuple[str, str]  # of a tool, to an agent or to no one in particular
+_Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 
 
 class TrialCalls:
-    """Calls each tool that it is offered once, one call an answer; then answers.
+    """Calls each offered tool once, one call per answer; then answers.
 
-    Frameworks refuse some calls together with others in one message, as a hand-off, or
-    two edits of one file. Tools that one attempt leaves out are called in the next;
-    hand-offs are made again in each, as they give access to the tools of other agents.
+    Frameworks refuse some calls in one message, such as a hand-off with others, or two
+    edits of one file. Tools left out in one attempt are called in the next. Hand-offs
+    are made again in each attempt, as they give access to other agents' tools.
 
-    A call that is asked for, of one tool alone that is not known, is an answer in a
-    form, and made each time with other choices than before: it may say who is next.
-    A request without tools whose text names several agents is answered with one of
-    the names, a different one each time, for the same reason.
+    A required call of a single unknown tool is an answer with a JSON schema. It is made
+    each time with other choices, since it may decide which agent is next. For the same
+    reason, a request without tools whose text names several agents is answered with one
+    of the names, a different one each time.
 
     Args:
-        most_turns: Model calls of one agent after which an episode is cut.
-        addressee: Argument in which a call names the agent that it goes to.
+        most_turns: Model calls of one agent after which an episode is ended.
+        addressee: Name of the argument with which a call names an agent.
         roles: Names of the agents.
-        known: Tools that are not answers in a form.
-        passing: Tools that pass control to another agent.
+        known: Names of tools that are not answers with a JSON schema.
+        passing: Names of tools that pass control to another agent.
 
     Attributes:
-        answers: Names of the tools that were called as an answer in a form.
+        answers: Names of the tools that were called as an answer with a JSON schema.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """How many calls were offered and not made in any attempt."""
+        """Number of offered calls that were not made in any attempt."""
         return len(self._offered - self._made)
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class TrialCalls:
         with self._lock:
             self._made_now.clear()
             self._turns.clear()
-            self._forms = self._attempts  # other choices than the attempt before
+            self._forms = self._attempts  # other choices than in the attempt before
             self._attempts += 1
 
     def __call__(self, request: ChatRequest) -> Reply:
@@ -99,7 +99,7 @@ class TrialCalls:
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
-        """Yield what to call, the most wanted first; hand-offs after other calls."""
+        """Yield calls to make, most important first; hand-offs after other calls."""
         ordered = sorted(calls, key=self._passes)
         yield from (call for call in ordered if call not in self._made)
         passing = [call for call in calls if self._passes(call)]
@@ -111,7 +111,7 @@ class TrialCalls:
         return call[0] in self._passing or bool(call[1])
 
     def _name_of(self, request: ChatRequest) -> str:
-        """Return the agent that a request without tools may want named, or nothing."""
+        """Return the agent that a request without tools may ask to name; else empty."""
         text = json.dumps(request.messages[-1], ensure_ascii=False)
         named = [role for role in self._roles if role in text]
         if len(named) < 2:
@@ -149,7 +149,7 @@ class TrialCalls:
 
 
 def _with_booleans(value: Any, chosen: bool) -> Any:
-    """Return a value whose booleans, at any depth, are the one that is chosen."""
+    """Return a value with all booleans, at any depth, set to ``chosen``."""
     if isinstance(value, bool):
         return chosen
     if isinstance(value, dict):

@@ -1,17 +1,17 @@
-"""Run code that a model wrote, isolated from the machine and from other executions.
+"""Run code that a model wrote, isolated from the machine and other executions.
 
-- ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes that
-  remembers results.
+- ``sandbox``: :func:`open_sandbox` and :class:`Sandbox`, a pool of warm zygotes
+  (long-lived interpreters that fork) with a cache of results.
 - ``commands``, ``result``: the input and the parsed output of an execution.
-- ``cache``: remembered results, their keys and their number.
+- ``cache``: the cache of results.
 - ``packages``: the interpreter and its importable packages.
-- ``gives``: a verdict on code that the code cannot forge.
+- ``gives``: judges code by its values, in a way that the code cannot forge.
 - ``languages``: JavaScript, Go and Rust, in addition to Python.
 - ``on_demand``: a sandbox that opens at its first use.
-- ``ladder``: the ways of isolating, safest first, and the probe.
+- ``ladder``: the kinds of isolation (rungs), safest first, and their probe.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
 - ``syscalls``, ``filter``: the allowed system calls, and their seccomp filter.
-- ``memory``: a control group around a zygote, where one can be made.
+- ``memory``: a control group around a zygote, if one can be made.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
 - ``guest``: the code that runs inside, and the settings it shares with the host.
 """

@@ -1,4 +1,4 @@
-"""Results that are remembered: as many as a number of bytes holds, while they hold."""
+"""ResultCache: keep results of repeated executions, within a memory budget."""
 
 import hashlib
 import sys
@@ -16,15 +16,16 @@ from agentgym.sandbox.result import SandboxResult
 from agentgym.version import __version__
 
 _MOST_FILES = 2_000
-"""Of ``python_path``: to look at more takes as long as to run again."""
+"""Most files of ``python_path`` to check; more take as long as running again."""
 _FRESH_NS = 1_000_000_000
-"""A file so young may change once more and look the same."""
+"""Nanoseconds within which a changed file may change again without a visible
+difference."""
 _LARGEST_SHARE = 8
 _OBJECT_BYTES = 400
 
 
 class ResultCache:
-    """The remembered results of a sandbox; it may be used from several threads.
+    """A sandbox's cache of results; thread-safe.
 
     Args:
         config: How the sandbox was opened.
@@ -37,16 +38,16 @@ class ResultCache:
         setting = repr((__version__, sys.version, own_python(), rung, config, tools))
         self._setting = hashlib.sha256(setting.encode()).digest()
         self._results: OrderedDict[bytes, tuple[SandboxResult, int]] = OrderedDict()
-        """With the bytes of each; the most recently used is the last."""
+        """Results with their sizes in bytes; the most recently used one is last."""
         self._bytes = 0
         self._lock = threading.Lock()
 
     def key(self, job: Job) -> bytes | None:
-        """Return a hash of all that decides a result; None if it is not remembered.
+        """Return a hash of everything that decides a result; None if it is not cached.
 
         That is the job, the interpreter, the toolchains, the rung, its limits, this
         package's version, and the contents of the folders of ``python_path``, by their
-        files' times, sizes and numbers.
+        files' times, sizes and inode numbers.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None
@@ -58,7 +59,7 @@ class ResultCache:
         return hashlib.sha256(self._setting + packages + job.key).digest()
 
     def get(self, key: bytes | None) -> SandboxResult | None:
-        """Return a remembered result."""
+        """Return a cached result, or None."""
         with self._lock:
             if key is None or key not in self._results:
                 return None
@@ -66,7 +67,7 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Keep a result, but if a clock or a signal made it: it may come otherwise."""
+        """Cache a result, unless a timeout or a signal ended it."""
         size = _size(result)
         most = self._config.cache_bytes
         if key is None or result.status != "exited" or size > most // _LARGEST_SHARE:
@@ -80,7 +81,7 @@ class ResultCache:
 
 
 def _size(result: SandboxResult) -> int:
-    """Return about how many bytes a result takes in memory."""
+    """Return the approximate memory of a result, in bytes."""
     tests, files = result.tests or (), result.files or {}
     texts = [result.stdout, result.stderr, result.error, *files]
     texts += [text for text in files.values() if text is not None]

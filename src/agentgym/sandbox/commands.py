@@ -24,24 +24,23 @@ class SandboxConfig:
     """How to open a sandbox.
 
     Attributes:
-        rung: Name of the rung to use (see ``guest.settings.RUNGS``), or None for the
-            safest that works on this machine.
+        rung: Name of the rung (kind of isolation, see ``guest.settings.RUNGS``), or
+            None for the safest that works on this machine.
         warm: Whether executions fork from a long-lived interpreter. A cold sandbox
             starts a new one for each.
-        concurrency: Executions in flight at one time.
+        concurrency: Most executions at the same time.
         limits: Limits of one execution.
-        cache_entries: How many results to remember, at most; 0 for none.
-        cache_bytes: How much memory they may take together.
-        unsafe_local_exec: Whether to run with no isolation at all where nothing
-            better works.
+        cache_entries: Most results to cache; 0 for none.
+        cache_bytes: Most memory of the cache.
+        unsafe_local_exec: Whether to run without isolation if nothing better works.
         subprocesses: Whether programs must be able to start others, as a shell does;
-            a rung on which they cannot is then not taken.
+            rungs that forbid it are then skipped.
         languages: Languages that executions may use in addition to Python:
             "javascript", "go", "rust". Their toolchains must be installed, and
             ``limits`` are raised to the least that they need.
-        python_path: Folders that Python imports from, after the standard library; on
-            every rung, wherever they lie. Executions can read all that is in them.
-            Nothing else that is installed can be imported.
+        python_path: Folders to import from, after the standard library, on every rung.
+            Executions can read everything in them. No other installed package can be
+            imported.
 
     Raises:
         SandboxError: An entry of ``python_path`` is not a folder, a language is
@@ -102,13 +101,13 @@ class SandboxConfig:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it asks for no more than every sandbox has."""
+        """Whether it requires nothing that some sandboxes lack."""
         return self == SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
 
 @dataclass(frozen=True)
 class PythonScript:
-    """``python path args...`` in the workspace, to which the path is relative."""
+    """``python path args...`` in the workspace; the path is relative to it."""
 
     path: str
     args: tuple[str, ...] = ()
@@ -116,10 +115,10 @@ class PythonScript:
 
 @dataclass(frozen=True)
 class Program:
-    """A program in any of the languages, compiled first if that language is.
+    """A program in any supported language, compiled first if needed.
 
     Attributes:
-        path: Its file, relative to the workspace; the name's ending is the language.
+        path: Its file, relative to the workspace; the extension decides the language.
         args: Its arguments.
     """
 
@@ -131,13 +130,13 @@ class Program:
 class RunTests:
     """Run the tests of a language.
 
-    Those of Python are the ``test_*`` functions of test files, with the built-in
-    runner; of JavaScript those of ``node:test``, of Go those of ``go test``, of Rust
+    For Python these are the ``test_*`` functions of test files, with the built-in
+    runner; for JavaScript those of ``node:test``, for Go those of ``go test``, for Rust
     those of ``rustc --test``, or of ``cargo test`` if there is a ``Cargo.toml``.
 
     Attributes:
-        paths: Test files or folders, relative to the workspace; empty for all that
-            the language's own runner finds, as ``test_*.py`` and ``*_test.py``.
+        paths: Test files or folders, relative to the workspace; empty for all that the
+            language's runner finds, such as ``test_*.py`` and ``*_test.py``.
         select: Ids ``file::name`` to run, as in the results; empty for all of them.
         language: The language of the tests.
     """
@@ -149,7 +148,7 @@ class RunTests:
 
 @dataclass(frozen=True)
 class Argv:
-    """Any command line; no shell. ``python`` is the sandbox's interpreter."""
+    """A command line, without a shell. ``python`` is the sandbox's interpreter."""
 
     argv: tuple[str, ...]
 
@@ -158,11 +157,11 @@ Command = PythonScript | Program | RunTests | Argv | Steps
 
 
 def check_files(files: Iterable[str]) -> None:
-    """Check that files of all these names can be made inside the workspace.
+    """Check that files with these names can be created inside the workspace.
 
     Raises:
-        SandboxError: A name is absolute, climbs, is not a plain path, or is that of a
-            folder with another file.
+        SandboxError: A name is absolute, leaves the folder, is not a plain path, or is
+            also the folder of another file.
     """
     names = frozenset(files)
     for name in names:
@@ -180,7 +179,7 @@ def check_files(files: Iterable[str]) -> None:
 
 
 def _is_plain(name: object) -> bool:
-    """Return whether a name is a relative path that stays inside, and not too long."""
+    """Return whether a name is a relative path in the workspace, and not too long."""
     if not isinstance(name, str) or "\0" in name:
         return False
     parts = name.encode(errors="surrogatepass").split(b"/")
@@ -190,7 +189,7 @@ def _is_plain(name: object) -> bool:
 
 
 def _are_texts(values: object) -> bool:
-    """Return whether a value is a tuple or list of texts, and no text itself."""
+    """Return whether a value is a tuple or list of texts, and not a text itself."""
     if not isinstance(values, tuple | list):
         return False
     return all(isinstance(value, str) for value in values)
@@ -198,19 +197,19 @@ def _are_texts(values: object) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """One execution to do.
+    """One execution to run.
 
     Attributes:
         files: The workspace: relative path to text.
-        command: What to run in it.
-        timeout_s: Seconds that its processes may compute, together, and that all of
-            them may sleep. Waiting for a processor costs nothing, for up to 20 times
+        command: The command to run in it.
+        timeout_s: Limit, in seconds, for the CPU time of all processes and for the time
+            that all of them sleep. Waiting for a CPU does not count, for up to 20 times
             as long.
         collect: Whether to read changed files back.
 
     Raises:
-        SandboxError: A file, the command or the time limit is malformed, or the
-            command names a file that the workspace does not have.
+        SandboxError: A file, the command or the time limit is malformed, or the command
+            names a missing file.
     """
 
     files: dict[str, str]
@@ -258,7 +257,7 @@ class Job:
 
     @property
     def language(self) -> str:
-        """The language that the command needs; Python if it does not say."""
+        """The command's language; Python by default."""
         match self.command:
             case Program(path):
                 return language_of(path)
@@ -268,14 +267,14 @@ class Job:
 
     @cached_property
     def payload(self) -> bytes:
-        """JSON of the files and the command, for the guest alone."""
+        """JSON of the files and the command, for the guest."""
         command = self._steps()
         kind = type(command).__name__
         content = {"files": self.files, "command": {"kind": kind, **vars(command)}}
         return json.dumps(content, sort_keys=True).encode()
 
     def _steps(self) -> Command:
-        """Return the command in the words of the guest."""
+        """Return the command in the form that the guest takes."""
         match self.command:
             case Program(path, args) if self.language == PYTHON:
                 return PythonScript(path, args)
@@ -289,14 +288,14 @@ class Job:
 
     @cached_property
     def key(self) -> bytes:
-        """A hash: two jobs with the same one ask for the same."""
+        """A hash of the job; equal for equal jobs."""
         digest = hashlib.sha256(self.payload)
         digest.update(f"{self.timeout_s} {self.collect}".encode())
         return digest.digest()
 
 
 def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
-    """Return the test files that a command means, sorted."""
+    """Return the test files of a command, sorted."""
     folders = {path.rstrip("/") for path in command.paths}
     wanted = {identity.partition("::")[0] for identity in command.select}
     found = []

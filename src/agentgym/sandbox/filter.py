@@ -1,8 +1,8 @@
-"""Compile the system calls that are allowed into a seccomp filter, on the host.
+"""Compile the allowed system calls to a seccomp filter, on the host.
 
 The guest only installs the bytes. ``strict`` is for a process that keeps the caller's
-own user id: it may start no other process, signal none but itself, and changes of file
-metadata are ignored (they report success), because Landlock does not govern them.
+user id: it may not start processes or signal any other, and changes of file metadata
+are ignored (they report success), because Landlock does not cover them.
 """
 
 import errno
@@ -28,13 +28,13 @@ _SIGNALLING = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open"
 _OF_ITSELF = """
 prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 """
-"""They name a process first, and 0 is the caller."""
+"""Their first argument is a process id; 0 is the caller."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _CLONE_NAMESPACES, _CLONE_THREAD = 0x7E020000, 0x10000
 _AF_UNIX, _SOCK_TYPE_MASK = 1, 0xF
-_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5  # The kernel sends along their pair alone.
+_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5  # The kernel passes them only as this pair.
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS
 
 
@@ -43,7 +43,7 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Make the call fail with an ``errno``; with 0 it pretends success."""
+    """Return filter code that fails with an ``errno``; 0 pretends success."""
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -59,7 +59,7 @@ def _argument(index: int) -> bytes:
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return one verdict if an argument is one of these values, else the other."""
+    """Return code that tests whether an argument is one of some values."""
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -72,16 +72,16 @@ def build_filter(
 
     Args:
         strict: Whether the process keeps the caller's own user id.
-        shared_memory: Whether anonymous memory may be shared between processes: the sum
-            of their sizes does not measure it.
-        mounted: Whether the only folders that can be named are the sandbox's own. Else
-            a file may not reserve disk space without writing, because the count of
-            written bytes misses it; nor has any file extended attributes, for Landlock
-            does not govern those of the host's.
+        shared_memory: Whether processes may share anonymous memory: the sum of their
+            sizes does not measure it.
+        mounted: Whether only the sandbox's own folders are visible. Otherwise files may
+            not reserve disk space without writing, because the count of written bytes
+            misses it; and extended attributes are refused, because Landlock does not
+            cover them.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
-        OSError: There is no table for this architecture.
+        OSError: The architecture is not supported.
     """
     machine = machine or platform.machine()
     if machine not in _ARCHITECTURES:
@@ -103,7 +103,7 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the end of the program: one verdict for each range of numbers."""
+    """Return the program's end: one verdict for each range of call numbers."""
 
     def verdict(number: int) -> bytes:
         if number in allowed:
@@ -138,10 +138,10 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
         "setpriority": _argument(0)
         + _op(_EQUAL, 0, 1, 0)
         + _REFUSE
-        # Of a process, not of a group or a user; and of none but the caller.
+        # A process, not a group or a user; and only the caller itself.
         + _if_one_of(1, (0,), _ALLOW, _REFUSE),
         "clone": b"".join([*no_namespace, _ALLOW]),
-        "clone3": _UNKNOWN,  # Its flags cannot be seen; C libraries then use `clone`.
+        "clone3": _UNKNOWN,  # Its flags are not visible; C libraries then use `clone`.
         "socketpair": b"".join(stream_pair),
         "ioctl": _if_one_of(1, IOCTLS, _ALLOW, _fail(errno.ENOTTY)),
         "fcntl": _if_one_of(1, FCNTLS, _ALLOW, _fail(errno.EINVAL)),
@@ -154,7 +154,7 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return the rules for a process that keeps the caller's own user id."""
+    """Return the rules for a process that keeps the caller's user id."""
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

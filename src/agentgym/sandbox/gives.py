@@ -1,9 +1,9 @@
-"""Judge a program by its values: they leave the sandbox, and the host compares them.
+"""gives: judge a program by values that the host compares outside the sandbox.
 
-Tests that run in the same process as the code under test can be deceived by it: it may
-write their report, patch their runner, or return an object that equals everything. With
-:func:`gives`, only texts of values leave the sandbox, made by ``guest.plain``; the
-expected values never enter it. Such code can choose the values, and only these are
+Tests in the same process as the code under test can be deceived: the code may write
+their report, patch their runner, or return an object that equals everything. With
+:func:`gives`, only texts of values, made by ``guest.plain``, leave the sandbox; the
+expected values never enter it. The code can only choose its values, and these are
 judged.
 """
 
@@ -52,13 +52,12 @@ def _write_all(asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The expressions that gave the expected values; true if all did.
+    """The result of comparing values; true if all were right.
 
     Attributes:
-        asked: How many expressions there were.
-        wrong: Those that did not, as ``module.py: expression``, and the values that
-            they gave, as a short text. The program chose that: show it to people, and
-            let nothing depend on it.
+        asked: Number of expressions.
+        wrong: Wrong expressions, as ``module.py: expression``, with their values as a
+            short text. The program chose that text: show it to people only.
     """
 
     asked: int
@@ -69,7 +68,7 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """The share of the expressions with the expected value, 0..1."""
+        """The share of expressions with the right value, 0..1."""
         return 1 - len(self.wrong) / self.asked
 
 
@@ -80,30 +79,29 @@ def gives(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Verdict:
-    """Judge code by the values that it gives, in a way that it cannot forge.
+    """Judge code by the values of expressions, in a way that it cannot forge.
 
-    Each expression is evaluated in the names of its module, in one execution. Values
-    are right if they equal the expected value and have the same types, inside too: 1,
-    1.0 and True are three values, nan is nan, and nothing but None, bool, int, float,
-    str, bytes, list, tuple, set, frozenset and dict is any value at all. So let
-    expressions give values and no verdicts: ``add(1, 2)``, never ``add(1, 2) == 3``;
-    ``round(f(2), 6)`` for a float, ``list(f(2))`` for an object of another type.
+    Each expression is evaluated in its module's namespace, in one execution. A value is
+    right if it equals the expected one and has the same types throughout: 1, 1.0 and
+    True differ, nan equals nan. Only None, bool, int, float, str, bytes, list, tuple,
+    set, frozenset and dict are accepted. So let expressions return values, not
+    comparisons: ``add(1, 2)``, not ``add(1, 2) == 3``; ``round(f(2), 6)`` for a float,
+    ``list(f(2))`` for an object of another type.
 
-    The ending of a path is the language of its expressions. Values of JavaScript, Go
-    and Rust leave the sandbox as JSON: numbers are right if they are equal, lists and
-    tuples are one kind, and objects have texts as keys. In Go and Rust, expressions
-    are compiled together: one that does not compile makes all of them wrong.
+    A path's extension decides the language. Values of JavaScript, Go and Rust leave the
+    sandbox as JSON: equal numbers are right, lists and tuples are the same, and objects
+    have text keys. In Go and Rust, expressions are compiled together: one that does not
+    compile makes all of them wrong.
 
-    A value that an expression raises instead is wrong. A program that hangs, crashes
-    or exits gives nothing: then all are wrong.
+    An expression that raises is wrong. If the program hangs, crashes or exits, all are
+    wrong.
 
     Args:
-        sandbox: Where to run the code. This call waits for it.
+        sandbox: The sandbox; this call waits for it.
         files: The workspace: relative path to text.
-        expected: For each module, by its path, expressions and their right values.
-            For Python, the folder ``src/`` is importable.
-        timeout_s: Seconds that all expressions together may take, as in
-            :meth:`Sandbox.run`.
+        expected: By module path: expressions and their right values. For Python, the
+            folder ``src/`` is importable.
+        timeout_s: Seconds for all expressions together, as in :meth:`Sandbox.run`.
 
     Raises:
         SandboxError: An expression, a path or an expected value cannot be used, or the
@@ -143,7 +141,7 @@ def gives(
 def _job(
     language: str, files: Mapping[str, str], pairs: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, str], Command]:
-    """Return the workspace and the command that write the values of expressions."""
+    """Return the files and the command that evaluate expressions."""
     if language != PYTHON:
         asked = [(number, *pair) for number, pair in enumerate(pairs)]
         return language_named(language).values(files, asked)
@@ -154,9 +152,9 @@ def _job(
 
 
 def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
-    """Return for each number the text to compare and the written one.
+    """Return for each expression's number the text to compare and the original text.
 
-    Empty after a bad end.
+    Empty if the execution failed.
     """
     lines = result.stdout.split("\n") if result.ok else []
     found: dict[str, tuple[str | None, str]] = {}
@@ -170,7 +168,7 @@ def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None,
 
 
 def _ending(result: SandboxResult) -> str:
-    """Return why there is no value."""
+    """Return why there are no values."""
     if result.status == "exited":
         last = result.stderr.strip().rpartition("\n")[2][:_SHOWN]
         return f"no value: it exited with code {result.exit_code}: {last}"
@@ -178,7 +176,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Return the text of an expected value, once all three are found to be usable."""
+    """Return the text of an expected value; raise if an argument is unusable."""
     is_python = language_of(path) == PYTHON
     try:
         if is_python:
@@ -197,6 +195,6 @@ def _right(path: str, expression: str, value: object) -> str:
 
 
 def _module(path: str) -> str:
-    """Return the dotted name that a module is imported by."""
+    """Return a module's dotted name for imports."""
     plain_path = path.removeprefix("src/").removesuffix(".py")
     return plain_path.removesuffix("/__init__").replace("/", ".")

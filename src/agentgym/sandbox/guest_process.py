@@ -1,4 +1,4 @@
-"""Control one zygote from the host: start it, send it jobs, collect its results."""
+"""GuestProcess: control one zygote from the host: start it, send jobs, read results."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from agentgym.sandbox.result import SandboxResult, complete
 _START_S = 30.0
 _GRACE_S = 15.0
 _ANSWER_S = 300.0
-"""Beyond the longest time of an execution: for sweeping, collecting and removing."""
+"""Seconds beyond an execution's longest time, for clean-up and collecting."""
 _OVER_MEMORY = "The sandbox process ran out of memory because of the execution."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
@@ -47,20 +47,20 @@ class GuestDiedError(SandboxError):
     """A zygote ended or stopped answering.
 
     Attributes:
-        started: Whether the execution had begun, and so may be the cause.
+        started: Whether the execution had begun, and may be the cause.
     """
 
     started = False
 
 
 def _places(folders: list[Path]) -> tuple[Path, ...]:
-    """Return where bubblewrap shows the folders of ``python_path``."""
+    """Return the folders at which bubblewrap mounts ``python_path``."""
     return tuple(INSIDE / "path" / str(number) for number in range(len(folders)))
 
 
 @dataclass
 class _Stream:
-    """The output of one pipe: a prefix that is kept, and a count of all bytes."""
+    """The output of one pipe: its kept start, and a count of all bytes."""
 
     descriptor: int
     keep: int
@@ -69,7 +69,7 @@ class _Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Read the available bytes; return whether more may come at once."""
+        """Read the available bytes; return whether more may be available at once."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -83,14 +83,14 @@ class _Stream:
 class GuestProcess:
     """One running zygote.
 
-    The thread that makes it must outlive it: the kernel ends it with that thread.
+    The thread that creates it must outlive it: the kernel kills it with that thread.
 
     Attributes:
-        process: The zygote, or the bubblewrap around it.
-        spoiled: Whether it can run nothing more, and is to be closed.
+        process: The zygote, or the bubblewrap process around it.
+        spoiled: Whether it is unusable and has to be closed.
 
     Raises:
-        SandboxError: It did not start; the message quotes its own.
+        SandboxError: It did not start; the message quotes its output.
     """
 
     def __init__(self, rung: Rung, config: SandboxConfig) -> None:
@@ -99,7 +99,7 @@ class GuestProcess:
         self._buffer = b""
         self.spoiled = False
         self._copied: bytes | None = None
-        """The signature of ``python_path`` when this zygote's copy was made."""
+        """Signature of ``python_path`` when this zygote's copy was made."""
         self._owned = ExitStack()
         self._group = MemoryGroup.make()
         if self._group is not None:
@@ -116,7 +116,7 @@ class GuestProcess:
             ) from error
 
     def _start(self) -> None:
-        """Start the process; whatever it needs is freed in the opposite order."""
+        """Start the process; its resources are freed in reverse order."""
         rung, config = self._rung, self._config
         identity: int | None = None
         if os.geteuid() == 0 and rung.isolates:
@@ -132,7 +132,7 @@ class GuestProcess:
         if hidden or copies or not rung.bubblewrap:
             scratch = self._owned.enter_context(scratch_folder("sandbox"))
             self._owned.callback(_remove, scratch)
-            scratch.chmod(0o711)  # Executions can pass through but not list.
+            scratch.chmod(0o711)  # Executions can pass through but not list it.
             if hidden:
                 guest = shutil.copytree(guest, scratch / "guest")
             if copies:
@@ -152,7 +152,7 @@ class GuestProcess:
         elif scratch:
             home = PythonHome(python, scratch / "python", tuple(folders))
             home.write()
-        if scratch and start_as is not None:  # It removes them, if this process dies.
+        if scratch and start_as is not None:  # It removes them if this process dies.
             for path, _ in [*entries(scratch)]:
                 os.chown(path, start_as, start_as, follow_symlinks=False)
         settings = ZygoteSettings(
@@ -197,7 +197,7 @@ class GuestProcess:
         self._owned.callback(self._end)
 
     def _filter(self) -> bytes:
-        """Return the compiled filter of this rung, empty for none."""
+        """Return the compiled filter of this rung, or empty bytes."""
         if not self._rung.isolates:
             return b""
         counted = self._group is not None or not self._rung.forks
@@ -208,12 +208,12 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether the folders of ``python_path`` changed after the copy."""
+        """Return whether ``python_path`` changed after it was copied."""
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
-        """Run one execution and wait for its end.
+        """Run one execution, and return its result.
 
         Raises:
             GuestDiedError: The zygote ended or stopped answering.
@@ -270,7 +270,7 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the zygote's next line; with streams, read them meanwhile."""
+        """Return the zygote's next line; read ``streams`` while waiting."""
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):
@@ -300,7 +300,7 @@ class GuestProcess:
         return b""
 
     def _last_words(self) -> str:
-        """Return the exit status of the process and its stderr."""
+        """Return the process's exit status and its stderr."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=2)
         self._log.seek(0)
@@ -309,16 +309,16 @@ class GuestProcess:
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def interrupt(self) -> None:
-        """Let the zygote end with all it runs; :meth:`run` then raises."""
+        """Make the zygote end with all its processes; :meth:`run` then raises."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the zygote and whatever it runs, and remove its folders."""
+        """End the zygote with all its processes, and remove its folders."""
         self._owned.close()
 
     def _end(self) -> None:
-        """Close the socket, at which the process ends, or end it if it stays."""
+        """Close the socket, which ends the process; kill it if it stays."""
         self._control.close()
         try:
             self.process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
@@ -328,7 +328,7 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of a file without a name, which needs no disk."""
+    """Return the descriptor of an in-memory file with this content."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
     else:
@@ -341,6 +341,6 @@ def _file_with(content: bytes, opened: ExitStack) -> int:
 
 
 def _remove(scratch: Path) -> None:
-    """Remove the files of a killed zygote, however deep they are."""
+    """Remove the files of a killed zygote, whatever their depth."""
     with suppress(OSError):
         remove_tree(str(scratch))

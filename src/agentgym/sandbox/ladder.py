@@ -1,4 +1,4 @@
-"""Find the safest rung that works here, by running a real execution under each."""
+"""Find the safest rung (kind of isolation) that works, by a real execution on each."""
 
 import functools
 import os
@@ -43,16 +43,16 @@ print(",".join(leaks) or "sealed")
 
 
 def choose_rung(config: SandboxConfig) -> Rung:
-    """Return the rung that a configuration asks for, or the best that works.
+    """Return the configured rung, or the safest that works.
 
     Raises:
-        SandboxUnavailableError: The rung asked for does not work here, or none does
-            and the user did not allow unsafe execution; or the toolchain of a
-            language is not installed.
+        SandboxUnavailableError: The configured rung does not work on this machine, or
+            none does and unsafe execution is not allowed; or a language's toolchain is
+            not installed.
         SandboxError: No rung has this name.
     """
     for name in config.languages:
-        toolchain(name)  # It raises an error if there is none.
+        toolchain(name)  # raises an error if there is none
     if config.rung is not None:
         return _named(config.rung, config)
     tried = ""
@@ -76,29 +76,29 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Return the rung for a configuration, once a program has run on it.
+    """Return the rung for a configuration, after running a program on it.
 
     Raises:
-        SandboxUnavailableError: None is fit for it, or its limits let nothing run.
-        SandboxError: It cannot be started, as with packages that are too large.
+        SandboxUnavailableError: No rung is suitable, or its limits let nothing run.
+        SandboxError: It cannot be started, e.g. with too large packages.
     """
     rung = choose_rung(config)
     if config.is_usual:
-        return rung  # The probe has run with it.
+        return rung  # The probe has run on it.
     job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     with closing(GuestProcess(rung, config)) as guest:
         result = guest.run(job)
     if not result.ok:
         why = result.error or result.stderr.strip() or result.status.replace("_", " ")
         raise SandboxUnavailableError(
-            f"Nothing can run in the sandbox that is asked for: {why}. Look at its "
+            f"Nothing can run in the requested sandbox: {why}. Look at its "
             "limits and its python_path."
         )
     return rung
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why a rung cannot run the required programs; "" if it can."""
+    """Return why a rung cannot run the required programs, or ""."""
     if config.subprocesses and not rung.forks:
         return "programs on it cannot start others, which a shell must"
     for name in config.languages:
@@ -134,7 +134,7 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Return a rung in words, and why a better one that is installed is not used."""
+    """Describe a rung, and why a better installed one is not used."""
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -142,7 +142,7 @@ def described(rung: Rung) -> str:
 
 
 def _hidden() -> str:
-    """Say that bubblewrap would hide this interpreter; "" if it would not."""
+    """Return a note that bubblewrap would hide this interpreter, or ""."""
     prefix = own_python().parents[1]
     for place in map(Path, MountedBox.TARGETS):
         if prefix.is_relative_to(place):
@@ -155,7 +155,7 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Run an execution that tries to break out, once; return the problem, or ""."""
+    """Run an execution that tries to break out; return the problem, or "". Cached."""
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

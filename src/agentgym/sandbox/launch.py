@@ -1,8 +1,8 @@
 """Prepare the start of a zygote: a user id, an interpreter, a command line.
 
-An interpreter below a private home directory (``/root``, say) cannot be read by the
-unprivileged user id that executions run under. Bubblewrap mounts it at its place, which
-avoids the question. The other rungs need a copy, which is made once per machine.
+An interpreter in a private home directory (``/root``, say) is not readable for the
+unprivileged user id of executions. Bubblewrap mounts it at its path. The other rungs
+need a copy, made once per machine.
 """
 
 import atexit
@@ -37,7 +37,7 @@ _GUEST_INSIDE = INSIDE / "guest"
 _FIRST_IDENTITY = 60600  # Unassigned by Debian and by systemd: 60578-61183.
 _IDENTITIES = 400
 _CACHE = Path("/var/cache/agentgym")
-_LAYOUT = 2  # Raise it when the copy changes, so that old copies are not reused.
+_LAYOUT = 2  # Increase it when the layout changes: old copies are then not used.
 _NOT_COPIED = """
 site-packages test idlelib tkinter turtledemo ensurepip lib2to3 config-* *.opt-?.pyc *.a
 """
@@ -54,16 +54,16 @@ main(int(sys.argv[2]), sys.argv[3])
 
 
 def reserve_identity() -> tuple[int, socket.socket]:
-    """Reserve a user id, also a group id, across processes of the machine.
+    """Reserve a user and group id on this machine, across processes.
 
-    ``RLIMIT_NPROC`` counts, and the sweep kills, every process of a user id; so no two
-    zygotes may share one. A reservation is an abstract socket name: the kernel frees it
-    when the socket is closed or its owner ends, however that happens.
+    ``RLIMIT_NPROC`` counts every process of a user id, and the clean-up kills them; so
+    no two zygotes may share one. A reservation is an abstract socket name: the kernel
+    frees it when the socket is closed or its owner ends.
 
-    An id that has an account or runs processes is in use, and is left alone.
+    Ids with an account or running processes are skipped.
 
     Raises:
-        SandboxError: All of them are taken.
+        SandboxError: All ids are taken.
     """
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     for identity in range(_FIRST_IDENTITY, _FIRST_IDENTITY + _IDENTITIES):
@@ -81,7 +81,7 @@ def reserve_identity() -> tuple[int, socket.socket]:
 
 
 def _is_somebodys(identity: int) -> bool:
-    """Return whether a user or group of the machine has this id, or a process has."""
+    """Return whether a user, group or process of the machine has this id."""
     for known in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
             known(identity)
@@ -95,14 +95,14 @@ def _is_somebodys(identity: int) -> bool:
 
 
 def own_python() -> Path:
-    """Return this process's interpreter, without its virtual environment."""
+    """Return this process's interpreter, outside of its virtual environment."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     python = Path(sys.base_prefix).resolve() / "bin" / name
     return python if python.exists() else Path(sys.executable).resolve()
 
 
 def readable_by_anyone(path: Path) -> bool:
-    """Return whether every user can reach and read a file or folder."""
+    """Return whether every user can read a file or folder, and its parents."""
     parents = path.resolve().parents
     reachable = all(parent.stat().st_mode & stat.S_IXOTH for parent in parents)
     return reachable and bool(path.stat().st_mode & stat.S_IROTH)
@@ -110,7 +110,7 @@ def readable_by_anyone(path: Path) -> bool:
 
 @functools.cache
 def readable_python() -> Path:
-    """Return an interpreter that every user can read, copying this one if need be."""
+    """Return an interpreter that every user can read; copy this one if needed."""
     python = own_python()
     stdlib = Path(sysconfig.get_paths()["stdlib"])
     if readable_by_anyone(python) and readable_by_anyone(stdlib):
@@ -122,11 +122,11 @@ def readable_python() -> Path:
 
 
 def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
-    """Return a folder that is made once per machine and that every user can read.
+    """Return a folder that is created once per machine and readable for every user.
 
     Args:
-        name: How its name begins.
-        identity: All that decides its content.
+        name: Prefix of its name.
+        identity: Everything that decides its content.
         write: Fills a new, empty folder.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -150,7 +150,7 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 
 @functools.cache
 def _cache_folder() -> Path:
-    """Return a folder of ours that executions can read and only we can write."""
+    """Return our cache folder, which executions can read and only we can write."""
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     for folder in (_CACHE, own):
         with suppress(OSError):
@@ -179,9 +179,9 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 
 
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
-    """Return the whole environment of the zygote and of executions.
+    """Return the whole environment of the zygote and its executions.
 
-    Untrusted code can read it: it holds no secret. ``tools`` are folders of programs
+    Untrusted code can read it, so it has no secrets. ``tools`` are folders of programs
     that are searched before the system's.
     """
     env = {
@@ -191,10 +191,9 @@ def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
-        # Each arena of a thread takes 64 MB of the address space that is limited.
+        # Each thread's arena takes 64 MB of the limited address space.
         "MALLOC_ARENA_MAX": "2",
-        # The files that they read of the machine differ or are refused, and then they
-        # end.
+        # Otherwise they read files that differ or are refused, and then end.
         "OPENSSL_CONF": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
     }
@@ -213,8 +212,8 @@ def command_line(
 ) -> list[str]:
     """Return the command that starts a zygote.
 
-    It is given the folder of its modules on the host and its end of the socket;
-    ``mounts`` are further options of bubblewrap.
+    ``guest`` is the folder of its modules on the host, ``control`` its end of the
+    socket; ``mounts`` are further options of bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:
@@ -253,7 +252,7 @@ def _bubblewrap(
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]
-    # It reads the same, and cannot be mapped.
+    # It reads the same, and cannot be mapped into memory.
     options += ["--dev-bind", "/dev/full", ZERO]
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     options += ["--dir", "/workspace", "--dir", "/tmp", *shown(guest, _GUEST_INSIDE)]
@@ -262,7 +261,7 @@ def _bubblewrap(
 
 
 def shown(tree: Path, place: Path) -> list[str]:
-    """Return the options that mount a tree, read-only, below passable folders."""
+    """Return bubblewrap's options that mount a tree read-only."""
     options = []
     for parent in reversed(place.parents[:-1]):
         options += ["--perms", "0755", "--dir", str(parent)]

@@ -1,8 +1,8 @@
-"""A memory control group around a zygote, where this process may make one.
+"""MemoryGroup: a memory control group around a zygote, if this process may make one.
 
-Only such a group counts all that programs can hold: memory that they share but have not
-mapped, temporary files, and the kernel's memory for them. Its limit is set when the
-zygote is ready, and is added to the zygote's own memory.
+Only a group counts all memory of programs: shared memory that is not mapped, temporary
+files, and the kernel's memory for them. Its limit is set when the zygote is ready, on
+top of the zygote's own memory.
 """
 
 import functools
@@ -20,7 +20,7 @@ _GONE_S = 2.0
 
 
 class _Names(NamedTuple):
-    """The files of a group: memory limit, swap limit, memory in use, kills."""
+    """File names of a group: memory limit, swap limit, memory in use, kills."""
 
     limit: str
     swap: str
@@ -41,7 +41,7 @@ class MemoryGroup:
     """A new control group, empty until the zygote joins it.
 
     Attributes:
-        members: A descriptor. Who writes ``0`` joins; who reads gets process ids.
+        members: A descriptor: write ``0`` to join, read to get process ids.
         deaths: A descriptor of the file that counts kills at the limit.
     """
 
@@ -51,14 +51,14 @@ class MemoryGroup:
         self._names = names
         try:
             self.deaths = os.open(self._folder / names.deaths, os.O_RDONLY)
-        except OSError:  # This hierarchy does not limit memory here.
+        except OSError:  # This hierarchy does not limit memory.
             self._folder.rmdir()
             raise
         self.members = os.open(self._folder / "cgroup.procs", os.O_RDWR)
 
     @classmethod
     def make(cls) -> Self | None:
-        """Return a group; None where this process may make none."""
+        """Return a new group, or None if this process may not create one."""
         place = _place()
         if place is None:
             return None
@@ -68,20 +68,20 @@ class MemoryGroup:
         return None
 
     def limit(self, size: int) -> None:
-        """Allow so many bytes on top of the current use."""
+        """Allow ``size`` bytes in addition to the current use."""
         size += int((self._folder / self._names.used).read_text())
         (self._folder / self._names.limit).write_text(str(size))
         swap = self._folder / self._names.swap
-        if swap.exists():  # The older counts both together.
+        if swap.exists():  # Older versions count both together.
             swap.write_text("0" if self._names is _V2 else str(size))
 
     @property
     def killed(self) -> int:
-        """How many processes the kernel has killed at the limit."""
+        """Number of processes that the kernel has killed at the limit."""
         return killed_at_limit(self.deaths)
 
     def close(self) -> None:
-        """Remove it, once its last process is gone."""
+        """Remove the group once its last process is gone."""
         os.close(self.members)
         os.close(self.deaths)
         deadline = time.monotonic() + _GONE_S
@@ -94,7 +94,7 @@ class MemoryGroup:
 
 @functools.cache
 def _place() -> tuple[Path, _Names] | None:
-    """Return where groups can be made and joined, and how their files are named."""
+    """Return the parent folder for new groups, and their file names."""
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             group = MemoryGroup(parent, names)
@@ -110,11 +110,10 @@ def _place() -> tuple[Path, _Names] | None:
 
 
 def _candidates() -> list[tuple[Path, _Names]]:
-    """Return the own group of this process, and the one above it.
+    """Return this process's own group and its parent.
 
-    In the newer hierarchy a group with processes of its own has no groups with limits
-    below it; a sibling of it, in a tree that was delegated to this user, serves as
-    well.
+    In version 2, a group with processes cannot have limited subgroups; a sibling works
+    if the tree was delegated to this user.
     """
     found = []
     with suppress(OSError):
@@ -132,7 +131,7 @@ def _candidates() -> list[tuple[Path, _Names]]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the groups of processes that were killed."""
+    """Remove the groups of killed processes."""
     for group in parent.glob("agentgym-*"):
         owner = group.name.split("-")[1]
         if not Path("/proc", owner).exists():

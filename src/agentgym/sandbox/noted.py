@@ -1,4 +1,4 @@
-"""Write executions into the audit log."""
+"""Log executions in the audit log."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,11 +20,12 @@ _MOST_FILES = 50
 
 
 Note = Callable[[SandboxResult | BaseException | None], None]
-"""Called with the end of an execution: a result, an error, None if it was dropped."""
+"""Called at the end of an execution, with a result, an error, or None if it was
+dropped."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution under the current caller."""
+    """Return a function that logs an execution for the current caller."""
     log = audit.log_or_none()
     if log is None:
         return lambda _: None
@@ -86,7 +87,7 @@ def _words(job: Job) -> str:
 
 
 def _script(job: Job) -> str | None:
-    """Return the beginning of the script that is run, if it is one."""
+    """Return the start of the script that is run, or None."""
     match job.command:
         case PythonScript(path) | Program(path):
             return audit.head(job.files[path])

@@ -1,4 +1,4 @@
-"""A sandbox that is opened when something first runs in it."""
+"""LazySandbox: a sandbox that opens when something first runs in it."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ class LazySandbox:
     """A sandbox that opens at its first use; once closed, it opens again.
 
     Args:
-        config: Says how to open it, when that happens; the defaults if None.
+        config: How to open it; the defaults if None.
     """
 
     def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:
@@ -21,7 +21,7 @@ class LazySandbox:
         self._lock = threading.Lock()
 
     def get(self) -> Sandbox:
-        """Return the sandbox, open.
+        """Open the sandbox if needed, and return it.
 
         Raises:
             SandboxUnavailableError: No rung works on this machine.
@@ -39,7 +39,7 @@ class LazySandbox:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a fresh workspace; see :meth:`Sandbox.run`."""
+        """Run a command in a new workspace; see :meth:`Sandbox.run`."""
         return await self.get().run(
             files, command, timeout_s=timeout_s, collect=collect
         )
@@ -52,7 +52,7 @@ class LazySandbox:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a fresh workspace and wait; see :meth:`Sandbox.run`."""
+        """Run a command in a new workspace and wait; see :meth:`Sandbox.run`."""
         return self.get().run_sync(files, command, timeout_s=timeout_s, collect=collect)
 
     def close(self) -> None:

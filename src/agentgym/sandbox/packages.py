@@ -1,8 +1,8 @@
-"""Set up ``python`` in a sandbox, and the packages that it can import.
+"""PythonHome: ``python`` in a sandbox, with the packages that it can import.
 
-It is a virtual environment of the sandbox's own around the host's interpreter. So the
-packages of that interpreter are seen on no rung, by no command, and the folders of
-``python_path`` on every rung, by each: after the standard library, as packages are.
+It is the sandbox's own virtual environment around the host's interpreter. So that
+interpreter's packages are not visible on any rung, and the folders of ``python_path``
+are importable on every rung, after the standard library.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from pathlib import Path
 from agentgym.errors import SandboxError
 
 INSIDE = Path("/run/agentgym")
-"""Folder where bubblewrap mounts our files: no execution's folders hide it."""
+"""Folder at which bubblewrap mounts our files; executions' folders do not hide it."""
 _MOST_COPIED = 256 << 20
 
 
@@ -28,9 +28,9 @@ class PythonHome:
     """A virtual environment, as executions see it.
 
     Attributes:
-        python: The interpreter that it is made of.
+        python: The interpreter that it is based on.
         place: Its folder.
-        path: Folders that it can import from.
+        path: Folders to import from.
     """
 
     python: Path
@@ -39,11 +39,11 @@ class PythonHome:
 
     @property
     def bin(self) -> Path:
-        """Where ``python`` is."""
+        """The folder with ``python``."""
         return self.place / "bin"
 
     def write(self) -> None:
-        """Make it in its place, for every user to read."""
+        """Create it, readable for every user."""
         for name, text in self._files().items():
             self._make(name).write_text(text, encoding="utf-8")
             (self.place / name).chmod(0o644)
@@ -53,9 +53,9 @@ class PythonHome:
     def mounts(
         self, folders: Sequence[Path], owned: ExitStack
     ) -> tuple[list[str], list[int]]:
-        """Return options of bubblewrap that show it and the folders of its path.
+        """Return bubblewrap's options that mount it and the folders of its path.
 
-        With them come the descriptors to pass, which ``owned`` closes.
+        Also returns the descriptors to pass, which ``owned`` will close.
         """
         options: list[str] = []
         descriptors = []
@@ -96,7 +96,7 @@ class PythonHome:
         return links | {f"bin/{other}": name for other in sorted(others)}
 
     def _make(self, name: str) -> Path:
-        """Return the path of a file below it, after making its folders."""
+        """Return the path of a file in it, and create its folders."""
         path = self.place / name
         for parent in reversed(path.relative_to(self.place.parent).parents[:-1]):
             folder = self.place.parent / parent
@@ -108,15 +108,15 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return folders as every user can read them: themselves, or copies of ours.
+    """Return folders that every user can read: the originals, or our copies.
 
     Args:
-        folders: Which.
-        scratch: Where copies go.
-        reachable: Whether the folders above them do not matter.
+        folders: The folders.
+        scratch: Folder for copies.
+        reachable: Whether the permissions of their parents do not matter.
 
     Raises:
-        SandboxError: One would be too large to copy.
+        SandboxError: A folder is too large to copy.
     """
     return [
         folder
@@ -155,15 +155,15 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash of folders, by the times, sizes and numbers of their files.
+    """Return a hash of folders, from the times, sizes and inode numbers of their files.
 
     Args:
-        folders: Which.
-        most: How many files to look at.
-        before_ns: When the last change must have been.
+        folders: The folders.
+        most: Most files to read.
+        before_ns: Latest allowed time of a change.
 
     Returns:
-        None if there is more, or a later change, or it changes right now.
+        None if there are more files, a later change, or changes right now.
     """
     digest = hashlib.sha256()
     try:
@@ -180,7 +180,7 @@ def signature(
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield a folder and all below it, in a fixed order; links are not followed."""
+    """Yield a folder and its entries in a fixed order, without following links."""
     waiting = [str(folder)]
     yield waiting[0], os.stat(folder)
     while waiting:

@@ -1,6 +1,6 @@
-"""SandboxResult: the result of one execution, parsed from the sandbox's output.
+"""SandboxResult: the result of an execution, parsed from the sandbox's output.
 
-All of that may be forged: nothing in it is trusted.
+The execution may have forged all of it, so nothing in it is trusted.
 """
 
 import json
@@ -14,7 +14,7 @@ from agentgym.sandbox.commands import Job, RunTests, check_files
 
 _MOST_LINES = 20_000
 _LONGEST_LINE = 64 * 1024
-"""Longest line of a test report; bytes."""
+"""Longest line of a test report, in bytes."""
 _LONGEST_TEST_S = 1e6
 
 Outcome = Literal["passed", "failed", "error"]
@@ -29,7 +29,7 @@ class TestOutcome:
         name: ``file.py::test_name``, or the file if it could not be imported.
         outcome: ``failed`` for an assertion, ``error`` for anything else.
         message: ``file:line: Type: text`` of the failure, else empty.
-        seconds: Wall time.
+        seconds: Wall seconds.
     """
 
     __test__ = False
@@ -44,31 +44,31 @@ class TestOutcome:
 class SandboxResult:
     """The result of one execution.
 
-    The test report is written by the process that also runs the code under test.
-    Code that sets out to deceive its runner can forge it; code that merely exits or
-    crashes cannot pass, because a missing report counts as an error.
+    The test report comes from the process that also runs the code under test. Code that
+    deliberately deceives its runner can forge it. Code that merely exits or crashes
+    cannot pass, because a missing report counts as an error.
 
     Attributes:
-        status: ``exited`` by itself; ``killed`` by a signal, such as a resource
-            limit's; ``timed_out``; or ``sandbox_error`` when the sandbox failed.
+        status: ``exited`` by itself; ``killed`` by a signal, e.g. at a resource limit;
+            ``timed_out``; or ``sandbox_error`` if the sandbox failed.
         exit_code: Exit code; None unless it exited.
         signal: Number of the signal that killed it, if one did.
         stdout: Standard output, cut at the limit.
         stderr: Standard error, cut at the limit.
         truncated: Whether one of them was cut.
         tests: Outcome of each test; None unless tests were run.
-        files: Text files of the workspace that differ from those given (None for
-            a file that is gone), whole, as many as fit into ``collect_bytes``; None
-            unless they were asked for.
+        files: Text files of the workspace that differ from those given (None for a
+            removed file), complete, as many as fit into ``collect_bytes``; None unless
+            requested.
         wall_s: Wall time inside the sandbox, seconds.
         cpu_s: CPU time of all its processes, seconds.
-        peak_mb: Most memory that one of its processes held at a time, MiB, with the
-            interpreter's own.
+        peak_mb: Peak memory of one of its processes, in MiB, the interpreter's
+            included.
         rung: Name of the rung that isolated it.
         warm: Whether it was forked from a warm interpreter.
-        cached: Whether this is a remembered result.
-        error: The failure, for ``sandbox_error``; the exceeded limit, if the sandbox
-            and not the kernel enforced it.
+        cached: Whether this is a cached result.
+        error: The failure, for ``sandbox_error``; or the limit, if the sandbox and not
+            the kernel enforced it.
     """
 
     status: Status
@@ -89,24 +89,24 @@ class SandboxResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with code 0; for tests, also that all of them passed."""
+        """Whether it exited with code 0 and, for tests, all of them passed."""
         if self.tests is not None and self.passed < max(1, len(self.tests)):
             return False
         return self.status == "exited" and self.exit_code == 0
 
     @property
     def timed_out(self) -> bool:
-        """Whether it was ended by the clock."""
+        """Whether it was ended by its timeout."""
         return self.status == "timed_out"
 
     @property
     def passed(self) -> int:
-        """How many tests passed."""
+        """Number of passed tests."""
         return sum(test.outcome == "passed" for test in self.tests or ())
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Return the result of zygote and pipes, completed by the execution's report."""
+    """Add the execution's report to the result from zygote and pipes."""
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:
@@ -119,7 +119,7 @@ def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
 
 
 def _read(line: bytes) -> dict[str, Any]:
-    """Return a line of a report; of one that is none, nothing."""
+    """Parse a line of a report; return an empty dict if it is malformed."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
-    """Return the outcome of each test, and an error for one that did not end."""
+    """Return each test's outcome, and an error for one that did not end."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
     for number, line in enumerate(BytesIO(report)):
@@ -157,12 +157,12 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _whole(text: str) -> str:
-    """Return a text with U+FFFD for half surrogate pairs, which have no encoding."""
+    """Replace half surrogate pairs, which cannot be encoded, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return the files that differ, None for those that are gone; None if unknown."""
+    """Return the changed files, None for removed ones; None if unknown."""
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]

@@ -1,4 +1,4 @@
-"""A pool of zygotes behind one call: files and a command in, a result out."""
+"""Sandbox: a pool of zygotes that runs commands on files."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _CLOSED = "This sandbox is closed: open a new one."
 
 
 class _Execution:
-    """One that was asked for: where it runs, and whether anybody still waits for it."""
+    """A requested execution: its zygote, and whether its caller still waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +32,14 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Remember the zygote that it runs on, if there is one."""
+        """Set the zygote that it runs on; end it if the caller has stopped waiting."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
                 guest.interrupt()
 
     def give_up(self) -> None:
-        """End it: the caller has stopped waiting."""
+        """End the execution: the caller has stopped waiting."""
         with self._lock:
             self.given_up = True
             if self._guest:
@@ -47,16 +47,16 @@ class _Execution:
 
 
 class Sandbox(AbstractContextManager["Sandbox"]):
-    """Runs untrusted code, one private workspace per execution.
+    """Runs untrusted code, with a private workspace for each execution.
 
-    Open it with :func:`open_sandbox`, as a context manager. It is safe to call from
-    several threads and tasks; at most ``config.concurrency`` executions run at a time.
+    Open it with :func:`open_sandbox`, as a context manager. It is thread-safe; at most
+    ``config.concurrency`` executions run at the same time.
 
     Attributes:
         config: How it was opened.
-        rung: The rung that isolates it.
-        restarts: How many zygotes had to be replaced because they died, or because an
-            execution left them unfit for the next.
+        rung: The kind of isolation.
+        restarts: Number of zygotes that were replaced because they died, or an
+            execution left them unusable.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -66,7 +66,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self._owner = os.getpid()
         self._cache = ResultCache(config, rung)
         self._idle: deque[GuestProcess] = deque()
-        """Zygotes that wait for work; the most recently used is taken first."""
+        """Idle zygotes; the most recently used is taken first."""
         self._running: set[_Execution] = set()
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
         self._finalizer = weakref.finalize(
@@ -81,17 +81,17 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a fresh workspace.
+        """Run a command in a new workspace.
 
-        Whatever the code does (crash, hang, exhaust its limits), this returns a
-        result that says so. If it is cancelled, the execution ends at once.
+        Whatever the code does (crash, hang, exhaust its limits), this returns a result
+        that describes it. Cancelling ends the execution at once.
 
         Args:
             files: The workspace: relative path to text.
-            command: What to run.
-            timeout_s: Seconds that its processes may compute, together, and that
-                all of them may sleep. Waiting for a processor costs nothing, for up
-                to 20 times as long.
+            command: The command to run.
+            timeout_s: Limit, in seconds, for the CPU time of all processes and for the
+                time that all of them sleep. Waiting for a CPU does not count, for up to
+                20 times as long.
             collect: Whether to read changed files back.
 
         Raises:
@@ -114,17 +114,17 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         collect: bool = False,
     ) -> SandboxResult:
-        """Run a command in a fresh workspace and wait; see :meth:`run`."""
+        """Run a command in a new workspace and wait; see :meth:`run`."""
         job = Job(dict(files), command, timeout_s, collect)
         execution = _Execution()
         try:
             return self._submit(job, execution).result()
-        except BaseException:  # as KeyboardInterrupt
+        except BaseException:  # e.g. KeyboardInterrupt
             execution.give_up()
             raise
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
-        """Answer from the cache, or hand the job to a thread."""
+        """Answer from the cache, or pass the job to a thread."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
@@ -145,7 +145,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise SandboxError(_CLOSED)
         try:
             result = self._pool.submit(self._work, job, key, execution, note)
-        except RuntimeError as error:  # Closed just now, or there is no thread for it.
+        except RuntimeError as error:  # Just closed, or no thread can be started.
             raise SandboxError(f"The sandbox cannot run this: {error}") from error
         result.add_done_callback(lambda result: result.cancelled() and note(None))
         return result
@@ -153,7 +153,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _work(
         self, job: Job, key: bytes | None, execution: _Execution, note: Note
     ) -> SandboxResult:
-        """Run one job, and let it be noted before anybody has the result."""
+        """Run one job, and log it before the caller gets the result."""
         self._running.add(execution)
         try:
             if not self._finalizer.alive:
@@ -169,7 +169,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _result(self, job: Job, execution: _Execution) -> SandboxResult:
-        """Run one job on a zygote, replacing a dead one."""
+        """Run one job on a zygote; replace a dead one."""
         try:
             try:
                 result = self._attempt(job, execution)
@@ -217,15 +217,15 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def close(self) -> None:
-        """End running executions' zygotes once they are done, and free everything.
+        """Wait for running executions, end the zygotes, and free everything.
 
-        Executions that have not begun are not run: who waits for one gets a
+        Executions that have not begun are not run: their callers get a
         ``SandboxError``.
         """
         self._finalizer()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:  # Who waited for results gets none any more.
+        if kind is not None:  # Callers that wait for results get none.
             for execution in [*self._running]:
                 execution.give_up()
         self.close()
@@ -238,7 +238,7 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Wait for running executions, end the zygotes; waiting ones find it closed."""
+    """Wait for running executions, and end the zygotes; queued executions fail."""
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):
@@ -246,13 +246,13 @@ def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> No
 
 
 def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
-    """Open a sandbox on the safest rung that works here.
+    """Open a sandbox with the safest isolation that works on this machine.
 
     Args:
         config: How to open it; the defaults if None.
 
     Raises:
-        SandboxUnavailableError: No rung works; the message says what to install.
+        SandboxUnavailableError: None works; the message says what to install.
     """
     config = config or SandboxConfig()
     return Sandbox(config, choose_rung(config))

@@ -1,11 +1,11 @@
-"""The system calls that programs in a sandbox may make: facts, no rules.
+"""The system calls that programs in a sandbox may make.
 
-The calls that Docker's default profile allows a process without capabilities, except
-those that reach out of the sandbox or take memory that is not counted: sockets with
-names, shared memory and queues of System V and POSIX, ``memfd``, asynchronous I/O,
-``inotify`` and ``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities,
-``vmsplice``, and ``pidfd_send_signal``, whose descriptor does not identify its process.
-A call that is not listed is refused, so a call that a new kernel adds is refused too.
+These are the calls that Docker's default profile allows a process without capabilities,
+except calls that reach out of the sandbox or take uncounted memory: named sockets,
+shared memory and queues of System V and POSIX, ``memfd``, asynchronous I/O, ``inotify``
+and ``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities, ``vmsplice``,
+and ``pidfd_send_signal``, whose descriptor does not identify its process. Unlisted
+calls are refused, new ones of later kernels included.
 """
 
 ALLOWED = """
@@ -64,19 +64,19 @@ tkill 200 130, truncate 76 45, umask 95 166, uname 63 160, unlink 87 -1,
 unlinkat 263 35, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork 58 -1,
 wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """
-"""Name, number on x86_64, number on aarch64; -1 where the call does not exist."""
+"""Name, number on x86_64, number on aarch64; -1 if the call does not exist."""
 
 LAST_CLASSIC = 450
-"""Calls above it are so new that C libraries do without, if they hear of none."""
+"""Later calls are so new that C libraries work without them."""
 
 IOCTLS = (0x541B, 0x5421, 0x5450, 0x5451)
-"""FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: nothing that signals, nothing on terminals."""
+"""FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: no signals, no terminals."""
 
 FCNTLS = (*range(8), 9, 11, 36, 37, 38, 1030, 1032, 1033, 1034)
-"""Duplicates, flags, locks, seals, sizes of pipes to read; nothing that signals."""
+"""Duplicates, flags, locks, seals, reading pipe sizes; no signals."""
 
 PRCTLS = (
     *(2, 3, 4, 7, 15, 16, 21, 22, 23, 27, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47),
     *(50, 51, 52, 53, 54, 55, 56, 0x53564D41),
 )
-"""About the caller itself; not PR_SET_PDEATHSIG, which ends it with the sandbox."""
+"""Concern only the caller; not PR_SET_PDEATHSIG, which ends it with the sandbox."""

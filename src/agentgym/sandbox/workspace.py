@@ -1,4 +1,4 @@
-"""The files of one episode, in memory, with every path kept inside."""
+"""Workspace: an episode's files in memory; paths cannot leave it."""
 
 import posixpath
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ _MAX_PATH = 200
 _MAX_PART = 255
 _MAX_FILES = 1_000
 _MAX_FOLDERS = 5_000
-"""In all paths together: a sandbox has room for 8192 files and folders."""
+"""Most folders in all paths: a sandbox has room for 8192 files and folders."""
 _MAX_BYTES = 48 << 20
-"""Of all files: a sandbox has room for 64 MB."""
+"""Most bytes of all files: a sandbox has room for 64 MB."""
 _PAGE = 4096
 
 
 class Workspace:
-    """A folder of text files; every path stays inside, and commands see only it.
+    """A folder of text files; paths cannot leave it, and commands see only it.
 
     Args:
         files: Relative path to text; copied.
-        max_characters: Of a file that is written.
-        sandbox: Where commands run, if any may.
+        max_characters: Most characters of a written file.
+        sandbox: The sandbox for commands, if any may run.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Workspace:
         """Return the resolved path of an existing file.
 
         Raises:
-            ToolError: There is no such file; the message says what to do.
+            ToolError: The file does not exist; the message says what to do.
         """
         plain = self.resolve(path)
         if plain in self.files:
@@ -73,11 +73,11 @@ class Workspace:
         return sorted(path for path in self.files if path.startswith(folder + "/"))
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace the one occurrence of ``old`` in an existing file.
+        """Replace the only occurrence of ``old`` in an existing file.
 
         Raises:
-            ToolError: ``old`` is empty, absent or not unique, or the file would grow
-                too large, or be no Unicode.
+            ToolError: ``old`` is empty, missing or not unique, or the file would be too
+                large or not Unicode.
         """
         text = self.files[path]
         count = text.count(old) if old else 0
@@ -95,8 +95,8 @@ class Workspace:
         """Write a file, and return its resolved path.
 
         Raises:
-            ToolError: The path is outside or is a folder, or the text is too long or
-                not Unicode.
+            ToolError: The path is outside or a folder, or the text is too long or not
+                Unicode.
         """
         name = self.resolve(path)
         if name == "." or self.below(name):
@@ -139,7 +139,7 @@ class Workspace:
         return replace(result, stderr=result.stderr + most)
 
     def _keep(self, name: str, text: str) -> bool:
-        """Keep a file if there is room; one that stands in its way is gone."""
+        """Keep a file if there is room; remove files in its way."""
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
         held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
@@ -151,19 +151,19 @@ class Workspace:
         return False
 
     def _has_folders_for(self, name: str) -> bool:
-        """Return whether the paths have not too many folders with one more."""
+        """Return whether the number of folders allows one more path."""
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
 
     def _has_bytes_for(self, name: str, text: str) -> bool:
-        """Return whether all files still fit into a sandbox if one becomes this."""
+        """Return whether all files fit into a sandbox if one gets this text."""
         sizes = {path: _most_bytes(held) for path, held in self.files.items()}
         more = _most_bytes(text) - sizes.get(name, 0)
         return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
 
     def changed(self) -> dict[str, str | None]:
-        """Return the files that differ from the start, None for one that is gone."""
+        """Return the files that differ from the start; None for a removed file."""
         return {
             name: self.files.get(name)
             for name in sorted({*self._start, *self.files})
@@ -171,7 +171,7 @@ class Workspace:
         }
 
     def _check_text(self, path: str, text: str) -> None:
-        """Raise a ``ToolError`` if a file at ``path`` cannot hold a text."""
+        """Raise ToolError if a file at ``path`` cannot have this text."""
         try:
             (path + text).encode()
         except UnicodeEncodeError as error:
@@ -183,5 +183,5 @@ class Workspace:
 
 
 def _most_bytes(text: str) -> int:
-    """Return the most bytes that a file of this text takes."""
+    """Return the most bytes that a file with this text takes."""
     return _PAGE + len(text) * (1 if text.isascii() else 4)

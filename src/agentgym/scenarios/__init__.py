@@ -1,6 +1,6 @@
-"""Scenarios to train on: the base class, the registry, and one folder a scenario.
+"""Scenarios to train on: the base class, the registry, and a folder per scenario.
 
-Names are imported when first used: listing scenarios must not load pydantic.
+Names are imported at first use: listing scenarios must not import pydantic.
 """
 
 from typing import TYPE_CHECKING

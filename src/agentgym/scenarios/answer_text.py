@@ -1,4 +1,4 @@
-"""Finds rewards that read the text of an answer, which is not trained by default."""
+"""Find rewards that read the text of an answer, which is not trained by default."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +16,8 @@ def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]
     """Return a note if the reward reads text that the model does not learn from.
 
     Args:
-        scenario: Whose reward it is.
-        trainable: Which components the loss covers.
+        scenario: The scenario with the reward.
+        trainable: The components that the loss covers.
     """
     if trainable.get(Component.OUTPUT_GENERATION, False):
         return []
@@ -46,10 +46,10 @@ def _reads(
     """Return whether a function, or one that it calls, mentions all of the names.
 
     Args:
-        function: Where to begin.
-        names: Attributes; keys too if ``by_key``.
+        function: The function to search.
+        names: Attributes to search for, and keys if ``by_key``.
         owner: The class whose methods it may call.
-        by_key: Whether a text of the code counts, as in ``state["answer"]``.
+        by_key: Whether a string in the code counts, as in ``state["answer"]``.
     """
     seen: set[str] = set()
     for code in _codes(function, owner):
@@ -60,7 +60,7 @@ def _reads(
 
 
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
-    """Yield the code of a function and of those of its own package that it names."""
+    """Yield the code of a function, and of functions in its package that it uses."""
     package = _package(function)
     waiting: list[Any] = [function]
     done: set[CodeType] = set()

@@ -1,4 +1,4 @@
-"""Scenario: what to train on. Subclass it, fill in four methods, and train."""
+"""Scenario: tasks, an environment, tools and a reward. Subclass it to train on it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,32 +20,33 @@ if TYPE_CHECKING:
 
 
 class Environment(ABC):
-    """The live state of one episode. Methods marked ``@tool`` are its tools.
+    """The live state of one episode. Methods marked with ``@tool`` are its tools.
 
     A tool returns the text that the agent sees, raises ``ToolError`` to refuse, and
     raises ``RuleViolation`` when a rule of the scenario forbids the call.
 
     Attributes:
-        needs_answer: Whether a program that prints no answer has failed; not where
-            the reward looks elsewhere.
-        posted: The reward that the agent, a program, has given its episode.
+        needs_answer: Whether a program that prints no answer has failed; False if the
+            reward reads something else.
+        posted: The reward that the agent, a program, posted.
     """
 
     needs_answer: bool = True
     posted: ReportedReward | None = None
 
     def folder(self) -> Path | None:
-        """Return the folder with the task's files, where a program is to work.
+        """Return the folder with the task's files, in which a program works.
 
         Returns:
-            None, the default, if the task has no files: the program gets an empty one.
+            None (the default) if the task has no files: the program gets an empty
+                folder.
         """
         return None
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Have :meth:`close` call a function first, which ends a running process.
+        """Make :meth:`close` call a function first, which ends running processes.
 
-        It is for environments with a :meth:`folder`; others have nothing to end.
+        Only environments with a :meth:`folder` need it.
         """
 
     def tools(self) -> list[Tool]:
@@ -55,29 +56,29 @@ class Environment(ABC):
     def user_reply(self, message: str) -> str | None:
         """Return the user's reply to an answer of the agent.
 
-        Called each time the agent answers without a tool call. Must return None at some
-        point: ``Scenario.max_turns`` counts the model calls of the whole conversation,
-        of each role of a team on its own.
+        Called each time the agent answers without a tool call. It must return None at
+        some point: ``Scenario.max_turns`` limits the model calls of the whole
+        conversation, for each role separately.
 
         Args:
             message: The agent's answer, maybe empty.
 
         Returns:
-            The user's next message; None, the default, ends the conversation.
+            The user's next message; None (the default) ends the conversation.
         """
         return None
 
     def changed_files(self) -> dict[str, str | None]:
         """Return the agent's text files that differ from the task's; by default none.
 
-        A trajectory holds them. The value of one that is gone is None.
+        They are stored in the trajectory. A deleted file has the value None.
         """
         return {}
 
     def end_state(self) -> dict[str, Any]:
-        """Return the state at the end as JSON values, for people; by default none.
+        """Return the final state as JSON values, for people; empty by default.
 
-        A trajectory holds it, and `agentgym view` shows it. Files belong to
+        It is stored in the trajectory, and `agentgym view` shows it. Files belong to
         :meth:`changed_files`.
         """
         return {}
@@ -87,7 +88,7 @@ class Environment(ABC):
 
 
 def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
-    """Return the environment as one of a scenario's own class.
+    """Return the environment, checked to be of the scenario's own class.
 
     Raises:
         ScenarioError: It is of another class.
@@ -104,27 +105,27 @@ class Scenario(ABC):
         name: Its name on the command line.
         description: One line for lists.
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
-        estimated_time: For people, e.g. ``"about 5 minutes on 2 cores"``.
-        reward_range: Lowest and highest value that ``calculate_reward`` returns.
-        max_turns: Model calls of one role of a team, or of the only one, after which
-            an episode is cut, over all turns of the user.
-        splits: Those that it has tasks of. Add ``Split.OUT_OF_VOCABULARY`` if it has
-            test tasks in words that no other split uses.
-        options: Names of options that its reference may have, as ``data`` in
-            ``bfcl?data=wheel.whl``; its class takes them by name, as text.
-        agents: The scenario's own agent, as ``module:name``, by framework, for users
-            who name none. Empty, the default: an agent of the framework's usual kind,
-            with the scenario's prompt and tools.
-        extras: Extras of this package that it needs, as ``code-quality``; remote
-            machines get them too.
-        train_tokens: Which of its own tokens the model learns from: ``calls``,
+        estimated_time: Text for people, e.g. ``"about 5 minutes on 2 cores"``.
+        reward_range: Lowest and highest value of ``calculate_reward``.
+        max_turns: Most model calls of each role in an episode, over all turns of the
+            user.
+        splits: Splits that have tasks. Add ``Split.OUT_OF_VOCABULARY`` if it has test
+            tasks in words that no other split uses.
+        options: Names of options in its reference, such as ``data`` in
+            ``bfcl?data=wheel.whl``; its class gets them as keyword arguments, as text.
+        agents: The scenario's own agent, as ``module:name``, by framework, used if the
+            user names none. Empty (the default): the framework's usual agent with the
+            scenario's prompt and tools.
+        extras: Extras of this package that it needs, e.g. ``code-quality``; remote
+            machines install them too.
+        train_tokens: The tokens that the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
-        judges_work: Whether a reward looks at the files that a program leaves, so that
-            the program's tools need not be known.
-        has_check: Whether a reward's ``success`` says that an attempt is right. Set it
-            to False where no check knows that, and let attempts that are not surely
-            wrong succeed: a judge (``--judge``) ranks them.
+        judges_work: Whether a reward reads the files that a program leaves, so that the
+            program's tools need not be known.
+        has_check: Whether ``success`` of a reward shows that an attempt is right. Set
+            it to False if there is no such check, and let attempts succeed that are not
+            clearly wrong: a judge (``--judge``) ranks them.
         unsafe_local_exec: Set by the runner if the user allowed model-written code to
             run without a sandbox.
     """
@@ -154,25 +155,25 @@ class Scenario(ABC):
         answers: str = "recorded",
         allow: Sequence[str] = (),
     ) -> "Scenario":
-        """Return a scenario of tools and a file of tasks with their expected calls.
+        """Create a scenario from tools and a file of tasks with their expected calls.
 
         Args:
             tools: Functions with types and docstrings, pairs of a ``ToolSpec`` and a
-                callable, or ``module:name`` of such a list. To train, other processes
-                must be able to import them. None are needed where each line of the
+                callable, or ``module:name`` of such a list. For training, other
+                processes must be able to import them. Not needed if each line of the
                 file has ``tools``.
             tasks: A JSON Lines file; see docs/your_tasks.md.
             check: ``check(task, calls, state)``, which scores instead of the expected
-                calls: a bool, or a number from 0 to 1, where 1 is a success.
-            name: Of the scenario; the file's by default.
-            answers: ``recorded``, ``stub`` or ``live``: who answers the calls.
-            allow: Tools that may be called with ``live``; no other one ever is.
+                calls; returns a bool, or a number from 0 to 1, where 1 is a success.
+            name: Name of the scenario; by default the file's.
+            answers: How calls are answered: ``recorded``, ``stub`` or ``live``.
+            allow: Tools that ``live`` may call; others are never called.
 
         Raises:
             UsageError: The file, a line of it, or an argument cannot be used.
             ScenarioError: A tool has no docstring or types.
         """
-        # By name: the class that it makes is a Scenario, and imports this module.
+        # By name, since the class is a Scenario and imports this module.
         make = resolve_name("agentgym.scenarios.tool_tasks.scenario:from_tools")
         made: Scenario = make(
             tools, tasks=tasks, check=check, name=name, answers=answers, allow=allow
@@ -181,14 +182,14 @@ class Scenario(ABC):
 
     @abstractmethod
     def system_prompt(self) -> str:
-        """Return the agent's system prompt: its role and the rules it must keep."""
+        """Return the agent's system prompt: its role and its rules."""
 
     @abstractmethod
     def tools(self) -> list[ToolSpec]:
-        """Return the tools that every episode offers, in a fixed order.
+        """Return the tools of every episode, in a fixed order.
 
-        Return ``[]`` if each task has tools of its own: agents are then offered those
-        of its environment, :meth:`Environment.tools`.
+        Return ``[]`` if each task has its own tools: agents then get those of the
+        environment, :meth:`Environment.tools`.
         """
 
     @abstractmethod
@@ -203,14 +204,14 @@ class Scenario(ABC):
         """Return the task sets of the before/after table, the main one first.
 
         Args:
-            seed: Of the tasks.
-            count: Tasks of the main set; others may be smaller.
+            seed: Seed of the tasks.
+            count: Number of tasks in the main set; others may be smaller.
         """
         return {"held-out": self.tasks(Split.TEST, seed, count)}
 
     @abstractmethod
     def create_environment(self, task: Task) -> Environment:
-        """Return a fresh environment in the task's initial state."""
+        """Return a new environment in the task's initial state."""
 
     @abstractmethod
     def calculate_reward(
@@ -218,59 +219,60 @@ class Scenario(ABC):
     ) -> Reward:
         """Score a finished episode from the environment's state.
 
-        May run code (hidden tests), so it is called in a worker, before
+        It may run code (hidden tests), so it is called in a worker, before
         ``environment.close()``. The agent's own claims must not count.
 
         Raises:
-            Exception: Any; the rollout is then retried or dropped, never scored 0.
+            Exception: Any exception; the rollout is then retried or dropped, not scored
+                0.
         """
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return the calls of the task's shortest plan, in order; optional.
+        """Return the calls of the task's shortest solution, in order; optional.
 
-        With it, an evaluation reports which tool was called instead of which, and
-        which arguments were wrong, and ``agentgym scenarios check`` plays it: it
-        must succeed. It counts for no reward.
+        With it, an evaluation reports which tool was called instead of the right one,
+        and which arguments were wrong. ``agentgym scenarios check`` plays these calls,
+        which must succeed. They do not affect rewards.
 
         Returns:
-            None, the default, if that is not known.
+            None (the default) if they are not known.
         """
         return None
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
         """Return the reward of a task's project after these changes; optional.
 
-        For scenarios that pay for code. ``agentgym scenarios check`` asks for the
-        rewards of changes that must earn nothing: further tests, tidy code that does
-        nothing.
+        For scenarios that reward code. ``agentgym scenarios check`` tests changes that
+        must earn nothing: more tests, tidy code that does nothing.
 
         Args:
             task: The task.
-            changes: Files that the agent would have written: relative path to text.
+            changes: Files written by the agent: relative path to text.
 
         Returns:
-            None, the default, if no code is paid for.
+            None (the default) if code is not rewarded.
         """
         return None
 
     def vocabulary(self, split: Split) -> set[str]:
         """Return the words and phrases that only tasks of ``split`` may use.
 
-        ``agentgym scenarios check`` looks for them in the instructions of other
-        splits. Empty, the default, declares none.
+        ``agentgym scenarios check`` searches for them in the instructions of other
+        splits. Empty (the default) declares none.
         """
         return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
-        """Give each model call its reward.
+        """Return a reward for each model call.
 
-        By default every call gets the trajectory's, and in addition the inner rewards
-        that are its own (:func:`agentgym.reward`), which others do not get. Only asked
-        of trajectories that were scored.
+        By default every call gets the trajectory's reward plus its own inner rewards
+        (:func:`agentgym.reward`), which others do not get. Only called for scored
+        trajectories.
 
         Returns:
-            One reward per model call. Trajectory-level broadcast follows AgentFlow
-            (arXiv:2510.05592): each turn is credited with the final outcome.
+            One reward per model call. Giving each turn the final outcome follows
+                AgentFlow
+            (arXiv:2510.05592).
         """
         reward = trajectory.get_total_reward()
         if reward is None:
@@ -280,31 +282,30 @@ class Scenario(ABC):
         return [shared + own for own in inner]
 
     def define_trainable_components(self) -> dict[str, bool]:
-        """Return which spans of the policy's own text the loss covers.
+        """Return the components of the policy's text that the loss covers.
 
-        By default ``train_tokens`` decides; override it for any other choice.
+        By default ``train_tokens`` decides; override it for another choice.
         """
         return components_of(self.train_tokens)
 
     def rehearsal(self) -> "Scenario":
-        """Return the scenario for agents that call anything: by default itself.
+        """Return a scenario for agents that call arbitrary tools; by default itself.
 
-        A scenario whose tools act on the world returns one whose tools do not. Agents
-        without a model, the tripwires included, play in it.
+        If its tools act on the real world, return one whose tools do not. Agents
+        without a model use it, also in tripwires.
         """
         return self
 
     def live_tools(self) -> frozenset[str]:
-        """Return the names of the tools that really run, as their owner allowed."""
+        """Return the names of the tools that really run, with the user's permission."""
         return frozenset()
 
     def success_criteria(self) -> dict[str, float]:
         """Return the shares on validation tasks at which training ends early.
 
-        ``tool_reliability`` and ``success_rate`` are lowest shares, 0..1;
-        ``cost_reduction`` is reported against the baseline, never waited for. Success
-        must be among them: an agent that makes one harmless call and gives up is
-        perfectly reliable.
+        ``tool_reliability`` and ``success_rate`` are minimum shares, 0..1;
+        ``cost_reduction`` is only reported. Success must be included: an agent that
+        makes one harmless call and gives up is perfectly reliable.
         """
         return {
             "tool_reliability": 0.95,
@@ -314,7 +315,7 @@ class Scenario(ABC):
 
     @property
     def sandbox(self) -> "LazySandbox":
-        """Where code that an agent wrote runs; opened when some first does."""
+        """The sandbox for agents' code, opened at first use."""
         from agentgym.sandbox import LazySandbox
 
         made = LazySandbox(self.sandbox_config)
@@ -322,25 +323,25 @@ class Scenario(ABC):
         return sandbox
 
     def sandbox_config(self) -> "SandboxConfig":
-        """Return how :attr:`sandbox` is opened, e.g. with which packages."""
+        """Return how to open :attr:`sandbox`, e.g. with which packages."""
         from agentgym.sandbox import SandboxConfig
 
         return SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
     def close(self) -> None:
-        """Release the sandbox, which outlives episodes. Called once, at the end."""
+        """Close the sandbox, which is shared by episodes. Called once, at the end."""
         if sandbox := vars(self).get("_sandbox"):
             sandbox.close()
 
     def notes(self) -> list[str]:
-        """Return notes on the tasks for users who train on it, in sentences.
+        """Return notes about the tasks for users, in sentences.
 
-        A plan shows them. The default is none.
+        They are shown in a run's plan. The default is none.
         """
         return []
 
     def card(self) -> dict[str, Any]:
-        """Return the card that ``agentgym scenarios show`` prints."""
+        """Return the data for ``agentgym scenarios show``."""
         return {
             "name": self.name,
             "description": self.description,

@@ -1,4 +1,4 @@
-"""Books: the calls of an episode as its environment saw them, for rewards to read."""
+"""Books: the calls that reached an episode's environment, for rewards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ class ReceivedCall(NamedTuple):
 
     Attributes:
         tool: The tool.
-        args: Its arguments as the environment understood them, defaults included.
+        args: Its arguments as the environment got them, defaults included.
     """
 
     tool: str
@@ -22,11 +22,11 @@ class ReceivedCall(NamedTuple):
 
 @dataclass
 class Books:
-    """The calls of an episode, recorded by the environment itself.
+    """The calls of an episode, recorded by its environment.
 
     Attributes:
-        calls: Calls that ran, in order.
-        errors: Calls that were refused or failed, apart from broken rules.
+        calls: Calls that succeeded, in order.
+        errors: Calls that were refused or failed, except broken rules.
         violations: Calls that a rule forbade.
     """
 
@@ -36,7 +36,7 @@ class Books:
 
     @contextmanager
     def recording(self, call: ReceivedCall) -> Iterator[None]:
-        """Write ``call`` down once the block has shown how it went."""
+        """Record ``call`` with its outcome after the block."""
         try:
             yield
         except RuleViolation:
@@ -51,7 +51,7 @@ class Books:
         """Refuse a call that breaks a rule, or only count it.
 
         Raises:
-            RuleViolation: Rules are enforced; the message names the broken one.
+            RuleViolation: Rules are enforced; the message has the rule.
         """
         if enforce:
             raise RuleViolation(message)

@@ -1,4 +1,4 @@
-"""LeveledScenario: task families in three levels, the first two promised."""
+"""LeveledScenario: task families in three levels; the goal is for the first two."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class LeveledFamily(Protocol):
 
     @property
     def level(self) -> int:
-        """How hard it is, from 1."""
+        """Its difficulty, from 1."""
 
 
 class LeveledScenario[F: LeveledFamily](Scenario):
@@ -32,7 +32,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
 
     @abstractmethod
     def make_task(self, family: F, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+        """Return the ``index``-th task of a family; the arguments determine it."""
 
     def tasks(
         self,
@@ -41,17 +41,17 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         count: int,
         levels: Sequence[int] | None = None,
     ) -> list[Task]:
-        """Return tasks, families in turn and the levels well mixed.
+        """Return tasks, families in turn and levels mixed.
 
         Args:
-            split: Whose words, names and faults to use.
-            seed: Of the tasks.
-            count: How many.
-            levels: Levels to take families from. By default all three for training,
-                and the first two, for which there is a promise, for the others.
+            split: Split of the words, names and faults.
+            seed: Seed of the tasks.
+            count: Number of tasks.
+            levels: Levels of the families. By default all three for training, and the
+                first two, which the goal is for, for others.
 
         Raises:
-            UsageError: There is no such level.
+            UsageError: A level does not exist.
         """
         if levels is None:
             levels = ALL_LEVELS if split is Split.TRAIN else FIRST_LEVELS
@@ -65,7 +65,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return levels 1 and 2, then level 3, then unknown words, all held out."""
+        """Return held-out sets: levels 1 and 2, then level 3, then unknown words."""
         smaller = max(1, count // 6)
         return {
             "held-out": self.tasks(Split.TEST, seed, count),

@@ -1,4 +1,4 @@
-"""Writing a new pack: one of those in ``templates/`` under another name."""
+"""write_pack: create a new scenario pack from one of ``templates/``."""
 
 import re
 import shutil
@@ -15,19 +15,19 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def write_pack(
     name: str, folder: Path = Path(PACKS_FOLDER), template: str = "heating"
 ) -> Path:
-    """Write a scenario pack that works, to be changed.
+    """Write a working scenario pack for the user to change.
 
     Args:
-        name: Of the scenario and of its folder.
-        folder: Where packs lie.
-        template: ``heating``, tools that change a state, or ``repair``, files, a
-            sandbox where they run, and hidden tests.
+        name: Name of the scenario and of its folder.
+        folder: Folder for packs.
+        template: ``heating`` (tools that change a state) or ``repair`` (files, a
+            sandbox, and hidden tests).
 
     Returns:
         The pack's folder.
 
     Raises:
-        UsageError: The name is malformed or taken, no template is named so, or the
+        UsageError: The name is malformed or taken, the template is unknown, or the
             folder exists or cannot be written.
     """
     known = sorted(path.name for path in _TEMPLATES.iterdir() if path.is_dir())

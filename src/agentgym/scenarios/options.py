@@ -11,7 +11,7 @@ DATA = "data"
 
 
 def has_options(reference: str) -> bool:
-    """Say whether a reference is a scenario's name with options after a ``?``."""
+    """Return whether a reference is a scenario's name with options after a ``?``."""
     name, mark, _ = reference.partition("?")
     return bool(mark) and name.replace("_", "").isalnum()
 
@@ -20,11 +20,11 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
     """Return the options of a reference.
 
     Args:
-        reference: Of a scenario.
-        known: Those that the scenario has; None takes any.
+        reference: The scenario's reference.
+        known: Names of the scenario's options; None accepts any.
 
     Raises:
-        UsageError: One is unknown.
+        UsageError: An option is unknown.
     """
     from urllib.parse import parse_qsl
 
@@ -40,7 +40,7 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
 
 
 def with_options(reference: str, **given: str) -> str:
-    """Return a reference with further options; empty ones are left out."""
+    """Return a reference with further options; leave out empty ones."""
     from urllib.parse import urlencode
 
     name = reference.partition("?")[0]
@@ -50,14 +50,14 @@ def with_options(reference: str, **given: str) -> str:
 
 
 def with_absolute_data(reference: str) -> str:
-    """Return a reference whose data are found from any folder."""
+    """Return a reference whose data can be found from any folder."""
     data = read_options(reference).get(DATA, "")
     path = os.path.abspath(os.path.expanduser(data)) if data else ""
     return with_options(reference, **{DATA: path})
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return where a scenario's data lie: as named, or as they were fetched."""
+    """Return the path of a scenario's data: the given one, or the download."""
     from pathlib import Path
 
     from agentgym.scenarios.bfcl.package import fetched

@@ -1,4 +1,4 @@
-"""Importing a scenario pack from where it lies, and saying why that fails."""
+"""load_pack: import a scenario pack from its folder, with helpful errors."""
 
 import hashlib
 import inspect
@@ -17,21 +17,21 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load_pack(path: str) -> Scenario:
-    """Return a new instance of the scenario of a pack.
+    """Return a new instance of a pack's scenario.
 
-    The pack's folder becomes a package of its own name, so that ``scenario.py`` may
-    import its other modules: ``from .words import NAMES``.
+    The pack's folder becomes a separate package, so that ``scenario.py`` may import its
+    other modules: ``from .words import NAMES``.
 
     Args:
-        path: As :func:`~agentgym.scenarios.packs.locate_pack` returns it.
+        path: The result of :func:`~agentgym.scenarios.packs.locate_pack`.
 
     Raises:
-        ScenarioError: The pack cannot be imported, does not hold one scenario, or that
-            cannot be made.
+        ScenarioError: The pack cannot be imported, does not have exactly one scenario,
+            or the scenario cannot be created.
     """
     module = _import(path)
     scenario = _scenario_class(module, path)
-    name = getattr(scenario, "name", None)  # a class attribute that may be forgotten
+    name = getattr(scenario, "name", None)  # a class attribute that may be missing
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ScenarioError(
             f"The scenario of {path} has the name {name!r}; set `name` to small "
@@ -70,7 +70,7 @@ def _import(path: str) -> ModuleType:
     except SyntaxError as error:
         raise ScenarioError(
             f"{error.filename or source}, line {error.lineno}: {error.msg}. The "
-            "scenario pack cannot be loaded before this is mended."
+            "scenario pack cannot be loaded before this is fixed."
         ) from error
     except AgentGymError as error:
         raise ScenarioError(f"{source}: {error}") from error
@@ -105,7 +105,7 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 
 
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
-    """Return the one scenario of a module; a leading underscore hides a class."""
+    """Return the only scenario class of a module; ``_Names`` are ignored."""
     package = module.__name__.rpartition(".")[0]
     found = [
         value

@@ -1,7 +1,7 @@
-"""Scenario packs on disk: their folders and their cards; imports none.
+"""Find scenario packs on disk, and read their cards without importing them.
 
-A pack is a folder with ``scenario.py``. It is meant by name if it lies in
-``./scenarios``, else by path, which names the folder or the file.
+A pack is a folder with ``scenario.py``. A pack in ``./scenarios`` is referred to by
+name, others by the path of the folder or the file.
 """
 
 import os
@@ -18,11 +18,11 @@ CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
 
 
 class PackCard(NamedTuple):
-    """The card of a pack in a list.
+    """A pack's entry in a list.
 
     Attributes:
-        path: Its folder, as found.
-        problem: Why it cannot be read, empty if it can.
+        path: Its folder.
+        problem: Why it cannot be read, or "".
     """
 
     name: str
@@ -34,27 +34,27 @@ class PackCard(NamedTuple):
 
 
 def is_path(reference: str) -> bool:
-    """Say whether a reference to a scenario is a path rather than a name."""
+    """Return whether a scenario reference is a path, not a name."""
     if has_options(reference):
         return False
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
 
 
 def is_tasks_file(reference: str) -> bool:
-    """Say whether a reference is a tasks file, maybe with its tools after a ``?``."""
+    """Return whether a reference is a tasks file, maybe with tools after a ``?``."""
     return reference.partition("?")[0].endswith(".jsonl")
 
 
 def locate_pack(reference: str) -> str | None:
-    """Return the absolute path of the pack that is meant.
+    """Return the absolute path of a pack.
 
     Args:
         reference: A path to the folder or file, or the name of a folder in
             ``./scenarios``.
 
     Returns:
-        The folder, or the file if it is not named ``scenario.py``; None if the pack
-        does not exist.
+        The folder, or the file if it is not named ``scenario.py``; None if there is no
+        such pack.
     """
     path = reference if is_path(reference) else os.path.join(PACKS_FOLDER, reference)
     path = os.path.abspath(os.path.expanduser(path))
@@ -67,12 +67,12 @@ def locate_pack(reference: str) -> str | None:
 
 
 def pack_name(path: str) -> str:
-    """Return the name of a pack at ``path`` before it is loaded."""
+    """Return a pack's name from its path, without loading it."""
     return os.path.basename(path).removesuffix(".py")
 
 
 def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
-    """Return the cards of the packs in ``folder``, by name; nothing is imported."""
+    """Return the entries of the packs in ``folder``, by name; import none."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError:
@@ -84,7 +84,7 @@ def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
 
 
 def _card(path: str) -> PackCard:
-    """Read the attributes of the scenario class from a pack's source."""
+    """Read the scenario class's attributes from a pack's source."""
     import ast
 
     name = pack_name(path)
@@ -104,7 +104,7 @@ def _card(path: str) -> PackCard:
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:
-    """Return the card's fields that a class sets to literal texts."""
+    """Return the entry's fields that a class sets to literal texts."""
     import ast
 
     found = {}

@@ -1,9 +1,9 @@
-"""The common parts of rewards with a plan of needed calls.
+"""The common parts of rewards for a plan of needed calls.
 
-A success is worth 1 less a little for needless calls, which are slow, not wrong; only
-guessing is. Else the steps of the plan that were made earn a share of ``PROGRESS``, and
-the right tool for the next one a part of its share. Many needless calls melt that
-credit away.
+A success earns 1 minus a little for needless calls, which are slow but not wrong; only
+guessing is. Otherwise the steps of the plan that were made earn a share of
+``PROGRESS``, and the right tool for the next step a part of its share. Many needless
+calls remove this credit.
 """
 
 import json
@@ -21,7 +21,7 @@ NEXT_TOOL = 0.4
 EXTRA_CALL = -0.05
 DAMAGE = -0.1
 SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-"""Needless calls that an attempt may hold, by level, before they count as many."""
+"""Needless calls that an attempt may contain, by level."""
 
 _LEAST_WITHIN_SPARE = 0.9
 _LEAST_FOR_SUCCESS = 0.5
@@ -38,10 +38,10 @@ class Attempts:
     """The calls of an episode.
 
     Attributes:
-        done: Calls that ran, in order.
-        tools: Tool of every call, also of those that were refused.
+        done: Calls that succeeded, in order.
+        tools: Tool of every call, refused ones included.
         failed: Tools of the calls that failed or did not validate.
-        violations: How many broke a rule.
+        violations: Number of broken rules.
     """
 
     done: Sequence[ReceivedCall]
@@ -51,7 +51,7 @@ class Attempts:
 
     @classmethod
     def of(cls, books: Books, trajectory: Trajectory) -> Self:
-        """Combine the records of the environment and the rollout."""
+        """Combine the records of the environment and of the rollout."""
         rejected = [
             call.name
             for call in trajectory.get_tool_calls()
@@ -67,23 +67,23 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the remaining share of the credit after so many needless calls."""
+    """Return the share of the credit that is left after needless calls."""
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
 def is_guessed(
     attempts: Attempts, needed: Sequence[str], tools: Collection[str], spare: int
 ) -> bool:
-    """Return whether an attempt found its goal by trying everything.
+    """Return whether an attempt reached its goal by trying everything.
 
-    That is one with more needless calls than ``spare``, which has called each tool that
-    it does not need, or the needed ones with more and more different arguments. One
-    that repeats a look, or looks at other things first, has not guessed.
+    That is an attempt with more than ``spare`` needless calls that called each tool it
+    does not need, or the needed tools with more and more different arguments. Repeating
+    a read, or reading other things first, is not guessing.
 
     Args:
         attempts: The calls.
-        needed: Tools of the plan, one for each step.
-        tools: All that the agent has.
+        needed: Tool of each step of the plan.
+        tools: All tools of the agent.
         spare: See ``SPARE_CALLS``.
     """
     if len(attempts.tools) - len(needed) <= spare:
@@ -102,14 +102,14 @@ def is_guessed(
 def success_parts(
     attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
-    """Return the parts of a success's reward, at least 0.5 together.
+    """Return the parts of a success's reward, together at least 0.5.
 
-    It is at least 0.9 with up to ``spare`` needless calls; without ``spare``, with any
+    At least 0.9 with up to ``spare`` needless calls; if ``spare`` is None, with any
     number.
 
     Args:
         attempts: The calls.
-        needed: How many the plan has.
+        needed: Number of the plan's calls.
         error: Cost of a failed call, negative.
         spare: See ``SPARE_CALLS``.
     """
@@ -122,7 +122,7 @@ def success_parts(
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
-    """Return how many of the needed calls had their tool called."""
+    """Return for how many of the needed calls the tool was called."""
     left = list(called)
     count = 0
     for tool in needed:

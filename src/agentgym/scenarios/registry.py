@@ -1,7 +1,7 @@
-"""Finds scenarios: built-in ones, packs on disk, and those of installed packages.
+"""Find scenarios: built-in ones, packs on disk, and those of installed packages.
 
-The card of a built-in scenario is written in this file as well as on its class, so that
-listing imports neither the class nor pydantic; a test keeps the two equal.
+The entries of built-in scenarios are in this file as well as on their classes, so that
+listing imports neither the classes nor pydantic; a test compares both.
 """
 
 import os
@@ -27,7 +27,7 @@ ENTRY_POINT_GROUP = "agentgym.scenarios"
 
 
 class ScenarioCard(NamedTuple):
-    """The card of a scenario in a list.
+    """A scenario's entry in a list.
 
     Attributes:
         target: ``module:class``.
@@ -132,10 +132,10 @@ BUILT_IN = {
 
 
 def scenario_cards() -> list[ScenarioCard]:
-    """Return the cards for lists: built-in scenarios, packs, installed ones.
+    """Return the entries of built-in scenarios, packs, and installed scenarios.
 
-    An installed scenario is named with the package that brings it; nothing of packs
-    and packages is imported.
+    An installed scenario is listed with its package; packs and packages are not
+    imported.
     """
     cards = dict(BUILT_IN)
     for pack in pack_cards():
@@ -164,15 +164,15 @@ def scenario_names() -> list[str]:
 
 
 def absolute_reference(reference: str) -> str:
-    """Return a reference that means the same scenario from any folder.
+    """Return a reference to the same scenario that works from any folder.
 
     Args:
-        reference: A name, maybe with options, as ``bfcl?data=wheel.whl``; a path to a
-            pack; or a tasks file with its tools.
+        reference: A name, maybe with options, as ``bfcl?data=wheel.whl``; a pack's
+            path; or a tasks file with its tools.
 
     Returns:
-        The absolute path of a pack or file on disk; any other name as it is, but for
-        a path in its options.
+        The absolute path of a pack or file; other names unchanged, except
+        paths in options.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -199,13 +199,14 @@ def get_scenario(reference: str) -> "Scenario":
 
     Args:
         reference: The name of a built-in scenario, of a pack in ./scenarios or of an
-            installed one, the path of a pack: its folder or file, or a tasks file
-            with its tools: :class:`~agentgym.core.task.TaskSource`.
+            installed one; the path of a pack's folder or file; or a tasks file with its
+            tools: :class:`~agentgym.core.task.TaskSource`.
 
     Raises:
-        ScenarioNotFoundError: Names the nearest and those available.
+        ScenarioNotFoundError: The scenario is unknown; the message has the nearest and
+            all names.
         UsageError: There is no pack at the path.
-        ScenarioError: It cannot be loaded, or has the name of a built-in one.
+        ScenarioError: It cannot be loaded, or has a built-in scenario's name.
     """
     from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
     from agentgym.scenarios.base import Scenario
@@ -243,10 +244,10 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents, by framework; empty if it has none.
+    """Return a scenario's own agents, by framework.
 
-    A built-in scenario is not made for it: it may need an extra that another machine
-    has.
+    A built-in scenario is not instantiated: it may need an extra that only another
+    machine has.
     """
     name = reference.partition("?")[0]
     if name in BUILT_IN:
@@ -261,7 +262,7 @@ def agents_of(reference: str) -> dict[str, str]:
 
 
 def extras_of(reference: str) -> tuple[str, ...]:
-    """Return the extras of this package that a scenario needs; of a pack, none.
+    """Return the extras of this package that a scenario needs; none for packs.
 
     Raises:
         UsageError: A tasks file cannot be read.
@@ -307,8 +308,8 @@ def _pack(path: str) -> "Scenario":
 def _entry_points() -> "list[EntryPoint]":
     """Return the scenarios of installed packages.
 
-    importlib.metadata takes 40 ms to import and search, so installed packages are
-    first looked through for the group's name, which takes 2.
+    Importing and searching importlib.metadata takes 40 ms, so installed packages are
+    first searched for the group's name, which takes 2 ms.
     """
     if not any(map(_declares_scenarios, sys.path)):
         return []

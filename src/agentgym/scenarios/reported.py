@@ -1,4 +1,4 @@
-"""Rewards that programs report, as JSON."""
+"""Parse rewards that programs report as JSON."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -6,7 +6,7 @@ from agentgym.core.trajectory import Reward
 
 
 class ReportedReward(BaseModel):
-    """A reward as a program or a check command writes it; other keys are ignored.
+    """A reward from a program or a check command; other keys are ignored.
 
     Attributes:
         reward: From 0 to 1.
@@ -19,6 +19,6 @@ class ReportedReward(BaseModel):
     success: bool | None = None
 
     def to_reward(self) -> Reward:
-        """Return it as the score of an episode."""
+        """Convert it to the score of an episode."""
         is_solved = self.reward >= 1 if self.success is None else self.success
         return Reward(self.reward, is_solved, {"reported": self.reward})

@@ -1,4 +1,4 @@
-"""JSON schemas that came from elsewhere, as pydantic models of arguments."""
+"""Convert external JSON schemas to pydantic models of arguments."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
-    """Return the spec of a tool as a request to OpenAI has it, or its function alone.
+    """Return the spec of a tool in OpenAI's form, or of its function alone.
 
     Raises:
         ValueError: It is not one; the message says why.
@@ -60,10 +60,10 @@ def spec_of_openai(tool: Any) -> ToolSpec:
 
 
 def _require_references(schema: dict[str, Any]) -> None:
-    """Check that a schema refers to parts of itself alone: nothing is fetched.
+    """Check that a schema only refers to its own parts: nothing is fetched.
 
     Raises:
-        Unresolvable: It refers to something else.
+        Unresolvable: It refers to something outside.
     """
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(root)
@@ -82,7 +82,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return the schema of a tool for a model; it refuses unknown arguments.
+    """Return a tool's schema for a model, which refuses unknown arguments.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -105,9 +105,9 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
 
 
 def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
-    """Return a model whose JSON schema is ``schema`` and that checks as it says.
+    """Return a model with the JSON schema ``schema`` that validates by it.
 
-    An argument that the schema does not name is refused, unless it says otherwise.
+    Arguments outside of the schema are refused, unless it allows them.
     """
     wording = {"type": "object", "additionalProperties": False, **schema}
     judge = Draft202012Validator(wording, registry=Registry())

@@ -1,4 +1,4 @@
-"""Scoring an episode, and refusing scores that nothing may be learned from."""
+"""Score an episode, and refuse invalid scores."""
 
 import math
 
@@ -15,7 +15,7 @@ def score(
 
     Raises:
         ScenarioError: It is not a reward: NaN, infinite, out of range or ill-typed.
-        Exception: Whatever ``calculate_reward`` raises.
+        Exception: Any exception of ``calculate_reward``.
     """
     reward = scenario.calculate_reward(task, environment, trajectory)
     problem = reward_problem(reward, scenario.reward_range)
@@ -25,7 +25,7 @@ def score(
 
 
 def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
-    """Return why a value is not a usable reward; empty if it is one."""
+    """Return why a value is not a valid reward, or ""."""
     if not isinstance(reward, Reward):
         return f"{reward!r}, which is no Reward"
     low, high = reward_range

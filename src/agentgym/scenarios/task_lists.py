@@ -1,4 +1,4 @@
-"""Ask a scenario for tasks, and refuse unusable ones."""
+"""Get tasks from a scenario, and refuse invalid ones."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from agentgym.errors import NotFoundError, ScenarioError
 from agentgym.scenarios.base import Scenario
 
 MOST_SEARCHED = 2000
-"""Tasks of a scenario among which one is found by its id."""
+"""Number of a scenario's tasks that are searched for an id."""
 
 
 def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[Task]:
-    """Return at most ``count`` tasks; fewer, but one at least, if it has no more.
+    """Return up to ``count`` tasks, at least one.
 
     Raises:
         ScenarioError: There are none, or they are not tasks.
@@ -27,7 +27,7 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 def tasks_to_measure(
     scenario: Scenario, split: str, seed: int, count: int
 ) -> list[Task]:
-    """Return tasks of a split, or of every one (:data:`EVERY_SPLIT`), kinds in turn.
+    """Return tasks of a split, or of all (:data:`EVERY_SPLIT`), kinds in turn.
 
     Raises:
         ScenarioError: There are none, or they are not tasks.
@@ -48,7 +48,7 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
     """Return the task with an id.
 
     Raises:
-        NotFoundError: None of them has it.
+        NotFoundError: No task has it.
     """
     for task in tasks:
         if task.id == task_id:
@@ -57,7 +57,7 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
-    """Return which calls tasks need, as far as the scenario says."""
+    """Return the needed calls of tasks, as far as the scenario knows them."""
     tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
     if usual := scenario.tools():
@@ -71,7 +71,7 @@ def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
 
 
 def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
-    """Return the tools of a task: those that its environment has."""
+    """Return a task's tools: those of its environment."""
     environment = scenario.create_environment(task)
     try:
         return [tool.spec for tool in environment.tools()]
@@ -80,7 +80,7 @@ def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
 
 
 def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
-    """Return the tools of every task; where each has its own, of the first to train.
+    """Return the tools of every task; if each has its own, the first training task's.
 
     Raises:
         ScenarioError: There are no training tasks.
@@ -108,7 +108,7 @@ def task_list(made: Any, what: str) -> list[Task]:
     """Return a scenario's result as a list of tasks.
 
     Args:
-        made: The result.
+        made: The scenario's result.
         what: Its description, for messages.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Keep secrets out of a run's texts, and log who executed what.
+"""Keep secrets out of a run's files and output, and log executed commands.
 
-- ``redaction``: secrets taken out of text, wherever it is written or shown.
+- ``redaction``: replaces secrets in text that is written or shown.
 - ``log_file``: the output of other processes in a file, without secrets.
 - ``audit``: a log of executed commands and their callers.
 
-Standard library only: processes of other environments import it, too.
+Standard library only: other Python environments import it too.
 """

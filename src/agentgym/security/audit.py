@@ -1,8 +1,8 @@
-"""Write the audit log: executed commands and their callers, one JSON object a line.
+"""Write the audit log: executed commands and their callers, one JSON object per line.
 
-The caller sets its name (:func:`asking`), the executing code notes the command
-(:func:`note`); neither knows of the other. Every process of a run appends to the same
-files, a line in one write. They are rotated at a size, and the oldest are removed.
+The caller sets its name (:func:`asking`), the executing code logs the command
+(:func:`note`); they need not know each other. Every process of a run appends to the
+same files, one line per write. Files are rotated by size, and the oldest removed.
 """
 
 import fcntl
@@ -30,11 +30,11 @@ from agentgym.security.redaction import (
 
 FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
-"""That of the client that rents machines, of a run whose :data:`FILE` is made there."""
+"""Log on a client that rents machines; :data:`FILE` is written on the machine."""
 MOST_BYTES = 32 << 20
-"""Size of a file, before the next one is begun."""
+"""Size at which a file is rotated."""
 KEPT = 8
-"""Files, the newest included."""
+"""Number of files to keep, the newest included."""
 _HEAD = 200
 _DIGITS = 16
 
@@ -42,10 +42,11 @@ logger = get_logger(__name__)
 
 
 class AuditLog:
-    """Appends to the audit log of a run, or of anything else. Thread-safe.
+    """Appends to the audit log of a run or of another activity. Thread-safe.
 
-    The file is opened with the first line. A disk that cannot be written ends no run:
-    it is logged, and the number of lost lines is the next line that can be written.
+    The file is opened at the first line. If the disk fails, the run goes on: the
+    failure is logged, and the next line that can be written has the number of lost
+    lines.
 
     Args:
         path: The file; its folder is made if it does not exist.
@@ -62,7 +63,7 @@ class AuditLog:
         self._redactor = Redactor.of_environment()
 
     def write(self, what: str, **facts: Any) -> None:
-        """Append a line: when, what, and the facts that are known."""
+        """Append a line: time, action, and the given facts."""
         with self._lock:
             try:
                 self._open()
@@ -85,7 +86,7 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file in this process, and say who that is."""
+        """Open the file in this process; log its user, host and process id."""
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
@@ -107,9 +108,9 @@ class AuditLog:
         return private(self.path, flags)
 
     def _turn_over(self) -> None:
-        """Begin a new file, unless another process has begun one."""
+        """Rotate the file, unless another process has done so."""
         old = self._file
-        fcntl.flock(old, fcntl.LOCK_EX)  # until it is closed
+        fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(old), os.stat(self.path)):
@@ -131,7 +132,7 @@ _ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
 
 @contextmanager
 def audited(log: AuditLog) -> Iterator[AuditLog]:
-    """Log the entries noted inside the block, also by its tasks and threads."""
+    """Log the entries noted inside the block, also in its tasks and threads."""
     token = _LOG.set(log)
     try:
         yield log
@@ -140,7 +141,7 @@ def audited(log: AuditLog) -> Iterator[AuditLog]:
 
 
 def audit_into(path: Path) -> None:
-    """Log the entries noted in this context from now on to a file."""
+    """Write the entries noted in this context from now on to a file."""
     _LOG.set(AuditLog(path))
 
 
@@ -158,18 +159,18 @@ def asking(**who: Any) -> Iterator[None]:
 
 
 def note(what: str, **facts: Any) -> None:
-    """Log an action and its caller, if an audit log is open."""
+    """Write an action and its caller to the audit log, if one is open."""
     if (log := _LOG.get()) is not None:
         log.write(what, **_ASKER.get({}), **facts)
 
 
 def is_audited() -> bool:
-    """Say whether :func:`note` writes anything here."""
+    """Return whether :func:`note` has an open log."""
     return _LOG.get() is not None
 
 
 def asker() -> dict[str, Any]:
-    """Return the caller, for entries that another thread notes."""
+    """Return the caller of this context, to pass it to another thread."""
     return _ASKER.get({})
 
 
@@ -179,13 +180,13 @@ def log_or_none() -> AuditLog | None:
 
 
 def digest(value: Any) -> str:
-    """Return a digest that distinguishes a text, or a JSON value, from all others."""
+    """Return a hash of a text or of a JSON value."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, on one line, without its secrets."""
+    """Return the start of a text on one line, without secrets."""
     return " ".join(beginning(text, 2 * _HEAD).split())[:_HEAD]
 
 
@@ -194,17 +195,17 @@ def default_log() -> Path:
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
     try:
         return Path(home).expanduser() / FILE
-    except RuntimeError:  # the user has no home folder: nothing can be written there
+    except RuntimeError:  # the user has no home folder, so nothing can be written in it
         return Path(os.devnull) / FILE
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log, those of files that were turned over first.
+    """Yield the entries of a log, oldest file first.
 
     Args:
         path: The newest file, or a run's folder.
 
-    A line that was cut, as by a full disk, is left out.
+    A truncated line, for instance after a full disk, is skipped.
     """
     files = [path]
     if path.is_dir():

@@ -1,7 +1,7 @@
-"""The file ``.env`` of the folder in which a command is started.
+"""Load the file ``.env`` from the folder in which a command is started.
 
-It may come with a project of others, so it sets no variable that makes this or another
-program run code, and none that sends a run to another machine.
+It may belong to someone else's project. So it cannot set variables that make a program
+run code, or that send a run to another machine.
 """
 
 import os
@@ -19,9 +19,8 @@ NOT_FROM_FILE = frozenset(
         *("AGENTGYM_UNSAFE_LOCAL_EXEC", "AGENTGYM_VERL", "AGENTGYM_VLLM"),
     }
 )
-"""They name code, as ``module:name``, a pack, an agent saved in a folder or a flag of a
-server does; they let it run unprotected; or they say where a run, its attempts and its
-keys go."""
+"""Variables that name code (``module:name``, a pack, a saved agent, a flag of a
+server), switch protection off, or choose where a run, its attempts and its keys go."""
 _LOADERS = re.compile(
     r"""
     AGENTGYM_(?:VERL|VLLM)__.* | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL
@@ -37,17 +36,17 @@ _LOADERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""By which programs, as Python, uv and git, find code, and providers get their keys."""
+"""Variables by which Python, uv, git and others find code, and providers get keys."""
 
 
 def load_env_file() -> None:
-    """Add the variables of ``./.env`` to the environment, which wins over them.
+    """Add the variables of ``./.env`` that the environment does not have yet.
 
-    Those that it may not set are left out, and named on standard error.
+    Variables that it may not set are skipped, with a message on standard error.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not text, or holds a character that a variable cannot.
+        ValueError: It is not text, or contains a character that a variable cannot.
     """
     file = os.path.abspath(FILE)
     if not os.path.isfile(file):
@@ -72,5 +71,5 @@ def load_env_file() -> None:
 
 
 def is_left_out(name: str) -> bool:
-    """Return whether a file of a project may not set a variable."""
+    """Return whether ``.env`` may not set a variable."""
     return name.upper() in NOT_FROM_FILE or bool(_LOADERS.fullmatch(name))

@@ -11,15 +11,15 @@ from agentgym.security.redaction import Redactor
 
 _PART = 1 << 16
 _LONGEST = 1 << 20
-"""Bytes of a line; a longer one is written in pieces."""
+"""Most bytes of a line; a longer one is written in pieces."""
 _END_S = 2.0
 
 
 class LogFile:
-    """A descriptor for the standard error of other processes, and its file.
+    """A file for the standard error of other processes, with secrets removed.
 
-    Lines are added to the file once they are whole, by a thread, without the secrets of
-    this process's environment. The output of processes that outlive this one is lost.
+    A thread appends complete lines, without the secrets of this process's environment.
+    Output of processes that outlive this one is lost.
 
     Args:
         path: The file; it is made if it does not exist.
@@ -41,17 +41,17 @@ class LogFile:
         self.close()
 
     def fileno(self) -> int:
-        """Return the descriptor to write to."""
+        """Return the file descriptor to write to."""
         return self._writer
 
     def close(self) -> None:
-        """Close this process's descriptor; the output of others still arrives."""
+        """Close this process's descriptor; other processes can still write."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
 
     def wait(self, most_s: float = _END_S) -> None:
-        """Wait for the last words of those who hold the descriptor."""
+        """Wait for the processes that hold the descriptor to close it."""
         self._thread.join(most_s)
 
     def _copy(self) -> None:

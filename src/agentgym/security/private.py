@@ -1,6 +1,6 @@
-"""Files and folders that only this user can read. Standard library only.
+"""Create files and folders that only this user can read. Standard library only.
 
-Existing files keep their mode: users who share a run have changed it on purpose.
+Existing files keep their mode: users who share a run changed it on purpose.
 """
 
 import os
@@ -12,12 +12,12 @@ _FOLDER = 0o700
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file, which is private if this makes it; an ``opener`` of `open`."""
+    """Open a file, created as private; use it as the ``opener`` of `open`."""
     return os.open(path, flags, _FILE)
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only this user can enter; its parents are made as usual."""
+    """Make a folder that only this user can enter; its parents get the usual mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(mode=_FOLDER)
@@ -26,9 +26,9 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty private file if there is none, for a library that opens it.
+    """Create an empty private file if there is none, for a library that opens it later.
 
-    One that is there is not opened: to close it would free the locks that SQLite holds.
+    An existing file is not opened: closing it would release SQLite's locks.
     """
     with suppress(FileExistsError):
         os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -1,11 +1,11 @@
-"""Replace secrets in texts before they are written to a disk or shown.
+"""Replace secrets in texts before they are written to disk or shown.
 
-Two things are secrets: the values of variables that are named like one (and of those
-that ``AGENTGYM_SECRETS`` names), and texts in the form of a key. The forms are those
-that providers publish. Scanners of source code, as detect-secrets, know more of them;
-they look through files line by line and replace nothing.
+Secrets are the values of variables with a name like ``API_KEY`` (or named in
+``AGENTGYM_SECRETS``), and texts in the published key formats of providers. Scanners
+such as detect-secrets know more formats, but they only search source files and replace
+nothing.
 
-Standard library only: processes of other environments use it too.
+Standard library only: other Python environments import it too.
 """
 
 import functools
@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 VARIABLE = "AGENTGYM_SECRETS"
-"""Names of further variables whose values are secrets, with commas between them."""
+"""Variable with the names of further secret variables, comma-separated."""
 GONE = "[redacted]"
 
 _READ = 2**16
-"""Characters of a shown text that are searched for secrets."""
+"""Further characters to search for secrets when a text is cut to be shown."""
 _LEAST = 8
-"""Characters of a value: shorter ones occur in ordinary text too."""
+"""Shortest secret value: a shorter one occurs in ordinary text too."""
 _LOOSE = "utf-8", "surrogateescape"
 _WORD = 12
-"""Characters below which a value counts only where no letter or digit adjoins it."""
+"""Below this length, a value counts only if no letter or digit is next to it."""
 _NAMED = re.compile(
     r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET)?_?KEYS?|APIKEY|TOKEN|SECRETS?|PASSWORD"
     r"|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|CONNECTION_STRING|DSN)(?:_|$)",
@@ -55,9 +55,9 @@ _HEADER = (
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
 _ESCAPED = re.compile(r"\\(?:/|u00[2-7])")
-"""JSON's other spellings of characters that may be a part of a secret."""
+"""JSON escapes of characters that may be part of a secret."""
 _URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
-"""With a password in it."""
+"""A URL with a password."""
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     # OpenAI, Anthropic, OpenRouter and many who follow them
     (r"\bsk", "-", r"(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
@@ -83,13 +83,13 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
-"""The forms of keys: the part before a rare character, that, and the rest.
+"""Key formats as regular expressions: before a rare character, the character, the rest.
 
-A group is the secret itself. A text is searched for the rare character alone, which
-takes 3 ns a character. The part before it has a fixed length.
+A group marks the secret itself. Texts are searched for the rare character only, which
+takes 3 ns per character. The part before it has a fixed length.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""For the less rare ones of these characters: their neighbours in all forms."""
+"""For the more frequent of these characters: the letters before them in all formats."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -97,11 +97,11 @@ _TOKENS = frozenset(
         *("prompt_logprobs", "routed_experts"),
     }
 )
-"""Fields that spell a text in another way."""
+"""Fields with token ids or log-probabilities, which spell a text in another way."""
 
 
 class Redactor:
-    """Takes secrets out of texts.
+    """Replaces secrets in texts.
 
     Args:
         values: The secrets, by the name of their variable.
@@ -117,13 +117,13 @@ class Redactor:
 
     @classmethod
     def of_environment(cls) -> "Redactor":
-        """Return one that knows the secrets of this process's environment."""
+        """Return a redactor of the secrets in this process's environment."""
         return _known(tuple(_secrets_of(os.environ)))
 
     def finds(self, text: str) -> bool:
-        """Say whether there is, or may be, a secret in a text, or in JSON as written.
+        """Return whether a text, or JSON text, may contain a secret.
 
-        Most texts hold none, so this check takes most of the time.
+        Most texts contain none, so this check takes most of the time.
         """
         if _any_form().search(text) is not None:
             return True
@@ -164,14 +164,14 @@ class Redactor:
         return self.json(value)
 
     def written(self, text: str) -> str:
-        """Return JSON as it is written without its secrets; other text likewise."""
+        """Return JSON text without secrets; treat other text likewise."""
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Redact recorded model calls, as JSON, like :meth:`written`.
+        """Redact recorded model calls, in JSON text, like :meth:`written`.
 
-        Where anything is taken out, token ids and log-probabilities are too: they
-        spell the same text. How many there were is kept.
+        If anything is replaced, token ids and log-probabilities are removed too: they
+        spell the same text. Their counts are kept.
         """
         return self._rewritten(text, _without_tokens)
 
@@ -193,7 +193,7 @@ class Redactor:
         clean = self.json(value)
         is_clean = (
             clean == value and not said_twice
-        )  # the first of two equal keys is hidden
+        )  # a repeated key hides the first one
         return text if is_clean else json.dumps(also(clean))
 
 
@@ -203,21 +203,21 @@ def redacted(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the beginning of a text without secrets: one cut in two would stay."""
+    """Return the start of a text without secrets, not even one that the cut splits."""
     return redacted(text[: most + _READ])[:most]
 
 
 def quoted(value: object, most: int = 80) -> str:
-    """Return how a value is written, as far as an error shows it, without secrets."""
+    """Return the ``repr`` of a value without secrets, cut to ``most`` characters."""
     return beginning(repr(value), most)
 
 
 def without_secrets(words: Iterable[str]) -> list[str]:
-    """Return the words of a command line; values of secrets in them are replaced.
+    """Return a command line's words with secret values replaced.
 
-    An option or a setting is secret by its name, as ``--api-key VALUE``,
-    ``--api-key=VALUE`` and ``hub.token=VALUE``, however short its value is; so is what
-    stands before the ``@`` of an address.
+    An option or setting is secret by its name, as in ``--api-key VALUE``,
+    ``--api-key=VALUE`` and ``hub.token=VALUE``, however short its value is. So is the
+    text before the ``@`` of an address.
     """
     shown: list[str] = []
     is_secret = False
@@ -233,14 +233,14 @@ def without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def new_key() -> str:
-    """Return a new random key, of a form that is taken out of texts."""
+    """Return a new random key in a format that redaction recognises."""
     import secrets
 
     return f"sk-agentgym0-{secrets.token_urlsafe(24)}"
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Say whether the value of a variable in ``.env`` is one, whatever its name."""
+    """Return whether a variable of ``.env`` has a secret value, also by its format."""
     letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
     is_random = letters and digits and re.fullmatch(r"[^\s/]{16,}", value)
     return bool(is_random) and _ORDINARY.search(name) is None
@@ -248,7 +248,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Take secrets out of Python's standard output and standard error."""
+    """Remove secrets from Python's standard output and standard error."""
     stdout, stderr = sys.stdout, sys.stderr
     ours = RedactedStream(stdout), RedactedStream(stderr)
     sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
@@ -259,17 +259,17 @@ def redacted_output() -> Iterator[None]:
 
 
 class RedactedStream:
-    """A text stream, as standard output, that secrets are taken out of.
+    """A text stream that removes secrets from its output.
 
     Args:
-        stream: The stream to write to; all but :meth:`write` is its own.
+        stream: The stream to write to; all methods but :meth:`write` are its own.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its secrets; return how long it was."""
+        """Write a text without its secrets; return the text's full length."""
         self._stream.write(redacted(text))
         return len(text)
 
@@ -279,12 +279,12 @@ class RedactedStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the stream."""
+        """Return an attribute of the wrapped stream."""
         return getattr(self._stream, name)
 
 
 class LogFilter(logging.Filter):
-    """Takes secrets out of log records, tracebacks included; drops none."""
+    """Redacts log records, tracebacks included; drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact a record."""
@@ -302,7 +302,7 @@ class LogFilter(logging.Filter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of one of our modules, which redacts its records."""
+    """Return a logger of this package, which redacts its records."""
     logger = logging.getLogger(name)
     if not any(isinstance(each, LogFilter) for each in logger.filters):
         logger.addFilter(LogFilter())
@@ -310,7 +310,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _secrets_of(variables: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return names and values of the variables that hold secrets."""
+    """Return names and values of the environment variables that hold secrets."""
     further = {name.strip() for name in variables.get(VARIABLE, "").split(",")}
     return [
         (name, value.strip())
@@ -335,13 +335,13 @@ def _known(values: tuple[tuple[str, str], ...]) -> Redactor:
 
 @functools.cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    """Return patterns of the forms, that of URLs first."""
+    """Return the patterns of all key formats, the URL pattern first."""
     return tuple(map(re.compile, (_URL, *map("".join, _SHAPES))))
 
 
 @functools.cache
 def _any_form() -> re.Pattern[str]:
-    """Return a pattern that is found where one of the forms is, but that of URLs."""
+    """Return one pattern for all key formats except URLs."""
     after: dict[str, list[str]] = {}
     for before, rare, rest in _SHAPES:
         after.setdefault(rare, []).append(f"(?<={before}{rare})(?={rest})")
@@ -362,12 +362,12 @@ def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -
 
 
 def _plainest(value: str) -> str:
-    """Return the longest part of a value that any JSON and any URL have as it is."""
+    """Return the longest part of a value that needs no escaping in JSON or URLs."""
     return max(re.split(r"[^A-Za-z0-9_.~-]", value), key=len)
 
 
 def _spelt(value: str) -> str:
-    """Return a pattern of a value, also as it stands in JSON within JSON, or a URL."""
+    """Return a pattern that matches a value also when escaped in JSON or in a URL."""
     ways = [value]
     for plain in (True, False):
         inner = value
@@ -380,7 +380,7 @@ def _spelt(value: str) -> str:
 
 
 def _in_address(value: str) -> str:
-    """Return a pattern of a value, any of whose characters may be percent-encoded."""
+    """Return a pattern for a value, any of whose characters may be percent-encoded."""
     parts = []
     for character in value:
         part = re.escape(character)
@@ -392,7 +392,7 @@ def _in_address(value: str) -> str:
 
 
 def _without_tokens(value: Any) -> Any:
-    """Return a record without ids and log-probabilities of tokens, but their counts."""
+    """Replace token ids and log-probabilities in a record by their counts."""
     if isinstance(value, list):
         return [_without_tokens(each) for each in value]
     if not isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""Trained agents for others: an OpenAI-compatible server, folders of weights."""
+"""Publish trained agents: an OpenAI-compatible server, and folders of weights."""

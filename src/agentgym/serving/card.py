@@ -1,4 +1,4 @@
-"""The model card of exported weights: where they come from, how to use them."""
+"""The model card of exported weights: their origin, and how to use them."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def model_card(
     before: Metrics,
     after: Metrics,
 ) -> str:
-    """Return the README of a folder of weights, as Hugging Face reads it.
+    """Return the model card, the README of a folder of weights on Hugging Face.
 
     Args:
         spec: Definition of the agent, apart from its weights.
@@ -45,9 +45,9 @@ def model_card(
         variables: Variables of its chat template, as in training.
         constrains: Whether its calls were restricted to the tools' schemas in training.
         base_model: The model that training started from.
-        steps: Policy updates.
-        episodes: Training rollouts.
-        created: ISO 8601.
+        steps: Number of policy updates.
+        episodes: Number of training rollouts.
+        created: Time in ISO 8601.
         before: Held-out metrics before training.
         after: Held-out metrics after training.
     """
@@ -119,11 +119,11 @@ _LOADED = {
 
 {_SERVED.format(_BASE)}""",
 }
-"""How weights are loaded and served; NAME is what to ask the server for."""
+"""Instructions to load and serve weights; NAME is the model name for requests."""
 
 
 def _use(spec: AgentSpec, rank: int, parser: str, variables: Mapping[str, Any]) -> str:
-    """Return how to load and serve the weights, with the name to serve them by."""
+    """Return instructions to load and serve the weights under the agent's name."""
     text = _LOADED["adapter" if rank else "model"]
     room = next((room for room in LORA_RANKS if room >= rank), rank)
     text = text.replace("PARSER", parser).replace("RANK", str(room))
@@ -134,7 +134,7 @@ def _use(spec: AgentSpec, rank: int, parser: str, variables: Mapping[str, Any]) 
 
 
 def _base(model: str) -> str:
-    """Return the name of the base model, without a path of this machine."""
+    """Return the base model's name, without local paths."""
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"

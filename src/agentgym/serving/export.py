@@ -1,4 +1,4 @@
-"""A trained agent's weights as a folder for transformers, peft and vLLM."""
+"""Export a trained agent's weights to a folder for transformers, peft and vLLM."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ CARD = "README.md"
 
 
 def is_adapter(trained: Trained) -> bool:
-    """Say whether an agent's weights are a LoRA adapter."""
+    """Return whether an agent's weights are a LoRA adapter."""
     return (trained.model_path / ADAPTER_FILE).is_file()
 
 
@@ -25,17 +25,17 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
     Args:
         trained: The agent.
-        form: ``hf`` is the model as it was trained, an adapter if it is one;
-            ``merged`` has an adapter merged into full weights.
-        folder: The new folder; it appears whole or not at all.
+        form: ``hf``: as trained, maybe an adapter; ``merged``: an adapter merged into
+            full weights.
+        folder: The new folder; it appears complete or not at all.
         card: Text of its README.
 
     Returns:
         The folder.
 
     Raises:
-        UsageError: The form is unknown, or the folder exists or cannot be made.
-        AgentGymError: The weights are not as they were saved, or cannot be merged.
+        UsageError: The form is unknown, or the folder exists or cannot be created.
+        AgentGymError: The weights differ from those saved, or cannot be merged.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))
@@ -70,10 +70,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and all in it the modes that the umask gives new ones.
+    """Give a folder and its content the modes of newly created files.
 
-    Libraries write weights for this user alone, and a server in a container may run as
-    another.
+    Libraries write weights readable for this user only, but a server in a container may
+    run as another user.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

@@ -1,4 +1,4 @@
-"""PolicyTransport: a policy in this process, behind OpenAI's own client."""
+"""PolicyTransport: use a policy in this process through OpenAI's client."""
 
 import asyncio
 import itertools
@@ -15,16 +15,16 @@ from agentgym.serving.server import asked_chat
 
 
 class PolicyTransport(httpx.AsyncBaseTransport):
-    """Answers the chat completions of an HTTP client from a policy; nothing is sent.
+    """Answers an HTTP client's chat completions with a policy; nothing is sent.
 
-    A request without a seed has the number of those before it. How many calls an answer
-    makes is the policy's, as in training: ``parallel_tool_calls`` is ignored.
+    A request without a seed gets its number as seed. The policy decides how many calls
+    an answer has, as in training: ``parallel_tool_calls`` is ignored.
 
     Args:
-        policy: Answers; it is closed with the client.
+        policy: The policy that answers; it is closed with the client.
         model: The model's name in answers.
-        temperature: Of requests that name none; 0 is greedy.
-        max_tokens: Of an answer to requests that name no limit.
+        temperature: Default temperature; 0 is greedy.
+        max_tokens: Default token limit of an answer.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
         self._max_tokens = max_tokens
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer one request; a wrong one gets an error in OpenAI's shape."""
+        """Answer one request; an invalid one gets an error in OpenAI's form."""
         try:
             if not request.url.path.endswith("/chat/completions"):
                 message = f"{request.url.path} is not answered, /chat/completions is."
@@ -62,7 +62,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
         return httpx.Response(first.status, headers=kind, content=first.payload)
 
     async def aclose(self) -> None:
-        """Stop the policy."""
+        """Close the policy."""
         await asyncio.to_thread(self._policy.close)
 
 

@@ -1,4 +1,4 @@
-"""Merging: a LoRA adapter and its base as one model of full weights."""
+"""Merge a LoRA adapter and its base model into full weights."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from agentgym.models.template import keep_template, template_of
 
 
 def merge_adapter(adapter: Path, folder: Path) -> None:
-    """Write an adapter's base, changed as the adapter says, with the tokenizer.
+    """Write the model with an adapter merged in, and the tokenizer.
 
-    It is computed in single precision and written in the base's own.
+    The sum is computed in float32 and written in the base model's type.
 
     Args:
         adapter: A folder that peft wrote.
-        folder: Where the model is written, as transformers and vLLM load it.
+        folder: Folder to write to, for transformers and vLLM.
 
     Raises:
-        ModelError: The base or the adapter cannot be loaded; says why.
+        ModelError: The base or the adapter cannot be loaded; the message says why.
     """
     from peft import PeftModel  # takes seconds
 

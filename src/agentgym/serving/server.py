@@ -1,4 +1,4 @@
-"""AgentServer: the weights of a trained agent behind OpenAI's chat completions."""
+"""AgentServer: an OpenAI-compatible server for a trained agent's weights."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -43,25 +43,24 @@ _JSON = "application/json"
 class AgentServer:
     """Answers chat completions on a thread of this process until it is closed.
 
-    It has its address once it is made, and answers once it is started::
+    Its address is known when it is created; it answers once it is started::
 
         with AgentServer(["coding"]).start(policy) as server:
             client = OpenAI(base_url=server.url, api_key="none")
 
     Args:
-        models: The names that a request may ask for; the first is meant by one that
-            names none.
-        host: Address to listen on. Any but this machine's own, such as ``0.0.0.0``,
-            needs a key.
+        models: Model names that requests may use; the first is the default.
+        host: Address to listen on. One reachable from other machines, such as
+            ``0.0.0.0``, needs a key.
         port: 0 takes a free one.
-        api_key: Bearer key that requests must have; None asks for none.
-        temperature: Of requests that name none; 0 is greedy.
-        max_tokens: Of an answer to requests that name no limit.
-        grace_s: Seconds that answers under way have once it is closed.
+        api_key: Bearer key that requests must have; None requires none.
+        temperature: Default temperature; 0 is greedy.
+        max_tokens: Default token limit of an answer.
+        grace_s: Seconds that running answers may take after the server is closed.
 
     Attributes:
-        models: As given.
-        api_key: As given.
+        models: The argument ``models``.
+        api_key: The argument ``api_key``.
 
     Raises:
         UsageError: The address cannot be used, or needs a key.
@@ -109,13 +108,14 @@ class AgentServer:
     def of(cls, trained: Trained, name: str, **options: Any) -> Self:
         """Load the weights of a trained agent and serve them.
 
-        Requests are sampled as the agent was measured where they do not say how.
+        Unless a request sets them, sampling options are those of the agent's
+        evaluation.
 
         Args:
             trained: The agent.
-            name: Of the model; it is also known without its version, and by the
-                scenario's name.
-            **options: Address, key and grace, as the class takes them.
+            name: The model's name; its name without version and the scenario's name
+                work too.
+            **options: Address, key and grace time of the class.
 
         Raises:
             UsageError: The address cannot be used, or needs a key.
@@ -142,19 +142,19 @@ class AgentServer:
 
     @property
     def url(self) -> str:
-        """The base URL for OpenAI's clients: ``http://127.0.0.1:41234/v1``."""
+        """The base URL for OpenAI clients: ``http://127.0.0.1:41234/v1``."""
         return f"{self._listener.url}/v1"
 
     def start(self, policy: Policy) -> Self:
-        """Answer from ``policy``, which is closed with the server."""
+        """Answer with ``policy``, which is closed with the server."""
         self._policy = policy
         self._listener.start()
         return self
 
     def close(self) -> None:
-        """Stop listening; answers under way end within the grace, or are cut off.
+        """Stop listening; abort answers that exceed the grace time.
 
-        Ctrl-C cuts them off sooner.
+        Ctrl-C aborts them at once.
         """
         try:
             self._listener.close()
@@ -182,7 +182,7 @@ class AgentServer:
         return response
 
     async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
-        """Answer a request in another dialect than chat completions."""
+        """Answer a request in another API than chat completions."""
         try:
             body = json_object(await request.read())
             asked = dialect.read(body)
@@ -206,7 +206,7 @@ class AgentServer:
             return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Return the request for the policy; refuse unsupported fields."""
+        """Convert a request for the policy; refuse unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
         return asked_chat(
@@ -240,16 +240,16 @@ class AgentServer:
 def asked_chat(
     policy: Policy, body: dict[str, Any], *, temperature: float, max_tokens: int
 ) -> Chat:
-    """Return the chat completion that a request asks a policy for.
+    """Return the chat completion for a request to a policy.
 
     Args:
-        policy: Answers.
-        body: The request; it names a model.
-        temperature: Of a request that names none.
-        max_tokens: Of an answer to a request that names no limit.
+        policy: The policy that answers.
+        body: The request, with a model name.
+        temperature: Default temperature.
+        max_tokens: Default token limit of an answer.
 
     Raises:
-        ApiError: 400; it has malformed or unsupported fields.
+        ApiError: 400: a field is malformed or unsupported.
     """
     body, form = asked_form(body)
     asked = chat_request(
@@ -272,7 +272,7 @@ def asked_chat(
 
 
 def _seed(body: Mapping[str, Any]) -> int:
-    """Return the seed of the answer's random stream; a random one if none is given."""
+    """Return the seed of an answer; a random one if none is given."""
     asked = body.get("seed")
     if asked is None:
         return secrets.randbits(63)

@@ -1,4 +1,4 @@
-"""Events of a team at work, from LangChain's callbacks."""
+"""Events of a running team, from LangChain's callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _INTERNAL = frozenset({"team_state"})
 
 @dataclass(frozen=True)
 class TeamEvent:
-    """One event of a team at work.
+    """One event of a running team.
 
     Attributes:
-        kind: ``asked`` when a role's model is asked, ``said`` for its text, ``tool``
-            for a tool's result, ``turn`` at the end of a turn.
+        kind: ``asked``: a role's model is asked; ``said``: its text; ``tool``: a tool's
+            result; ``turn``: the end of a turn.
         role: The role.
         text: The text, the tool's result, or the result of the turn.
         tool: The tool's name; empty for other kinds.
@@ -37,14 +37,14 @@ Listener = Callable[[TeamEvent], None]
 
 
 class TeamEvents(BaseCallbackHandler):
-    """Passes events on to a listener, and counts tokens by role.
+    """Passes events to a listener, and counts tokens by role.
 
     Args:
         listener: Called with each event; it should be quick.
 
     Attributes:
         usage: Calls and tokens by role.
-        no_answer: The last error of a model, as long as none has answered; else empty.
+        no_answer: The last error of a model if none has answered yet; else empty.
     """
 
     run_inline = True
@@ -57,19 +57,19 @@ class TeamEvents(BaseCallbackHandler):
         self._roles: dict[UUID, str] = {}
 
     def begin(self) -> None:
-        """Forget the usage and the errors of an earlier request."""
+        """Clear the usage and the errors of an earlier request."""
         self.usage.clear()
         self.no_answer, self._has_answered = "", False
 
     def report(self, event: TeamEvent) -> None:
-        """Pass an event on."""
+        """Pass an event to the listener."""
         if self._listener is not None:
             self._listener(event)
 
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
     ) -> None:
-        """Note which role asks its model."""
+        """Record which role asks its model."""
         role = self._roles[run_id] = _role_of(more.get("metadata"))
         self.report(TeamEvent("asked", role))
 
@@ -89,7 +89,7 @@ class TeamEvents(BaseCallbackHandler):
             self.report(TeamEvent("said", role, str(message.text).strip()))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
-        """Count a call that failed, and report why."""
+        """Count a failed call, and report its error."""
         role = self._roles.pop(run_id, "")
         before = self.usage.get(role, Usage())
         self.usage[role] = Usage(
@@ -103,7 +103,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any
     ) -> None:
-        """Note which role calls a tool, and which tool."""
+        """Record which role calls which tool."""
         name = (serialized or {}).get("name", "")
         self._roles[run_id] = f"{_role_of(more.get('metadata'))}\0{name}"
 
@@ -116,7 +116,7 @@ class TeamEvents(BaseCallbackHandler):
 
 
 def _role_of(metadata: dict[str, Any] | None) -> str:
-    """Return the role's node: the outermost one of the place that is running."""
+    """Return the role that is running, the outermost node of the graph."""
     place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
     outer = place.partition("|")[0].partition(":")[0]
     return outer or str((metadata or {}).get("langgraph_node", ""))

@@ -1,4 +1,4 @@
-"""A chat model for each role of the team, from the texts that name models."""
+"""Choose a chat model for each role of the team, from model names."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROLES = ("supervisor", "generator", "reviewer", "executor")
 MAX_TOKENS = 4_096
-"""Tokens of one answer, at most."""
+"""Most tokens of one answer."""
 REQUEST_S = 180.0
 
 _SMALL = (
@@ -34,13 +34,12 @@ def chat_models(
     models: "Mapping[str, str | BaseChatModel] | None" = None,
     agent: Any = None,
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
-    """Return the chat model of each role, and notes on them in sentences.
+    """Return the chat model of each role, and notes about them.
 
     Args:
-        model: The model of the roles that ``models`` leaves out: a text that names one,
-            or a chat model of LangChain's.
-        models: By role.
-        agent: A trained agent, or its name, for the roles that ``models`` leaves out.
+        model: Model for roles missing in ``models``: a name, or a LangChain chat model.
+        models: Models by role.
+        agent: A trained agent, or its name, for roles missing in ``models``.
 
     Raises:
         UsageError: A role is unknown or has no model, or a key is missing.
@@ -103,7 +102,7 @@ def _of_server(spec: str) -> "BaseChatModel":
             from langchain_anthropic import ChatAnthropic
         except ImportError:
             raise MissingExtraError("anthropic", "A model of Anthropic's") from None
-        # The SDK puts /v1 behind its base URL by itself.
+        # The SDK adds /v1 to its base URL.
         url = endpoint.servers[0].removesuffix("/v1")
         made: BaseChatModel = ChatAnthropic(
             model=endpoint.model,
@@ -129,7 +128,7 @@ def _of_server(spec: str) -> "BaseChatModel":
 
 
 def _of_policy(named: Any) -> "BaseChatModel":
-    """Return a chat model of weights that this process loads."""
+    """Return a chat model whose weights this process loads."""
     from agentgym.engines.local.support import load_policy
     from agentgym.integrations.langchain.model import PolicyChatModel
     from agentgym.models.reference import is_local
@@ -143,5 +142,5 @@ def _of_policy(named: Any) -> "BaseChatModel":
 
 
 def _is_saved(named: str) -> bool:
-    """Say whether a path is a trained agent's folder."""
+    """Return whether a path is a trained agent's folder."""
     return os.path.isfile(os.path.join(os.path.expanduser(named), "agent.json"))

@@ -1,4 +1,4 @@
-"""TeamSession: a team at work on one project, over several requests of its user."""
+"""TeamSession: a team that works on one project, over several requests."""
 
 import inspect
 import json
@@ -23,31 +23,32 @@ if TYPE_CHECKING:
     from agentgym.solving.events import Listener
 
 Human = Callable[[dict[str, Any]], Any]
-"""Asked a question: ``kind``, ``text``, maybe ``files``; answers in words, or None."""
+"""Called with a question (``kind``, ``text``, maybe ``files``); returns a text, or
+None."""
 
 MOST_CHARACTERS = 20_000
-"""The longest problem that is read."""
+"""Most characters of a problem."""
 
 _STEPS = 1_000
 
 
 class TeamSession(AbstractContextManager["TeamSession"]):
-    """A team that keeps its files and its conversation from request to request.
+    """A team that keeps its files and its conversation between requests.
 
     Args:
-        models: The chat model of each role, or one for all.
+        models: The chat model of each role, or one for all roles.
         files: The user's files: relative path to text.
-        language: Of new files.
-        human: Answers the team's questions; None asks no person.
-        max_rounds: Turns of the generator for each request.
-        fallback: A chat model for roles whose own has failed twice.
+        language: Language of new files.
+        human: Answers the team's questions; None if no person can be asked.
+        max_rounds: Most turns of the generator per request.
+        fallback: A chat model for roles whose model has failed twice.
         listener: Called with each event.
-        prices: Of the models' tokens, for the cost.
-        notes: Sentences that each solution carries.
-        sandbox: How code is run.
+        prices: Prices of the models' tokens, for the cost.
+        notes: Sentences to add to each solution.
+        sandbox: How to run code.
 
     Attributes:
-        notes: The sentences.
+        notes: The argument ``notes``.
 
     Raises:
         UsageError: The language is unknown, or a number is out of range.
@@ -111,15 +112,15 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         )
         self._problem = ""
         self._seen = 0
-        """Entries of the history that belong to earlier requests."""
+        """Number of history entries of earlier requests."""
         self._history: list[Mapping[str, Any]] = []
         self._begun = False
 
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
 
-        An error, a person who leaves and a model that never stops end the work early;
-        the solution holds all that was written so far, and the reason.
+        An error, a person who leaves, or a model that never stops end the work early;
+        the solution then has everything written so far, and the reason.
 
         Raises:
             UsageError: The problem is empty or too long.
@@ -152,11 +153,11 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:
-        """Return the work as it is now, with the reason why it ends early."""
+        """Return the current work as a solution that ended early, with the reason."""
         return self._solution("stopped", why)
 
     async def _run(self, given: Any) -> Outcome:
-        """Run the graph to its end, through all questions to the person."""
+        """Run the graph to its end, and pass its questions to the person."""
         from langgraph.types import Command
 
         from agentgym.solving.events import TeamEvent

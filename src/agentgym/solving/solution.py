@@ -1,4 +1,4 @@
-"""Solution: the files of a team, with their tests, their review and their cost."""
+"""Solution: a team's files, with their tests, review and cost."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,9 +15,9 @@ class Usage(NamedTuple):
     """The model calls of a role.
 
     Attributes:
-        calls: How many, failed ones too.
-        prompt_tokens: As far as the models count them.
-        response_tokens: The same.
+        calls: Number of calls, failed ones included.
+        prompt_tokens: Number of prompt tokens, as far as models report them.
+        response_tokens: Number of response tokens, likewise.
     """
 
     calls: int = 0
@@ -31,19 +31,19 @@ class Solution:
 
     Attributes:
         problem: The request.
-        outcome: ``passed`` if all tests did, ``failed`` if some did not or a serious
-            finding is left, ``untested`` without tests, ``stopped`` if it was ended
-            early: ``error`` says why.
+        outcome: ``passed`` if all tests passed; ``failed`` if some failed or a serious
+            finding is left; ``untested`` without tests; ``stopped`` if it ended early:
+            ``error`` says why.
         files: All files of the project: relative path to text.
         changed: Paths of the files that differ from the user's, sorted.
         tests: Counts of ``passed`` and ``failed`` tests, and the ``failures``; None if
             no test has run since the last edit.
-        findings: Of the review: ``path``, ``line``, ``severity``, ``message``.
+        findings: Findings of the review: ``path``, ``line``, ``severity``, ``message``.
         history: Every turn: ``role``, ``round``, ``did``, ``said``.
         usage: Model calls and tokens by role.
         cost: US dollars; None if no prices were given.
-        notes: Sentences on the models and the tools.
-        error: Why it was ended early; empty if it was not.
+        notes: Sentences about models and tools.
+        error: Why it ended early; empty if it did not.
     """
 
     problem: str
@@ -60,14 +60,14 @@ class Solution:
 
     @property
     def passed(self) -> bool:
-        """Whether all tests passed, and no serious finding is left."""
+        """Whether all tests passed and no serious finding is left."""
         return self.outcome == "passed"
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the changed files below a folder, and return their paths.
 
-        Existing files are replaced; nothing outside of the folder is written, also
-        where it holds symbolic links.
+        Existing files are replaced. Nothing outside of the folder is written, even
+        through symbolic links.
 
         Raises:
             UsageError: A file cannot be written.
@@ -91,7 +91,7 @@ class Solution:
         return written
 
     def record(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the solution as JSON values."""
         made = asdict(self)
         made["usage"] = {role: used._asdict() for role, used in self.usage.items()}
         return made

@@ -1,4 +1,4 @@
-"""solve: one request to the coding team, from the problem to the solution."""
+"""solve: send one request to the coding team, and get its solution."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,26 +40,26 @@ def solve(
         print(solution.outcome, solution.files["solution.py"])
 
     Args:
-        problem: The request in words.
-        model: The model of all roles: ``openai:NAME``, ``anthropic:NAME``, a server's
-            address, a folder, ``nano``; or a chat model of LangChain's.
-        models: Models by role, before ``model``: supervisor, generator, reviewer,
-            executor.
+        problem: The request.
+        model: The model for all roles: ``openai:NAME``, ``anthropic:NAME``, a server's
+            address, a folder, ``nano``; or a LangChain chat model.
+        models: Models by role (supervisor, generator, reviewer, executor); they win
+            over ``model``.
         agent: A trained agent, or its name, instead of ``model``.
-        files: The project's files: relative path to text. Tests among them may not be
-            changed by the team.
-        language: Of new files.
-        human: Answers the team's questions before risky edits, on a deadlock and after
-            the last failed round: a function, maybe async, of a dict with ``kind`` and
+        files: The project's files: relative path to text. The team may not change tests
+            among them.
+        language: Language of new files.
+        human: Answers the team's questions: before risky edits, on a deadlock and after
+            the last failed round. A function, maybe async, of a dict with ``kind`` and
             ``text``, that returns yes, no, an instruction, or None to stop.
-        max_rounds: Turns of the generator.
-        fallback: A model for roles whose own has failed twice.
+        max_rounds: Most turns of the generator.
+        fallback: A model for roles whose model has failed twice.
         listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.
-        prices: Of the models' tokens, for the cost.
-        sandbox: How code is run; the safest way of this machine if None.
+        prices: Prices of the models' tokens, for the cost.
+        sandbox: How to run code; None takes the safest way on this machine.
 
     Returns:
-        The solution. Also where the work ends early, with all that was written.
+        The solution, also if the work ended early, with everything written so far.
 
     Raises:
         UsageError: The problem is empty, or a model, role or language cannot be used.
@@ -89,7 +89,7 @@ def open_session(
     fallback: "str | BaseChatModel | None" = None,
     **options: Any,
 ) -> TeamSession:
-    """Return a session for several requests; the arguments are those of :func:`solve`.
+    """Return a session for several requests; takes the arguments of :func:`solve`.
 
     Raises:
         UsageError: A model, role or language cannot be used.
@@ -107,7 +107,7 @@ def open_session(
 def read_files(paths: list[Path]) -> dict[str, str]:
     """Return the user's files by their paths in the project.
 
-    A file below the working folder keeps its relative path; another one its name.
+    A file in the working folder keeps its relative path; others keep only their name.
 
     Raises:
         UsageError: A file cannot be read or is not text, or two have one name.

@@ -1,1 +1,1 @@
-"""Training: the loop, its run folder, and the agent that comes of it."""
+"""Training: the loop, its run folder, and the trained agent."""

@@ -1,4 +1,4 @@
-"""Turn scored rollouts into training data: sequences, trained tokens, the ledger."""
+"""Convert scored rollouts to training data: sequences, trained tokens, the ledger."""
 
 import math
 from collections import Counter
@@ -33,25 +33,26 @@ from agentgym.scenarios.base import Scenario
 TOOL_CALLS = components_of("calls")
 """The components that are trained by default."""
 Label = Callable[[ModelCall], list[Components] | None]
-"""Gives the components of each token of a call's response."""
+"""Returns the components of each token of a call's response."""
 Replay = Callable[[ModelCall], Sequence[Allowed] | None]
-"""Gives the tokens that a call's grammar allowed, at each token of its response."""
+"""Returns the tokens that a call's grammar allowed at each position of its response."""
 Places = Mapping[int, Allowed | None]
-"""Places of trained tokens; with each, the tokens that its response's grammar allowed.
+"""Positions of trained tokens, each with the tokens that the grammar allowed.
 """
 Broadcast = Callable[[Trajectory], Sequence[float]]
-"""Gives a scored rollout's reward to each of its model calls."""
+"""Returns a reward for each model call of a scored rollout."""
 
 
 @dataclass
 class Credited:
-    """A step's rollouts made into a batch.
+    """The training batch of a step, with its rollouts and their ledger.
 
     Attributes:
         groups: The rollouts, by task.
         batch: The engine's training data.
-        ledger: For each rollout id the bucket of each model call, in order.
-        skipped_groups: Groups without a training signal, as their rewards are equal.
+        ledger: By rollout id, the bucket of each model call, in order.
+        skipped_groups: Number of groups without a training signal, i.e. with equal
+            rewards.
     """
 
     groups: Sequence[Sequence[Trajectory]]
@@ -61,14 +62,14 @@ class Credited:
 
     @property
     def rollouts(self) -> list[Trajectory]:
-        """The rollouts of all groups."""
+        """All rollouts of the step."""
         return [rollout for group in self.groups for rollout in group]
 
     @property
     def sequences(self) -> float:
-        """Sequences that the calls of a rollout make, on average.
+        """Mean number of training sequences per rollout.
 
-        One per agent is as few as there can be.
+        The minimum is one per agent.
         """
         known = [made for made in self.rollouts if made.model_calls]
         count = sum(len(_sequences(made.model_calls)) for made in known)
@@ -76,11 +77,11 @@ class Credited:
 
     @property
     def breaks(self) -> int:
-        """Calls that continue a conversation, and not its tokens."""
+        """Number of calls that continue a conversation's messages, not its tokens."""
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
-        """Mask the trained calls of sequences that the engine's loss has left out."""
+        """Mark the trained calls of sequences that the loss left out as masked."""
         left_out = {id(call) for sequence in sequences for call in sequence.calls}
         masked = Bucket("masked", reason)
         for rollout in self.rollouts:
@@ -90,7 +91,7 @@ class Credited:
                     buckets[place] = masked
 
     def refuse(self, reason: str) -> None:
-        """Mask the trained calls: the engine has left its weights unchanged."""
+        """Mark all trained calls as masked: the engine refused the update."""
         masked = Bucket("masked", reason)
         for buckets in self.ledger.values():
             buckets[:] = [masked if b == TRAINED else b for b in buckets]
@@ -98,18 +99,18 @@ class Credited:
 
 @dataclass(frozen=True)
 class BatchBuilder:
-    """Builds a batch from a step's rollouts.
+    """Builds a training batch from a step's rollouts.
 
     Attributes:
-        algorithm: Of the baseline.
-        trainable: Which components the loss covers.
-        label: Gives the components of each token of a call's response, None if it
-            cannot.
-        failure_cost: Penalty of each failed tool call on its model call's advantage.
-        train_roles: Who of a team is trained; None: all.
-        longest: Most tokens of prompt and response of a trained call; None: any.
-        replay: Gives the tokens that a call's grammar allowed; None if the engine
-            cannot: calls with a grammar are then masked.
+        algorithm: Name of the advantage algorithm.
+        trainable: The components that the loss covers.
+        label: Returns the components of each token of a call's response, or None.
+        failure_cost: Penalty for each failed tool call, subtracted from its call's
+            advantage.
+        train_roles: Names of the trained agents in a team; None: all.
+        longest: Most prompt and response tokens of a trained call; None: no limit.
+        replay: Returns the tokens that a call's grammar allowed. If it returns None, a
+            call with a grammar is masked.
     """
 
     algorithm: Algorithm
@@ -128,13 +129,13 @@ class BatchBuilder:
         label: Label,
         replay: Replay | None = None,
     ) -> Self:
-        """Return the builder of a run's batches.
+        """Return the batch builder of a run.
 
         Args:
             config: Every setting.
-            scenario: Decides which tokens are trained where ``config`` does not.
-            label: Of the engine.
-            replay: Of the engine.
+            scenario: Decides which tokens are trained if ``config`` does not.
+            label: The engine's ``label``.
+            replay: The engine's ``allowed``.
         """
         return cls(
             config.algorithm,
@@ -149,7 +150,7 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Put every model call of ``groups`` into the batch and its ledger."""
+        """Build the batch of ``groups``, with a bucket for each model call."""
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         every = [attempt for group in attempts for attempt in group]
@@ -178,8 +179,8 @@ class BatchBuilder:
     ) -> list[list[list[float] | None] | None]:
         """Return the advantages of one role's calls, by group and rollout.
 
-        Each role of a team has its own baseline and its own scale (Dr. MAS,
-        arXiv:2602.08847): the rewards of one do not predict those of another.
+        Each role of a team has its own baseline and scale (Dr. MAS, arXiv:2602.08847):
+        one role's rewards do not predict another's.
         """
         return batch_advantages(
             [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
@@ -200,13 +201,13 @@ class BatchBuilder:
         rollout: Trajectory,
         earned: Sequence[float | Bucket],
     ) -> list[Bucket]:
-        """Add the trained calls of a rollout, and return the bucket of each.
+        """Add a rollout's trained calls to the batch; return the bucket of each call.
 
         Args:
-            batch: Gets the sequences.
-            group: The number of the rollout's.
-            rollout: Whose calls.
-            earned: The advantage of each, or the bucket of one that is not trained.
+            batch: The batch to add sequences to.
+            group: Number of the rollout's group.
+            rollout: The rollout.
+            earned: Advantage of each call, or the bucket of an untrained one.
         """
         trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
@@ -224,7 +225,7 @@ class BatchBuilder:
         return entries
 
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
-        """Return which response tokens are trained, or the bucket of a call without."""
+        """Return a response's trained positions, or the bucket of an untrained call."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
         if self.longest and len(call.prompt_ids + call.response_ids) > self.longest:
@@ -253,7 +254,7 @@ class BatchBuilder:
 
 
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
-    """Return which components the loss covers: as a setting says, or the scenario."""
+    """Return the components that the loss covers: the setting's or the scenario's."""
     if config.train_tokens is not None:
         return components_of(config.train_tokens)
     return scenario.define_trainable_components()
@@ -265,9 +266,9 @@ def merged(
     """Merge a rollout's calls into as few sequences as their tokens allow.
 
     Args:
-        calls: Each with the places of its response's trained tokens, the tokens that
-            each was sampled from (None for all), and their advantage.
-        group: The rollout's group, by number.
+        calls: Each with the positions of its trained tokens, the tokens that the
+            grammar allowed at each (None for all), and its advantage.
+        group: Number of the rollout's group.
     """
     sequences: list[TrainingSequence] = []
     for call, positions, advantage in calls:
@@ -287,14 +288,14 @@ def merged(
 
 
 def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
-    """Return the sequences of all calls whose tokens were recorded."""
+    """Return the sequences of all calls with recorded tokens."""
     return merged([(call, {}, 0.0) for call in calls if call.prompt_ids], 0)
 
 
 def _count_breaks(calls: Sequence[ModelCall]) -> int:
-    """Count the calls whose messages continue an earlier call's, but not its tokens.
+    """Count the calls that continue an earlier call's messages, but not its tokens.
 
-    The longest conversation counts that a call continues.
+    Each call is compared with the longest conversation that it continues.
     """
     said = [list(map(_said, call.messages)) for call in calls]
     breaks = 0
@@ -323,9 +324,9 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout, one reward per call, and which of the calls are whose.
+    """A rollout's reward per call, and its calls by role.
 
-    ``rewards`` are None if it was not scored; ``failures`` count failed tool calls.
+    ``rewards`` is None if it was not scored; ``failures`` counts failed tool calls.
     """
 
     rollout: Trajectory
@@ -343,12 +344,12 @@ class _Attempt:
         )
 
     def of_role[T](self, role: str, values: Sequence[T]) -> list[T]:
-        """Return the values of the calls of a role; none of an attempt without any."""
+        """Return the values of a role's calls; empty if there are no values."""
         return [values[place] for place in self.places.get(role, ())] if values else []
 
     @property
     def left_out(self) -> list[Bucket]:
-        """The bucket of each call of an attempt that no role has learned from."""
+        """The bucket of each call in an attempt without training."""
         rollout = self.rollout
         bucket = Bucket("dropped", "no reward for each model call")
         if rollout.status is RolloutStatus.DROPPED:
@@ -362,7 +363,7 @@ def _entries(
     group: Sequence[_Attempt],
     credited: Mapping[str, list[list[float] | None] | None],
 ) -> Sequence[float | Bucket]:
-    """Return the advantages of a role's calls in one attempt, or their bucket."""
+    """Return the advantages of a role's calls in one attempt, or the calls' bucket."""
     count = len(group[index].places[role])
     if role not in credited:
         return [Bucket("masked", ROLE_NOT_TRAINED)] * count
@@ -376,7 +377,7 @@ def _entries(
 
 
 def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
-    """Return one finite reward per call, None if the rollout was not scored."""
+    """Return one finite reward per call; None if the rollout was not scored."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return None
     rewards = list(broadcast(rollout))
@@ -402,24 +403,23 @@ def to_dataproto(
     trainable: Mapping[str, bool] | None = None,
     temperature: float = 1.0,
 ) -> Any:
-    """Return trajectories as a ``verl.DataProto``, for a trainer of verl's own.
+    """Convert trajectories to a ``verl.DataProto`` for verl's own trainer.
 
-    Its rows, mask and advantages are those that engines here learn from: each agent of
-    a team has rows of its own, and dropped calls have none. ``old_log_probs`` are
-    those of sampling.
+    Rows, mask and advantages are the same as for our engines: each agent of a team has
+    its own rows, and dropped calls have none. ``old_log_probs`` are those at sampling.
 
     Args:
-        trajectories: Of whole groups: the rest of its group is a rollout's baseline.
-        model: Whose tokens these are.
-        algorithm: Of the baseline.
-        failure_cost: As in :class:`~agentgym.core.config.TrainingConfig`.
-        trainable: Which components are trained; None: the choice of tools and their
+        trajectories: Complete groups, since the baseline needs the whole group.
+        model: The model with these tokens.
+        algorithm: Name of the advantage algorithm.
+        failure_cost: See :class:`~agentgym.core.config.TrainingConfig`.
+        trainable: The trained components; None: the choice of tools and their
             arguments.
-        temperature: Of sampling.
+        temperature: Sampling temperature.
 
     Raises:
-        MissingExtraError: verl is not installed here.
-        UsageError: Not one call can be trained; says why.
+        MissingExtraError: verl is not installed.
+        UsageError: No call can be trained; the message says why.
     """
     try:
         from tensordict import TensorDict

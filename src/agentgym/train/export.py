@@ -32,8 +32,9 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         name: Its name for ``TrainedAgent.load``: ``coding@4``.
-        is_default: Whether it became the default, which ``coding`` alone means.
-        reason: Why it did or did not, in words.
+        is_default: Whether it became the default, which the plain name ``coding``
+            loads.
+        reason: Why it became the default, or did not.
     """
 
     name: str
@@ -52,7 +53,7 @@ def export_agent(
     baseline: Metrics,
     metrics: Metrics,
 ) -> tuple[Path, Saved]:
-    """Write the agent into ``folder`` of a run and save it as the next version.
+    """Write the agent into the run's ``folder`` and save it as the next version.
 
     Returns:
         The folder, and the saved version.
@@ -93,14 +94,14 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """The identity of an agent, shared by its versions.
+    """The identity that all versions of an agent share.
 
     Attributes:
         agent: ``module:name``; None for a scenario's own agent.
-        scenario: Name of the tasks.
-        source: Where these are.
-        tools: Names of the tools that all tasks have; a project may move, and its
-            tasks with it.
+        scenario: The scenario's name.
+        source: File or folder of its tasks.
+        tools: Names of the tools that all tasks have, so that a project with its tasks
+            may move.
     """
 
     agent: str | None
@@ -124,21 +125,21 @@ class Identity(NamedTuple):
         return cls(spec.agent, spec.scenario, _source(trained.scenario), tools)
 
     def is_of(self, other: "Identity") -> bool:
-        """Say whether two are versions of one another."""
+        """Return whether both identify the same agent."""
         same = (self.agent, self.scenario) == (other.agent, other.scenario)
         alike = bool(self.tools) and self.tools == other.tools
         return same and (alike or self.source == other.source)
 
     def name(self, wanted: str) -> str:
-        """Return ``wanted``, or with a number if another agent has that name."""
+        """Return ``wanted``, with a number added if another agent has that name."""
         names = (wanted if n == 1 else f"{wanted}-{n}" for n in count(1))
         return next(name for name in names if self._is_free(name))
 
     def require_free(self, name: str) -> None:
-        """Check that a name which the user chose is not another agent's.
+        """Check that the user's name for an agent is not another agent's.
 
         Raises:
-            UsageError: It is.
+            UsageError: It is another agent's.
         """
         if (other := self._holder(name)) is not None:
             agent = other.spec.agent or "the scenario's own agent"
@@ -152,30 +153,31 @@ class Identity(NamedTuple):
         return self._holder(name) is None
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return the other agent that has a name; None if that is free."""
+        """Return another agent that has the name; None if it is free."""
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)
             except AgentGymError:
-                continue  # it cannot be read: an older version says whose name it is
+                continue  # unreadable: an older version has the identity
             return None if self.is_of(Identity.of_saved(found)) else found
         return None
 
 
 def _source(reference: str) -> str:
-    """Return the identity of tasks: their reference without options, as paths."""
+    """Return a scenario reference without its options."""
     return reference.partition("?")[0]
 
 
 def keep(agent: TrainedAgent, wanted: str) -> Saved:
-    """Save an agent as the next version of a name; as the default only if better.
+    """Save an agent as the next version; make it the default only if it is better.
 
-    Where another agent has the name ``wanted``, it gets one with a number.
+    If another agent has the name ``wanted``, a number is added.
 
-    A run that is worse, or was measured on less, never becomes the default by itself.
+    An agent that is worse, or was measured on fewer tasks, never becomes the default by
+    itself.
 
     Raises:
-        UsageError: The name is none, or ``AGENTGYM_HOME`` cannot be written.
+        UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
     """
     name = Identity.of_saved(agent).name(wanted)
     with Versions(name).locked() as versions:
@@ -195,7 +197,7 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
 
 
 def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
-    """Say whether ``agent`` is to be the default, and why."""
+    """Return whether ``agent`` becomes the default, and why."""
     default, new = versions.default(), agent.metrics
     is_better = _solves_more(new, agent.baseline)
     shares = _apart(new, agent.baseline)
@@ -233,12 +235,12 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
 
 
 def _solves_more(new: Metrics, old: Metrics) -> bool:
-    """Say whether the first solves more tasks than the second, beyond chance."""
+    """Return whether the first solves significantly more tasks than the second."""
     return new.pass_1 > old.pass_1 and is_beyond_chance(old, new)
 
 
 def _apart(first: Metrics, second: Metrics) -> str:
-    """Write which shares of the tasks two solve, so that they differ if they do."""
+    """Format two shares of solved tasks with enough digits to show a difference."""
     shares = [100 * found.pass_1.value for found in (first, second)]
     for digits in range(3):
         one, other = (f"{share:.{digits}f} %" for share in shares)

@@ -1,4 +1,4 @@
-"""The training loop: one run from its baseline to its trained agent."""
+"""TrainingLoop: one run, from its baseline to its trained agent."""
 
 import dataclasses
 import time
@@ -53,13 +53,13 @@ STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
-    """One run. Everything that must survive a kill is in ``self.state``.
+    """One run. ``self.state`` holds everything that must survive a kill.
 
     Args:
         plan: The checked plan, with the settings.
         run: Its folder, locked by the caller.
         progress: Receives the events.
-        began: When the run's time began to count, by ``time.monotonic()``.
+        began: Start of the run's time, in ``time.monotonic()``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TrainingLoop:
         self._interrupt = InterruptFlag()
 
     def _size(self, config: TrainingConfig) -> None:
-        """Take the settings that say how much is measured, and forecast by them."""
+        """Apply the settings of measured tasks, and forecast the run's time."""
         sets = held_out_sets(self._scenario, config.seed, config.test_tasks).values()
         rollouts = config.eval_samples * sum(map(len, sets))
         self._config = config
@@ -90,9 +90,10 @@ class TrainingLoop:
 
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
-            TrainingHalted: The disk is full, or the store of rollouts failed.
-            TrainingFailedError: The baseline gives no hope and the user did not agree
-                to go on, every rollout of a step was dropped, or no call was trained.
+            TrainingHalted: The disk is full, or the database of rollouts failed.
+            TrainingFailedError: The baseline shows that training is hopeless and the
+                user did not confirm, all rollouts of a step were dropped, or no call
+                was trained.
         """
         with self._ended_readably():
             return self._run_whole()
@@ -166,10 +167,10 @@ class TrainingLoop:
         return self._finish(stopped, weights, after)
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts, and size the run to its time, if it has a limit.
+        """Time some rollouts, and fit the run's sizes to its time limit, if it has one.
 
         Raises:
-            UsageError: The time is too short.
+            UsageError: The time limit is too short.
         """
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
@@ -184,7 +185,7 @@ class TrainingLoop:
         state.rollout_seconds = each
 
     def _offer_warm_start(self) -> str:
-        """Offer a warm start where it would help; return an offer still open."""
+        """Offer a warm start if it would help; return the offer if not accepted."""
         state, config = self.state, self._config
         if config.warm_start or state.step or not can_imitate(config, self._scenario):
             return ""
@@ -198,12 +199,12 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate known calls and measure the result, unless that is done already.
+        """Run the warm start and measure its result, unless a resumed run has done so.
 
-        A validation then measures the weights that training must not lose.
+        A validation of these weights is the baseline for later validations.
 
         Raises:
-            UsageError: The run has trained already.
+            UsageError: The run has already done training steps.
         """
         state = self.state
         if state.warm_start is None:
@@ -235,26 +236,26 @@ class TrainingLoop:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another step fits into the run's time, if it has a limit."""
+        """Whether another step fits into the run's time limit, if it has one."""
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the forecast, if anything was timed; count a lesson's rollouts."""
+        """Report the forecast, if anything was timed."""
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):
             self._progress.forecast(*left)
 
     def _ask(self, offer: str) -> None:
-        """Train where there is no hope only if the user says so.
+        """Raise if training is hopeless and the user does not want it anyway.
 
-        A warm start with any success is a result, whatever training adds to it.
+        After a warm start with any success, training goes on: that is a result already.
 
         Args:
-            offer: The offer of a warm start that is still open, empty for none.
+            offer: The offer of a warm start that was not accepted, or "".
 
         Raises:
-            TrainingFailedError: The user does not.
+            TrainingFailedError: The user does not want it.
         """
         found = doubts(self.state.start, judged=self._config.judge is not None)
         remarks = [*found, offer] if offer else found
@@ -270,10 +271,10 @@ class TrainingLoop:
             )
 
     def _check_trained(self) -> None:
-        """Check that training had an effect at all.
+        """Check that training changed the weights.
 
         Raises:
-            TrainingFailedError: It had none.
+            TrainingFailedError: It did not.
         """
         ledger = self.state.ledger
         if not ledger.trained and not self.state.warmed:
@@ -286,7 +287,7 @@ class TrainingLoop:
             )
 
     def _train(self) -> str:
-        """Do steps until the goal, the budget or all patience is reached; say which."""
+        """Do steps until goal, budget or patience ends; return which one."""
         config, state, engine = self._config, self.state, self._engine
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
@@ -318,7 +319,7 @@ class TrainingLoop:
         return TIME_SPENT if self._is_late else SPENT
 
     def _steps(self) -> Iterator[int]:
-        """Yield the numbers of the steps to do."""
+        """Yield the numbers of the remaining steps."""
         if self._measuring.is_due and self._has_room:  # it was interrupted
             self._measuring.validate()
         state = self.state
@@ -336,11 +337,11 @@ class TrainingLoop:
 
     @property
     def _measured(self) -> float:
-        """Seconds of a measured rollout, with as many in flight as there are."""
+        """Wall seconds per measured rollout, with the run's number in flight."""
         return self._forecast.measured or self.state.rollout_seconds or 0.0
 
     def _most_tasks(self) -> int:
-        """Return how many tasks a step has; fewer where the budget ends."""
+        """Return the number of tasks in a step, fewer at the end of the budget."""
         config = self._config
         left = (config.episodes - self.state.episodes) // config.group_size
         return max(1, min(config.tasks_per_step, left))
@@ -364,7 +365,7 @@ class TrainingLoop:
         return [found[i : i + size] for i in range(0, len(found), size)]
 
     def _account(self, credited: Credited, update: UpdateMetrics) -> None:
-        """Count the step, and put each of its model calls into its bucket."""
+        """Count the step, and record the bucket of each of its model calls."""
         state = self.state
         credited.mask(update.far_off, FAR_OFF)
         if update.refused:
@@ -380,7 +381,7 @@ class TrainingLoop:
     def _report(
         self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
     ) -> StepReport:
-        """Put the step into numbers; its rollouts began and ended at these times."""
+        """Return a step's report; its rollouts ran from ``begun`` to ``sampled``."""
         now, done = time.monotonic(), self.state.episodes
         self._forecast.step_done(len(credited.rollouts), now - begun)
         spent = done, update.step, 0, self.state.wall_seconds
@@ -389,7 +390,7 @@ class TrainingLoop:
         return report_step(credited, update, times, done, self._config.episodes, left)
 
     def _validate(self, report: StepReport) -> Metrics | None:
-        """Measure validation tasks if it is time; the step is kept if that is ended."""
+        """Run a validation if it is due; save the step if that is interrupted."""
         if not self._measuring.is_due:
             return None
         try:
@@ -403,7 +404,7 @@ class TrainingLoop:
     def _save(
         self, report: StepReport | None = None, measured: Metrics | None = None
     ) -> None:
-        """Make the step durable: events first, then the checkpoint that counts it."""
+        """Make the step durable: first its events, then its checkpoint."""
         if report is not None:
             line = metrics_line(report, measured, self.state.forgetting)
             patiently(lambda: self._run.append_metrics(line), self._say_stalled)
@@ -422,14 +423,14 @@ class TrainingLoop:
         self._check_interrupt()
 
     def _say_stalled(self, stalled: str | None) -> None:
-        """Say it when writing begins to wait for something, or goes on."""
+        """Report when writing starts to wait, e.g. for disk space, or continues."""
         if stalled != self._stalled:
             self._stalled = stalled
             self._progress.stalled(stalled)
 
     @contextmanager
     def _ended_readably(self) -> Iterator[None]:
-        """Turn Ctrl-C and the end of the disk into how the run goes on."""
+        """Convert Ctrl-C and disk failures to errors that explain how to resume."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:

@@ -1,4 +1,4 @@
-"""Places: where a run trains if not in this process. They stand above, by name."""
+"""Place: an interface for training on another machine; implementations are plugins."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,14 +17,14 @@ _SETTLE = "agentgym.compute.auto:settle"
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The uploads and the installation of a run on another machine.
+    """A plan for a run on another machine: uploads and installation.
 
     Attributes:
         config: Every setting.
-        machine: Where, in words.
-        uploads: Files to send, with their bytes.
+        machine: Description of the machine.
+        uploads: Files to send, with their sizes in bytes.
         installs: Packages to install, as pip names them.
-        variables: Environment variables whose values are handed over, by name.
+        variables: Names of environment variables to pass on.
         folder: The remote folder.
     """
 
@@ -37,27 +37,27 @@ class Elsewhere:
 
 
 class Place(ABC):
-    """A machine, or a way to one, that runs train on. Entry point ``agentgym.places``.
+    """A machine, or a provider, to train on. Entry point ``agentgym.places``.
 
-    ``config.gpu`` begins with its name.
+    ``config.gpu`` starts with its name.
     """
 
     @abstractmethod
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the plan of a run, without asking the machine.
+        """Return the plan of a run, without contacting the machine.
 
         Raises:
-            UsageError: A setting cannot work there.
+            UsageError: A setting cannot work on that machine.
         """
 
     @abstractmethod
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train the run of ``run`` on the machine, from its newest checkpoint if any.
+        """Train ``run`` on the machine, from its newest checkpoint if it has one.
 
         Args:
-            config: Of the run, with paths of this machine.
+            config: The run's settings, with paths of this machine.
             run: Its local folder, locked; all results are copied into it.
             progress: Receives the events.
         """
@@ -66,8 +66,8 @@ class Place(ABC):
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """End the training of ``run`` on the machine, and fetch finished files.
 
-        For a run that is to go on in another place. Returns why it could not be done,
-        None if it was or there is nothing.
+        For a run that moves to another place. Returns why this failed; None if it
+        worked or there is nothing to do.
         """
 
 
@@ -84,16 +84,16 @@ PLACES = Plugins(
 
 
 def place_of(gpu: str) -> Place:
-    """Return the place that the setting ``gpu`` names.
+    """Return the place for the setting ``gpu``.
 
-    Any other name is that of a provider, whose machines are rented.
+    Any other name is a provider of rented machines.
     """
     name = gpu.partition(":")[0]
     return PLACES.get(name if name in PLACES.names() else _RENTED)
 
 
 def settled(config: TrainingConfig) -> TrainingConfig:
-    """Return settings that say where to train: ``auto`` may mean a rented machine.
+    """Resolve ``gpu="auto"``, maybe to a rented machine; return the settings.
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.

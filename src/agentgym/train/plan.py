@@ -1,4 +1,4 @@
-"""Plan a run, and refuse settings that cannot work before anything starts."""
+"""Plan a run, and refuse unusable settings before anything starts."""
 
 import json
 import math
@@ -39,9 +39,9 @@ _NO_CHECK = (
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:
-    """Return the plan with the report of a trial of the user's agent, if there is one.
+    """Try the user's agent, if there is one; return the plan with the trial's report.
 
-    Where the agent has tools that the scenario does not, the user is asked.
+    If the agent has tools that the scenario does not have, the user is asked.
 
     Raises:
         UnsupportedError: The agent cannot be trained as it is.
@@ -64,9 +64,9 @@ def make_plan(config: TrainingConfig) -> Plan:
     """Check ``config`` without loading a model or writing anything.
 
     Raises:
-        UsageError: A setting cannot work; says which and what to do.
-        MissingExtraError: Names all extras that are missing.
-        ScenarioError: The scenario asks for something that there is not, or lacks
+        UsageError: A setting is unusable; the message says which, and the fix.
+        MissingExtraError: Extras are missing; the message has all of them.
+        ScenarioError: The scenario requires something unavailable, or has too few
             tasks.
         SandboxUnavailableError: No safe way to run code was found.
     """
@@ -93,7 +93,7 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"{scenario.name} has no check of its attempts (has_check is False), so "
             "that all earn the same: name a model that ranks them with --judge."
         )
-    if not scenario.has_check:  # or the first validation would end the run
+    if not scenario.has_check:  # otherwise the first validation would end the run
         config = config.replaced(early_stop=False)
     if config.time is not None and config.deterministic:
         raise UsageError(
@@ -140,10 +140,10 @@ def make_plan(config: TrainingConfig) -> Plan:
 
 
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
-    """Return the name that the trained agent will have.
+    """Return the name that the trained agent will be saved under.
 
     Raises:
-        UsageError: An agent cannot have it, or the one that the user chose is taken.
+        UsageError: The name is invalid, or the user's choice is taken.
     """
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
@@ -155,7 +155,7 @@ def _require_extras(config: TrainingConfig) -> None:
     """Check that the packages of the framework and the tracker are installed.
 
     Raises:
-        MissingExtraError: Names everything that is missing, also for the engine.
+        MissingExtraError: Packages are missing; the message has all, also the engine's.
     """
     missing: dict[str, str] = {}
 
@@ -168,16 +168,16 @@ def _require_extras(config: TrainingConfig) -> None:
     look(lambda: FRAMEWORKS.get(config.framework).check())
     look(lambda: require_tracker(config.tracker))
     if missing:
-        with suppress(UsageError):  # it is checked again, in its own order
+        with suppress(UsageError):  # it is checked again later, in its own place
             look(lambda: check_engine(config))
         raise MissingExtraError(",".join(missing), " and ".join(missing.values()))
 
 
 def _refuse_secrets(scenario: Scenario) -> None:
-    """Check that an agent's folder can keep its prompt and tools as they are.
+    """Check that the agent's prompt and tools contain no secrets, as they are saved.
 
     Raises:
-        ScenarioError: One holds a secret.
+        ScenarioError: One contains a secret.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}
@@ -192,13 +192,13 @@ def _refuse_secrets(scenario: Scenario) -> None:
 
 
 def require_sound(config: TrainingConfig) -> None:
-    """Check a new run's time, and run the tripwires on a tasks file.
+    """Check a new run's time limit, and run tripwires on the user's tasks file.
 
-    Its author has never seen them.
+    The author of a tasks file may never have run them.
 
     Raises:
-        UsageError: The time is too short for any model.
-        ScenarioError: A tripwire fails; says which and why.
+        UsageError: The time limit is too short for any model.
+        ScenarioError: A tripwire fails; the message says which and why.
     """
     require_time(config)
     if not is_tasks_file(config.scenario):

@@ -1,4 +1,4 @@
-"""Handle a run's process: Ctrl-C, and the seconds and memory that it takes."""
+"""Handle a run's process: Ctrl-C, and its use of CPU time and memory."""
 
 import os
 import signal
@@ -18,18 +18,18 @@ _SAMPLE_S = 1.0
 
 
 class InterruptFlag:
-    """While entered, the first Ctrl-C or SIGTERM sets a flag; a second ends at once.
+    """Sets a flag at the first Ctrl-C or SIGTERM; ends the process at a second one.
 
-    If no code has checked the flag some seconds later, that ends it too. An existing
+    If the flag is not read within some seconds, the process ends too. An existing
     handler of SIGTERM is kept.
 
     Attributes:
-        requested: Whether a signal has come.
+        requested: Whether a signal has arrived.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._came: SimpleQueue[None] = SimpleQueue()  # signal handlers may put
+        self._came: SimpleQueue[None] = SimpleQueue()  # signal handlers may call put
         self._old: dict[int, Any] = {}
         self._patience: threading.Timer | None = None
 
@@ -47,7 +47,7 @@ class InterruptFlag:
             signal.signal(number, handler)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Say whether a signal has come, which this takes as heeded; wait for one."""
+        """Wait for a signal; return whether one has come, which is then handled."""
         try:
             self._came.get(timeout=timeout_s)
         except Empty:
@@ -74,7 +74,7 @@ class InterruptFlag:
 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt at once, as where a user is asked."""
+    """Let Ctrl-C raise KeyboardInterrupt at once, e.g. while the user is asked."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -86,9 +86,9 @@ def keyboard_interrupts() -> Iterator[None]:
 
 
 class DeferredSignals:
-    """Ctrl-C, SIGTERM and SIGHUP as KeyboardInterrupt, but not at every moment.
+    """Raises KeyboardInterrupt for Ctrl-C, SIGTERM and SIGHUP, but can delay it.
 
-    For work that must be finished first, such as ending a rented machine.
+    For work that must be finished, such as ending a rented machine.
     """
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -104,11 +104,11 @@ class DeferredSignals:
 
     @property
     def can_interrupt(self) -> bool:
-        """Whether the block runs where signals arrive."""
+        """Whether signals can interrupt the block, i.e. it runs in the main thread."""
         return bool(self._old)
 
     def install(self) -> None:
-        """Handle them, where that can be done."""
+        """Install the signal handlers, in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in self._NUMBERS:
@@ -116,19 +116,19 @@ class DeferredSignals:
                 self._old[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Handle them no more."""
+        """Restore the earlier signal handlers."""
         for number, handler in self._old.items():
             signal.signal(number, handler)
         self._old = {}
 
     def give_on(self) -> None:
-        """Call the earlier handler of SIGTERM, if the signal came."""
+        """Call the earlier handler of SIGTERM, if that signal came."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
 
     def interrupt(self) -> None:
-        """Interrupt the block, also where it would take Ctrl-C for a request."""
+        """Interrupt the block, even if it treats Ctrl-C as a request."""
         main = threading.main_thread().ident
         number = signal.SIGTERM if signal.SIGTERM in self._old else signal.SIGINT
         if main is not None and number in self._old:
@@ -139,17 +139,17 @@ class DeferredSignals:
     def deferred(
         self, doing: str, given_up: str = "", patience: int | None = None
     ) -> Iterator[None]:
-        """Let signals wait for the end of the block, and interrupt there.
+        """Delay signals until the end of the block, then interrupt.
 
-        With ``patience`` they do not, but so many of them end the block.
+        With ``patience``, that many signals interrupt the block itself.
 
         Args:
-            doing: The work that they wait for, in words.
-            given_up: Message if the work is given up.
-            patience: How many do not wait.
+            doing: Description of the work, for the message.
+            given_up: Message if the work is abandoned.
+            patience: Number of signals that interrupt the block; 0 for never.
 
         Raises:
-            Interrupted: So many came.
+            Interrupted: That many signals came.
         """
         self._doing, self._given_up = doing, given_up
         self._patience, self._came = patience, 0
@@ -177,14 +177,14 @@ class DeferredSignals:
 
 
 class ResourceUse:
-    """Adds this process tree's use to a state while entered.
+    """Adds this process tree's CPU time and memory to a state while entered.
 
-    Memory is that of all processes, sampled each second; pages that some of them share,
-    as forked workers do, are counted once (Linux's proportional set size).
+    Memory covers all processes, sampled each second; shared pages, as of forked
+    workers, are counted once (Linux's proportional set size).
 
     Args:
-        state: ``wall_seconds`` and ``cpu_seconds`` are kept up to date in it.
-        began: From when on wall seconds count, by ``time.monotonic()``; None: now.
+        state: The state whose ``wall_seconds`` and ``cpu_seconds`` are updated.
+        began: Start of the wall seconds, in ``time.monotonic()``; None: now.
     """
 
     def __init__(self, state: RunState, began: float | None = None) -> None:
@@ -208,7 +208,7 @@ class ResourceUse:
         self._thread.join()
 
     def update(self) -> None:
-        """Bring the state's seconds up to now."""
+        """Update the state's seconds."""
         with self._lock:
             wall, cpu = time.monotonic(), self._total_cpu()
             self._state.wall_seconds += wall - self._wall
@@ -222,7 +222,7 @@ class ResourceUse:
     def _total_cpu(self) -> float:
         """Return the CPU seconds of all processes, ended ones included.
 
-        A process counts those of its children that it has waited for as its own.
+        A process includes the CPU time of children that it has waited for.
         """
         import psutil
 

@@ -1,4 +1,4 @@
-"""Puts a finished training step into numbers."""
+"""Compute the report of a finished training step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -21,10 +21,10 @@ def report_step(
     """Return the report of a step.
 
     Args:
-        credited: Its rollouts, with their training data.
+        credited: The step's rollouts with their training data.
         update: The engine's statistics of the update.
-        seconds: Of the rollouts, and of the update.
-        episodes: Training rollouts done, of the ``budget``.
+        seconds: Seconds of the rollouts and of the update.
+        episodes: Number of training rollouts done.
         budget: Most training rollouts.
         left: Seconds until the run ends.
     """
@@ -72,18 +72,18 @@ def report_step(
 def credit_lines(
     credited: Credited, verdicts: Mapping[str, Any], update: UpdateMetrics
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each rollout of a step: how its model calls were trained.
+    """Yield a line per rollout of a step: how its model calls were trained.
 
-    Each call has its ``bucket`` and its ``reason``; a trained one has its ``advantage``
-    and the trained ``spans`` of its response's tokens, each a first place and the place
-    after the last. What the engine measured follows, in nats over its trained tokens:
-    ``gaps``, the learner's log-probabilities less those of sampling, empty if all are
-    below 0.0005, and the means ``entropy`` and ``kl``. A rollout that a judge has
-    scored has its verdict, ``judge``.
+    Each call has its ``bucket`` and its ``reason``. A trained call has its
+    ``advantage`` and the trained ``spans`` of its response's tokens as [start, end).
+    If the engine measured them, a trained call also has, in nats: ``gaps``, the
+    learner's log-probabilities minus those at sampling, for the trained tokens, empty
+    if all are below 0.0005; and the means ``entropy`` and ``kl`` over these tokens. A
+    rollout that was judged has the verdict, ``judge``.
 
     Args:
         credited: The step's rollouts, with their training data.
-        verdicts: Those of a judge, by rollout.
+        verdicts: The judge's verdicts by rollout.
         update: The metrics of the update with this data.
     """
     trained: dict[int, dict[str, Any]] = {}
@@ -125,7 +125,7 @@ def credit_lines(
 
 
 def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Return places as ranges: first, and the place after the last."""
+    """Convert positions to ranges [start, end)."""
     found = []
     for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
         own = [place for _, place in run]

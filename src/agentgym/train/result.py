@@ -33,27 +33,29 @@ class Artifacts(BaseModel, extra="forbid"):
 
 
 class TrainingResult(BaseModel, extra="forbid"):
-    """Before and after, on held-out tasks, and where things are.
+    """Metrics before and after training on held-out tasks, and paths of the results.
 
     Attributes:
         scenario: The scenario trained on.
-        baseline: The untrained policy on the test split.
-        metrics: The trained policy on the same tasks.
+        baseline: Metrics of the untrained policy on the test split.
+        metrics: Metrics of the trained policy on the same tasks.
         breakdown: Further held-out measurements by name (``level 3``,
             ``out of vocabulary``): before and after.
-        warm_start: The policy after its warm start, on the same tasks as ``baseline``;
-            None without one. ``warm_breakdown`` has the others.
-        imitated: The calls that the warm start learned from; None without one.
+        warm_start: Metrics after the warm start, on the same tasks as ``baseline``;
+            None without one. ``warm_breakdown`` has the other sets.
+        imitated: Record of the warm start; None without one.
         criteria: The scenario's success criteria; see :attr:`goals`.
         stopped: Why training ended.
-        steps: Policy updates.
-        weights_step: The update whose weights these are: those that did best on
-            validation tasks, the newest where the goal was reached.
-        episodes: Training rollouts.
-        wall_seconds: Of the whole run, evaluations included, over all resumes.
-        cpu_seconds: Of this machine's processes, likewise.
-        peak_memory_mb: Most memory of all processes together, shared pages once.
-        ledger: Where every model call went.
+        steps: Number of policy updates.
+        weights_step: The step of the exported weights: the best on validation tasks, or
+            the newest if the goal was reached.
+        episodes: Number of training rollouts.
+        wall_seconds: Wall seconds of the whole run, evaluations included, over all
+            resumes.
+        cpu_seconds: CPU seconds of this machine's processes, likewise.
+        peak_memory_mb: Peak memory of all processes together, shared pages counted
+            once.
+        ledger: How every model call was used.
         forgetting: How far training moved the model on plain questions.
         saved: The version that the agent was saved as, and whether it is the default.
     """
@@ -112,9 +114,9 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def effect(self) -> Effect | None:
-        """Whether training helped, and which metrics rose or fell beyond chance.
+        """Whether training helped, and which metrics changed significantly.
 
-        None if the measurements are not of the same tasks.
+        None if the two measurements have different tasks.
         """
         return measure_effect(self.baseline, self.metrics, self.breakdown)
 
@@ -130,11 +132,11 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def agent(self) -> Any:
-        """Your own agent with the trained model in it; ``trained`` if you gave none.
+        """Your own agent with the trained model; ``trained`` if you passed none.
 
-        A program is none that Python could give back: ``trained`` serves its model.
+        For a program, use ``trained``, which can serve its model.
 
-        It is of the same kind as the agent that you gave, which stays as it is.
+        It has the same type as the agent that you passed, which is not changed.
         """
         trained = self.trained
         reference = agent_reference(self.config)
@@ -144,7 +146,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def export(self) -> str:
-        """The method of an agent that gives it back in the framework of the run."""
+        """Name of the agent's method that converts it to the run's framework."""
         name = f"to_{self.config.get('framework')}"
         return name if hasattr(TrainedAgent, name) else "to_langchain"
 
@@ -153,13 +155,13 @@ class TrainingResult(BaseModel, extra="forbid"):
         return self.trained.save(name)
 
     def to_langchain(self, **options: Any) -> Any:
-        """Return the agent as LangGraph; see ``TrainedAgent.to_langchain``."""
+        """Return the agent as a LangGraph graph; see ``TrainedAgent.to_langchain``."""
         return self.trained.to_langchain(**options)
 
     def to_autogen(self, **options: Any) -> Any:
-        """Return the agent as AutoGen has them; see ``TrainedAgent.to_autogen``."""
+        """Return the agent as an AutoGen agent; see ``TrainedAgent.to_autogen``."""
         return self.trained.to_autogen(**options)
 
     def to_crewai(self, **options: Any) -> Any:
-        """Return the agent as CrewAI's; see ``TrainedAgent.to_crewai``."""
+        """Return the agent as a CrewAI agent; see ``TrainedAgent.to_crewai``."""
         return self.trained.to_crewai(**options)

@@ -1,4 +1,4 @@
-"""A run's folder: its layout, its lock, and reading it later."""
+"""RunFolder: a run's files, its lock, and reading them later."""
 
 import fcntl
 import json
@@ -43,33 +43,32 @@ from agentgym.train.tasks import StreamState
 from agentgym.train.warm_start.record import WarmStart
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
-_KEPT = 2  # checkpoints
+_KEPT = 2  # number of checkpoints
 CREDIT_FILE = "credit.jsonl"
 
 
 class RunState(BaseModel, extra="forbid"):
-    """The state of a run in a checkpoint, apart from weights.
+    """The state of a run in a checkpoint, without weights.
 
     Attributes:
-        step: Updates done.
-        episodes: Training rollouts done.
-        stream: Where the stream of training tasks stands.
-        wall_seconds: Spent so far, over all resumes.
-        cpu_seconds: Likewise.
-        rollout_seconds: Wall seconds per rollout, as timed first; None if it was not.
+        step: Number of updates done.
+        episodes: Number of training rollouts done.
+        stream: Position in the stream of training tasks.
+        wall_seconds: Wall seconds so far, over all resumes.
+        cpu_seconds: CPU seconds, likewise.
+        rollout_seconds: Wall seconds per rollout as first timed; None if not timed.
         training_began: ``wall_seconds`` when the first step began.
         baseline: Held-out measurements of the untrained policy, by name.
-        warm_start: The calls imitated before the first update; None if there were none
-            yet.
-        warmed: Held-out measurements after that, by name; empty before.
-        first_validation: That of the warm start's weights; None without one.
+        warm_start: Record of the warm start; None if there was none yet.
+        warmed: Held-out measurements after the warm start, by name; empty before.
+        first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation measurement.
-        confirmation: That of as many others, where it was good.
-        confirmations: How many there were in the whole run.
+        confirmation: Measurement of further tasks that confirms a good validation.
+        confirmations: Number of confirmations in the whole run.
         watch: The results of all validations so far.
-        ledger: Model calls so far.
-        forgetting: Answers of the untrained model to plain questions, and how far the
-            model was from it when last measured; None before they were asked.
+        ledger: Counts of model calls so far.
+        forgetting: Answers of the untrained model to plain questions, and the last
+            measured distance from it; None before they were asked.
     """
 
     step: int = 0
@@ -92,7 +91,7 @@ class RunState(BaseModel, extra="forbid"):
 
     @property
     def start(self) -> Metrics:
-        """The held-out tasks of the main set, where on-policy training begins."""
+        """Held-out metrics of the main set before on-policy training."""
         return next(iter((self.warmed or self.baseline).values()))
 
 
@@ -119,12 +118,12 @@ class RunFolder:
 
     @classmethod
     def check_new(cls, config: TrainingConfig) -> Self:
-        """Return the folder of a new run; nothing is made.
+        """Return the folder of a new run, without creating it.
 
         Raises:
-            RunFolderError: It exists with anything in it, cannot be written, or the
-                disk is nearly full.
-            ConfigError: A setting holds a secret.
+            RunFolderError: It exists and is not empty, cannot be written, or the disk
+                is nearly full.
+            ConfigError: A setting contains a secret.
         """
         _refuse_secrets(config)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -161,10 +160,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Make a new folder for ``config``.
+        """Create a new folder for ``config``.
 
         Raises:
-            RunFolderError: As :meth:`check_new`.
+            RunFolderError: See :meth:`check_new`.
         """
         run = cls.check_new(config)
         existed = run.path.exists()
@@ -183,10 +182,11 @@ class RunFolder:
         """Find a run by path, or by name below ``output``.
 
         Raises:
-            NotFoundError: Names the nearest and those available.
+            NotFoundError: The run is unknown; the message has the nearest and all
+                names.
         """
         for path in (Path(name), output / name):
-            if os.path.exists(path / "run.json"):  # False where it may not be read
+            if os.path.exists(path / "run.json"):  # False if it may not be read
                 return cls(path)
         raise NotFoundError(
             "run", str(name), [run.path.name for run in list_runs(output)]
@@ -194,7 +194,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder against a second process; freed also by a kill.
+        """Lock the folder against other processes; a kill releases the lock, too.
 
         Raises:
             RunFolderError: Another process trains in this folder.
@@ -214,39 +214,39 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return the error that says where the run stands and how it goes on.
+        """Return the error that says where the run stopped and how to resume it.
 
         Args:
-            lost: Sentence on finished work that is lost; empty if there is none.
+            lost: Sentence on lost work; empty if none is lost.
         """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
 
     def can_go_on(self) -> bool:
-        """Say whether anything of it is finished, here or on another machine."""
+        """Return whether anything is finished, on this or another machine."""
         if not (self.path / "run.json").exists():
             return False
         return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:
-        """Remove the folder if no checkpoint was ever made in it.
+        """Remove the folder if it never had a checkpoint.
 
-        One that a machine was rented for stays: it has the record of that machine.
+        A folder with the record of a rented machine is kept.
         """
         if not (self.can_go_on() or (self.path / "machine.json").exists()):
             shutil.rmtree(self.path, ignore_errors=True)
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has ended with a trained agent."""
+        """Whether the run has finished with a trained agent."""
         return bool(self.record().get("status") == "done")
 
     def record(self) -> dict[str, Any]:
-        """Return run.json.
+        """Return the content of run.json.
 
         Raises:
-            RunFolderError: It is missing or corrupt, or holds no settings.
+            RunFolderError: It is missing or corrupt, or has no settings.
         """
         try:
             if not (self.path / "run.json").is_file():
@@ -262,18 +262,18 @@ class RunFolder:
             ) from None
 
     def write_record(self, **changes: Any) -> None:
-        """Change fields of run.json."""
+        """Update fields of run.json."""
         path = self.path / "run.json"
         old = self.record() if path.exists() else {"created": _now()}
         write_json(path, {**old, **changes, "updated": _now()})
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Write into run.json that the run goes on, and then how it ended.
+        """Record in run.json that the run is running, and how it ended.
 
         Args:
             config: Every setting.
-            form: Of the model's tool calls.
+            form: The model's tool-call format.
         """
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
@@ -297,39 +297,39 @@ class RunFolder:
 
     @contextmanager
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
-        """Yield a folder that becomes ``state.step``'s checkpoint, atomically.
+        """Yield a folder that becomes the checkpoint of ``state.step``, atomically.
 
-        Of the older checkpoints the newest, the best validated one and that of a warm
-        start are kept, the others are removed afterwards.
+        Of the older checkpoints, the newest, the best validated one and that of a warm
+        start are kept; the others are removed afterwards.
         """
         try:
             with new_folder(self._checkpoint(state.step)) as folder:
                 yield folder
                 write_json(folder / "state.json", state.model_dump(mode="json"))
         except Exception as error:
-            if disk_trouble(error):  # room for the next try
+            if disk_trouble(error):  # room for the next attempt
                 self._keep_checkpoints(1, state)
             raise
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove all but some of the newest, the best validated and the first one."""
+        """Remove all but the newest, the best validated and the first checkpoint."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
                 shutil.rmtree(old, ignore_errors=True)
 
     def best_checkpoint(self, state: RunState) -> Path | None:
-        """Return the checkpoint of the best validation; None if there is none."""
+        """Return the checkpoint of the best validation, or None."""
         path = self._checkpoint(state.watch.best_step)
         return path if path.exists() and state.watch.best is not None else None
 
     def first_checkpoint(self, state: RunState) -> Path | None:
-        """Return the checkpoint of the warm start; None if there was none."""
+        """Return the checkpoint of the warm start, or None."""
         return self._checkpoint(0) if state.warmed else None
 
     def validation(self, step: int) -> Metrics | None:
-        """Return the validation after a step; None if there was none."""
+        """Return the validation after a step, or None."""
         for line in self.metrics():
             if line["step"] == step and "validation" in line:
                 return Metrics.model_validate(line["validation"])
@@ -343,7 +343,7 @@ class RunFolder:
         return sorted((self.path / "checkpoints").glob("step-*"))
 
     def load_state(self) -> tuple[RunState, Path] | None:
-        """Return the newest checkpoint's state and folder, None if there is none.
+        """Return the newest checkpoint's state and folder, or None.
 
         Raises:
             CheckpointError: Its state cannot be read.
@@ -361,18 +361,19 @@ class RunFolder:
             ) from None
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """Append one step's line to metrics.jsonl, durably, or nothing of it."""
+        """Append one step's line to metrics.jsonl: durable, all or nothing."""
         self._append("metrics.jsonl", [line])
 
     def append_credit(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Append a step's lines to credit.jsonl, durably, or nothing of it.
+        """Append a step's lines to credit.jsonl: durable, all or nothing.
 
-        A step that a resumed run repeats has its lines twice; the later ones count.
+        If a resumed run repeats a step, the file has its lines twice; the later ones
+        count.
         """
         self._append(CREDIT_FILE, lines)
 
     def _append(self, name: str, lines: Iterable[dict[str, Any]]) -> None:
-        """Append lines to a file, durably, or nothing of them."""
+        """Append lines to a file: durable, all or nothing."""
         redactor = Redactor.of_environment()
         texts = (f"{redactor.written(json.dumps(line))}\n" for line in lines)
         left = "".join(texts).encode()
@@ -383,22 +384,22 @@ class RunFolder:
                     left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError:
-                file.truncate(before)  # no half a line
+                file.truncate(before)  # no partial line
                 raise
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, a cut last one left out.
+        """Return the lines of metrics.jsonl, without a truncated last one.
 
         Raises:
-            RunFolderError: Another line holds no step; says which.
+            RunFolderError: Another line is not a step; the message says which.
         """
         return self.metrics_from(0)[0]
 
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the lines of metrics.jsonl from a byte on, and where they end.
+        """Return the lines of metrics.jsonl from a byte offset, and their end offset.
 
         Raises:
-            RunFolderError: As :meth:`metrics`; lines are counted from ``start``.
+            RunFolderError: See :meth:`metrics`; lines are counted from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -410,7 +411,7 @@ class RunFolder:
         return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
-        """Forget the lines of steps after ``step``, which will be done again."""
+        """Remove the lines of steps after ``step``, which will be repeated."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
@@ -424,10 +425,11 @@ def metrics_line(
     """Return a step's line of metrics.jsonl.
 
     Args:
-        report: Of the step; its fields are the line's.
-        validation: The validation after the step, added as ``validation``; None if
-            there was none, as after most steps.
-        forgetting: As measured after a validation: its ``kl`` is added then.
+        report: The step's report, whose fields the line has.
+        validation: The validation after the step, added as ``validation``; None after
+            most steps.
+        forgetting: The distance from the untrained model: its ``kl`` is added after a
+            validation.
     """
     line = asdict(report)
     if validation is not None:
@@ -450,7 +452,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Check that a run can be resumed from settings without secrets."""
+    """Check that a run can be resumed from its settings without secrets."""
     redactor = Redactor.of_environment()
     for name, value in config.model_dump(mode="json").items():
         if (clean := redactor.json(value)) != value:

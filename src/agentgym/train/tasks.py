@@ -1,9 +1,10 @@
-"""Choose the order of training tasks: families with a training signal come more often.
+"""TaskStream: choose training tasks; families with a training signal come more often.
 
-A group whose attempts all earn the same has no training signal (its advantages are
-zero), and late in a run most families are like that. DAPO (arXiv:2503.14476) samples on
-until enough groups differ and throws the others away; here the groups already seen say
-which families are worth sampling, so that hardly any rollout is thrown away.
+A group whose attempts all earn the same reward has no training signal (its advantages
+are zero), and late in a run most families are like that. DAPO (arXiv:2503.14476)
+samples until enough groups differ, and discards the others. This class uses earlier
+groups to predict which families are worth sampling, so that hardly any rollout is
+discarded.
 """
 
 from collections.abc import Sequence
@@ -22,19 +23,19 @@ _TASKS_PER_EPOCH = 1024
 _NEWEST = 0.5
 """Weight of a family's newest group in its running mean."""
 _FULL_SPREAD = 0.3
-"""Standard deviation of rewards, about that of one failure in eight attempts, from
-which on a family is taken every time."""
+"""Standard deviation of rewards from which a family is taken every time; about that of
+one failure in eight attempts."""
 _LEAST_SHARE = 0.25
-"""How often at least a family is taken, so that it is not forgotten."""
+"""Least probability of taking a family, so that it is not forgotten."""
 
 
 class StreamState(BaseModel, extra="forbid"):
-    """Where a stream of tasks stands.
+    """Position of a task stream.
 
     Attributes:
-        position: Tasks of the scenario taken or passed over so far.
-        spread: For each family the difference of recent attempts at one task: the
-            running mean of their rewards' standard deviation.
+        position: Number of the scenario's tasks taken or skipped so far.
+        spread: By family, the running mean of the standard deviation of rewards of
+            attempts at one task.
     """
 
     position: int = 0
@@ -42,16 +43,16 @@ class StreamState(BaseModel, extra="forbid"):
 
 
 class TaskStream:
-    """Training tasks of a scenario, in an order that its state and seed decide.
+    """Training tasks of a scenario, in an order determined by state and seed.
 
-    A scenario with fewer tasks than an epoch gives them again from the first on.
+    If a scenario has fewer tasks than an epoch, they start again from the first.
 
     Args:
-        scenario: Makes the tasks.
-        config: Has the seed, the penalty of a failed tool call (which is a training
-            signal), and whether the choice is adaptive: families without a signal at
-            present are sometimes skipped. Else every task is taken.
-        state: Is kept up to date.
+        scenario: The scenario that creates the tasks.
+        config: The settings: the seed, the penalty of a failed tool call (also a
+            training signal), and ``task_choice``: ``adaptive`` sometimes skips families
+            without a signal; otherwise every task is taken.
+        state: The state, which is updated.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class TaskStream:
         """Return the next ``count`` tasks to train on.
 
         Raises:
-            ScenarioError: The scenario has none.
+            ScenarioError: The scenario has no training tasks.
         """
         chosen: list[Task] = []
         while len(chosen) < count:
@@ -79,7 +80,7 @@ class TaskStream:
         return chosen
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record the training signal in the attempts of each group."""
+        """Update the families' training signal from the attempts of each group."""
         spread = self._state.spread
         for group in groups:
             rewards = [

@@ -1,4 +1,4 @@
-"""Curves of a run: TensorBoard by default, Weights & Biases if asked."""
+"""Trackers of a run's metrics: TensorBoard by default, or Weights & Biases."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from agentgym.evaluate.progress import StepReport
 from agentgym.integrations.registry import require
 
 _NEEDS = {"tensorboard": "local", "wandb": "wandb"}
-"""The extra that brings the library of each tracker, which has its name."""
+"""The extra with the library of each tracker."""
 _VALIDATED: tuple[MetricName, ...] = (
     "tool_reliability",
     "right_tool",
@@ -19,14 +19,14 @@ _VALIDATED: tuple[MetricName, ...] = (
 )
 
 Track = Callable[[StepReport, Metrics | None], None]
-"""Records a step's numbers, and those of its validation if it had one."""
+"""Records a step's metrics, and its validation if there was one."""
 
 
 def require_tracker(name: str) -> None:
     """Check that the library of a tracker is installed, without importing it.
 
     Raises:
-        MissingExtraError: Names the extra and the install command.
+        MissingExtraError: It is missing; the message has the install command.
     """
     if name in _NEEDS:
         require([name], _NEEDS[name], f"--tracker {name}")
@@ -34,7 +34,7 @@ def require_tracker(name: str) -> None:
 
 @contextmanager
 def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
-    """Yield a function that records steps in the tracker of ``config``.
+    """Yield a function that records steps in the configured tracker.
 
     Raises:
         MissingExtraError: Its library is not installed.

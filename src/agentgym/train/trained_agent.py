@@ -40,12 +40,12 @@ class Provenance(BaseModel, extra="forbid"):
     Attributes:
         base_model: The model that training started from.
         config: Every setting of the run.
-        run: The run's folder, where it was; empty if there was none.
-        folder: The working folder of training; empty if that is not known.
-        steps: Policy updates.
-        episodes: Training rollouts.
-        created: ISO 8601.
-        versions: Of the packages that mattered.
+        run: The run's folder at that time; empty if there was none.
+        folder: The working folder of training; empty if unknown.
+        steps: Number of policy updates.
+        episodes: Number of training rollouts.
+        created: Time in ISO 8601.
+        versions: Versions of the relevant packages.
     """
 
     base_model: str
@@ -69,8 +69,8 @@ class TrainedAgent(BaseModel):
         metrics: Held-out metrics after training.
         checksums: SHA-256 of each file in ``model/``, checked before weights are used;
             empty if it was saved without.
-        constrain: Whether calls are restricted to the tools' schemas where the weights
-            answer in this process; ``auto`` is as in training.
+        constrain: Whether calls are restricted to the tools' schemas when this process
+            runs the weights; ``auto`` is as in training.
     """
 
     path: Path = Field(exclude=True)
@@ -83,28 +83,28 @@ class TrainedAgent(BaseModel):
 
     @property
     def folder(self) -> str:
-        """The working folder of training; empty if that is not known."""
+        """The working folder of training; empty if unknown."""
         return self.provenance.folder
 
     @property
     def model_path(self) -> Path:
-        """The weights and tokenizer, as transformers and vLLM load them."""
+        """The folder of weights and tokenizer, for transformers and vLLM."""
         return self.path / MODEL_FOLDER
 
     @property
     def scenario(self) -> str:
-        """What to load the scenario by: its name, or the path of its pack."""
+        """Reference that loads the scenario: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the tasks file that the agent was trained on, if it is meant.
+        """Return the tasks file that the agent was trained on, if that is meant.
 
         Args:
-            scenario: Its name, or the file without its tools.
+            scenario: The scenario's name, or the file without its tools.
 
         Returns:
-            What to load it by, its tools included, none of them live: that must be
-            allowed again. None if something else is meant.
+            The reference that loads it, with its tools, none of them live: that must be
+            allowed again. None if ``scenario`` is another one.
         """
         if not is_tasks_file(self.scenario):
             return None
@@ -117,17 +117,17 @@ class TrainedAgent(BaseModel):
 
     @property
     def version(self) -> Version | None:
-        """The saved version; None in any other folder."""
+        """The saved version; None for any other folder."""
         return Version.at(self.path)
 
     @property
     def name(self) -> str:
-        """``coding@3``, or ``owner/name``; else the folder's name."""
+        """Its name: ``coding@3`` or ``owner/name``, else the folder's name."""
         return str(self.version or hub.repository_of(self.path) or self.path.name)
 
     @property
     def is_default(self) -> bool:
-        """Whether its name alone means this version."""
+        """Whether the plain name loads this version."""
         version = self.version
         return version is not None and Versions(version.name).default() == version
 
@@ -135,7 +135,7 @@ class TrainedAgent(BaseModel):
     def load(cls, name: str | Path, *, constrain: Constrain = "auto") -> Self:
         """Load an agent.
 
-        Its weights are read only once they are needed.
+        Its weights are read only when they are needed.
 
         Args:
             name: ``coding@3``, ``coding`` for its default, a folder, or a Hugging Face
@@ -144,10 +144,11 @@ class TrainedAgent(BaseModel):
                 ``none`` restricts nothing; ``auto`` is as in training.
 
         Raises:
-            NotFoundError: Names the nearest and those available.
-            UsageError: The text after the ``@`` is not a number, ``constrain`` is
-                another word, or Hugging Face cannot be asked, or has no such agent.
-            AgentGymError: The folder exists but cannot be read, or holds pickles.
+            NotFoundError: The agent is unknown; the message has the nearest and all
+                names.
+            UsageError: The version is not a number, ``constrain`` is invalid, or
+                Hugging Face cannot be reached or has no such agent.
+            AgentGymError: The folder exists but cannot be read, or contains pickles.
         """
         if constrain not in get_args(Constrain):
             known = ", ".join(get_args(Constrain))
@@ -156,7 +157,7 @@ class TrainedAgent(BaseModel):
             path = find(str(name)).path
         except UsageError:
             path = Path(name)
-            if not os.path.isfile(path / AGENT_FILE):  # whatever the text is
+            if not os.path.isfile(path / AGENT_FILE):  # regardless of the text
                 if os.path.exists(path) or not hub.is_id(str(name)):
                     raise
                 path = hub.download(str(name), AGENT_FILE, MODEL_FOLDER)
@@ -179,13 +180,13 @@ class TrainedAgent(BaseModel):
     def save(self, name: str) -> Path:
         """Add the agent to ``AGENTGYM_HOME`` as the default version of ``name``.
 
-        Existing versions stay. One without checksums gets them.
+        Existing versions stay. Missing checksums are added.
 
         Returns:
             The folder of the new version.
 
         Raises:
-            UsageError: The name is none, or ``AGENTGYM_HOME`` cannot be written.
+            UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
         """
         with Versions(name).locked() as versions:
             version = versions.add(self.path)
@@ -195,10 +196,10 @@ class TrainedAgent(BaseModel):
         return version.path
 
     def make_default(self) -> str | None:
-        """Make this version its name's default; later runs do not change it.
+        """Make this version its name's default; later runs will not change it.
 
         Returns:
-            The earlier default, ``coding@4``; None if that is gone.
+            The earlier default, ``coding@4``; None if it was deleted.
 
         Raises:
             UsageError: The agent is not a saved version.
@@ -213,7 +214,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def unchecked(self) -> str | None:
-        """Why its weights cannot be checked for damage; None if they can."""
+        """Why its weights cannot be checked for damage, or None."""
         if self.checksums:
             return None
         return (
@@ -223,21 +224,22 @@ class TrainedAgent(BaseModel):
         )
 
     def verified_model(self) -> Path:
-        """Return the model's folder, once its files are found to be those saved.
+        """Verify the model's files by their checksums, and return their folder.
 
-        One that was saved without checksums is taken as it is; see :attr:`unchecked`.
+        An agent saved without checksums is not checked; see :attr:`unchecked`.
 
         Raises:
-            CorruptModelError: One is missing, cut short or altered; names it.
+            CorruptModelError: A file is missing, truncated or altered; the message has
+                its name.
         """
         verify(self.model_path, self.checksums)
         return self.model_path
 
     def load_policy(self) -> Policy:
-        """Load the weights into this process; they are let go with the policy.
+        """Load the weights into this process; closing the policy frees them.
 
         Raises:
-            CorruptModelError: They are not as they were saved.
+            CorruptModelError: They differ from those saved.
         """
         from agentgym.engines.local.support import load_policy
 
@@ -245,14 +247,14 @@ class TrainedAgent(BaseModel):
         return load_policy(str(self.verified_model()), used)
 
     def transport(self) -> "httpx.AsyncBaseTransport":
-        """Load the weights behind a client of OpenAI's; they go with the client.
+        """Load the weights behind an OpenAI-style client; closing it frees them.
 
-        Give it to ``httpx.AsyncClient(transport=...)``: chat completions of any address
-        are then answered in this process, sampled as the agent was measured where a
-        request does not say.
+        Pass it to ``httpx.AsyncClient(transport=...)``: this process then answers chat
+        completions of any address, with the sampling of the agent's evaluation unless a
+        request sets it.
 
         Raises:
-            CorruptModelError: The weights are not as they were saved.
+            CorruptModelError: The weights differ from those saved.
         """
         from agentgym.serving.in_process import PolicyTransport
 
@@ -269,15 +271,15 @@ class TrainedAgent(BaseModel):
 
         Args:
             folder: The new folder; it must not exist yet.
-            form: ``hf``, the model as it was trained (an adapter if it is one), or
-                ``merged``, with an adapter merged into full weights.
+            form: ``hf``, the model as it was trained (maybe an adapter), or ``merged``,
+                an adapter merged into full weights.
 
         Returns:
-            The folder, which has a model card too.
+            The folder, with a model card.
 
         Raises:
             UsageError: The form is unknown, or the folder exists or cannot be written.
-            AgentGymError: The weights are not as they were saved, or cannot be merged.
+            AgentGymError: The weights differ from those saved, or cannot be merged.
         """
         from agentgym.models.chat_template import form_of
         from agentgym.models.folder import held_rank
@@ -303,7 +305,7 @@ class TrainedAgent(BaseModel):
         return export_model(self, form, Path(folder), card)
 
     def chat_model(self) -> "BaseChatModel":
-        """Return the policy as a LangChain chat model, in this process."""
+        """Return the policy as a LangChain chat model that runs in this process."""
         from agentgym.integrations.langchain.model import PolicyChatModel
 
         return PolicyChatModel.of(self)
@@ -316,7 +318,7 @@ class TrainedAgent(BaseModel):
         base_url: str | None,
         api_key: str | None,
     ) -> Any:
-        """Return the agent as a native object of a framework."""
+        """Convert the agent to an object of a framework."""
         return FRAMEWORKS.get(framework).wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )
@@ -332,13 +334,13 @@ class TrainedAgent(BaseModel):
         """Return the agent as a compiled LangGraph agent.
 
         Args:
-            tools: LangChain tools or functions to use; None takes the scenario's,
-                on a fresh example environment.
-            agent: Your own agent to put the weights into, if it is not to be
-                imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            tools: LangChain tools or functions to use; None takes the scenario's tools,
+                on a new example environment.
+            agent: Your own agent to put the weights into, if not the one imported in
+                training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: LangChain is not installed.
@@ -359,13 +361,13 @@ class TrainedAgent(BaseModel):
         """Return the agent as an AutoGen ``AssistantAgent``, or as its factory does.
 
         Args:
-            tools: AutoGen tools or functions to use; None takes the scenario's, on a
-                fresh example environment.
-            agent: Your own agent to put the weights into, if it is not to be
-                imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            tools: AutoGen tools or functions to use; None takes the scenario's tools,
+                on a new example environment.
+            agent: Your own agent to put the weights into, if not the one imported in
+                training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: AutoGen is not installed.
@@ -384,16 +386,16 @@ class TrainedAgent(BaseModel):
         """Return the agent as a CrewAI Agent, or the Crew that its factory builds.
 
         CrewAI then prints no panels and sends no traces in this process, unless
-        ``CREWAI_TRACING_ENABLED`` says so.
+        ``CREWAI_TRACING_ENABLED`` is set.
 
         Args:
-            tools: CrewAI tools to use; None takes the scenario's, on a fresh example
-                environment.
-            agent: Your own agent to put the weights into, if it is not to be
-                imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            tools: CrewAI tools to use; None takes the scenario's tools, on a new
+                example environment.
+            agent: Your own agent to put the weights into, if not the one imported in
+                training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: CrewAI is not installed.
@@ -409,16 +411,16 @@ class TrainedAgent(BaseModel):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "FrameworkAgent[Any] | Workflow":
-        """Return the agent as an ``Agent`` of Microsoft Agent Framework, or a Workflow.
+        """Return the agent as an ``Agent`` or Workflow of Microsoft Agent Framework.
 
         Args:
-            tools: Tools of Agent Framework's to use; None takes the scenario's, on a
-                fresh example environment.
-            agent: Your own agent or workflow to put the weights into, if it is not to
-                be imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            tools: Tools of Agent Framework to use; None takes the scenario's tools, on
+                a new example environment.
+            agent: Your own agent or workflow to put the weights into, if not the one
+                imported in training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: Agent Framework is not installed.
@@ -439,13 +441,13 @@ class TrainedAgent(BaseModel):
         """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
 
         Args:
-            tools: Function tools of the SDK's to use; None takes the scenario's, on a
-                fresh example environment.
-            agent: Your own agent to put the weights into, if it is not to be
-                imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            tools: The SDK's function tools to use; None takes the scenario's tools, on
+                a new example environment.
+            agent: Your own agent to put the weights into, if not the one imported in
+                training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: The SDK is not installed.
@@ -466,13 +468,13 @@ class TrainedAgent(BaseModel):
         """Return the agent as an ``Agent`` of pydantic-ai.
 
         Args:
-            tools: Tools of pydantic-ai's to use; None takes the scenario's, on a fresh
+            tools: pydantic-ai's tools to use; None takes the scenario's tools, on a new
                 example environment.
-            agent: Your own agent to put the weights into, if it is not to be
-                imported as it was in training; itself it stays as it is.
-            base_url: Of an OpenAI-compatible server that serves the weights, which is
-                asked for its models' names; None runs the policy in this process.
-            api_key: For ``base_url``.
+            agent: Your own agent to put the weights into, if not the one imported in
+                training; it is not changed.
+            base_url: Address of an OpenAI-compatible server with the weights; its list
+                of models is read. None runs the policy in this process.
+            api_key: Key of that server.
 
         Raises:
             MissingExtraError: pydantic-ai is not installed.

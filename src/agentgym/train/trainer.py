@@ -1,4 +1,4 @@
-"""Trainer: the three verbs that users call. The loop itself is in ``loop.py``."""
+"""Trainer: train, evaluate and deploy agents. The training loop is in ``loop.py``."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ _WRITE_REPORTS = "agentgym.ui.reports.run:write_reports"
 
 
 class Trainer:
-    """Trains an agent on a scenario, and evaluates.
+    """Trains, evaluates and deploys agents.
 
     ::
 
@@ -58,10 +58,10 @@ class Trainer:
 
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
-        progress: Receives the events; True writes lines to standard error, False is
+        progress: Receives the events; True prints lines to standard error, False is
             silent.
-        began: When the work began, by ``time.monotonic()``, from which a run's time
-            counts; None: when it is asked for.
+        began: Start of a run's time limit, in ``time.monotonic()``; None: the call of
+            ``train``.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Trainer:
         self._began = began
 
     def plan(self) -> Plan:
-        """Check everything that needs no model, and return the plan.
+        """Check everything that needs no model, and return the run's plan.
 
         Raises:
-            UsageError: A setting cannot work; says which and what to do.
+            UsageError: A setting is unusable; the message says which, and the fix.
             RunFolderError: The run folder is taken or cannot be written.
         """
         config = located(self.config)
@@ -89,10 +89,10 @@ class Trainer:
         return tried(plan, self._progress)
 
     def plan_elsewhere(self) -> Elsewhere:
-        """Return the uploads of a run on another machine, which is not asked.
+        """Return the uploads of a run on another machine, without contacting it.
 
         Raises:
-            UsageError: A setting cannot work.
+            UsageError: A setting is unusable.
             RunFolderError: The run folder is taken or cannot be written.
         """
         config = located(self.config)
@@ -122,42 +122,42 @@ class Trainer:
         """Train until the success criteria hold or the budget is spent.
 
         Args:
-            scenario: Its name, or the result of ``Scenario.from_tools``; like the
-                other arguments it overrides the config.
-            agent: Your own agent, as it is: a compiled graph, an AutoGen agent or team,
-                an Agent, Task or Crew of CrewAI's, an Agent of the OpenAI Agents SDK or
-                of pydantic-ai, an Agent or Workflow of Agent Framework, or
-                a function that returns one; or
-                ``module:name`` of it. The processes of training import it, so it
-                stands at the top of a module. Itself it stays as it is; the result's
+            scenario: Its name, or the result of ``Scenario.from_tools``; like all
+                arguments it overrides the config.
+            agent: Your own agent: a compiled graph, an AutoGen agent or team, a CrewAI
+                Agent, Task or Crew, an Agent of the OpenAI Agents SDK or of
+                pydantic-ai, an Agent or Workflow of Agent Framework, a function that
+                returns one, or ``module:name`` of it. Worker processes import it, so it
+                must be at the top level of a module. It is not changed; the result's
                 ``agent`` is one like it with the trained model.
             command: Instead of ``agent``: a program in any language that attempts one
                 task, ``"node agent.js"``; see docs/any_program.md.
             tasks: Instead of a scenario: a tasks file for the agent's own tools.
-            check: Scores such tasks instead of their expected calls; see
-                ``Scenario.from_tools``; ``"posted"`` takes the reward that a program
+            check: Scores these tasks instead of their expected calls; see
+                ``Scenario.from_tools``. ``"posted"`` takes the reward that a program
                 posts.
-            check_command: A command that scores instead, in the program's folder.
-            framework: Whose agent is trained; that of ``agent``, if there is one.
+            check_command: A command that scores them instead, run in the program's
+                folder.
+            framework: The agent's framework; detected from ``agent`` if that is given.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
-            resume: A run's name or folder to continue; its own settings hold, but
-                ``episodes`` may raise the budget, ``gpu`` name another place, and
+            resume: A run's name or folder to continue with its own settings.
+                ``episodes`` may raise the budget, ``gpu`` may name another place, and
                 ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings of memory
-                and servers change (``memory_share``,
-                ``vllm={"max_model_len": 4096}``, …).
-            yes: Train even where the baseline says that it will hardly work.
-            warm_start: Imitate known calls first; of a resumed run, if it has done no
-                step yet.
+                and servers may change (``memory_share``, ``vllm={"max_model_len":
+                4096}``, …).
+            yes: Train even if the baseline shows that it will hardly work.
+            warm_start: Imitate known calls first; on resuming only before the first
+                step.
             progress: False to train silently, or another observer than the trainer's.
             **settings: Further fields of :class:`TrainingConfig`.
 
         Raises:
-            UsageError: A setting cannot work, or may not change on resuming.
+            UsageError: A setting is unusable, or may not change on resuming.
             RunFolderError: The run folder is in use, full or not writable.
             TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
-            TrainingFailedError: The baseline gives no hope, or no usable policy
-                came out.
+            TrainingFailedError: The baseline shows that training is hopeless, or
+                training gave no usable policy.
         """
         if progress is not None:
             other = Trainer(self.config, progress=progress, began=self._began)
@@ -193,7 +193,7 @@ class Trainer:
             return self._run(make_plan(config), run, began, is_new=False)
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
-        """Make the folder of a run that trains on another machine, and train it."""
+        """Create the folder of a run on another machine, and train it."""
         place_of(config.gpu).plan(config)
         require_sound(config)
         run = RunFolder.create(config)
@@ -201,7 +201,7 @@ class Trainer:
             return self._run_elsewhere(config, run, is_new=True)
 
     def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
-        """Fetch the remaining files of a run from the place that it leaves."""
+        """Fetch a run's remaining files from its previous place."""
         if why := place_of(config.gpu).fetch_results(config, run):
             text = f"{why} The run goes on from {run.path}."
             self._progress.warned([text])
@@ -209,7 +209,7 @@ class Trainer:
     def _run(
         self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
     ) -> TrainingResult:
-        """Run to the end in this process, which counts its time from ``began``."""
+        """Train to the end in this process; the time limit counts from ``began``."""
         with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
             result = TrainingLoop(plan, run, self._progress, began).run()
             logger.info(
@@ -226,20 +226,20 @@ class Trainer:
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
     ) -> TrainingResult:
-        """Run to the end on another machine."""
+        """Train to the end on another machine."""
         with _ended_helpfully(run, is_new=is_new):
             try:
                 result = place_of(config.gpu).train(config, run, self._progress)
                 return self._with_reports(result)
             except Exception:
                 if is_new and not (run.path / DATABASE_FILE).exists():
-                    run.discard_unless_begun()  # as where a run is refused here
+                    run.discard_unless_begun()  # as for a run that this machine refuses
                 raise
 
     def _with_reports(self, result: TrainingResult) -> TrainingResult:
         """Write a finished run's reports into its folder, and return its result.
 
-        A report that cannot be written is a warning: the result is on disk already.
+        A failure to write a report is only a warning: the result is on disk already.
         """
         try:
             resolve_name(_WRITE_REPORTS)(result)
@@ -269,24 +269,24 @@ class Trainer:
 
         Args:
             scenario: Its name, or the result of ``Scenario.from_tools``.
-            agent: A trained agent, or its name for ``TrainedAgent.load``; None measures
-                ``config.model``, which may be one of a provider, ``openai:MODEL``, or
-                a server's address. Your own agent, as :meth:`train` takes it (or
-                ``config.agent.reference``), is measured on that model too.
-            command: Instead of ``agent``: a program's, as :meth:`train` takes it.
+            agent: A trained agent, or its name for ``TrainedAgent.load``. Your own
+                agent, as in :meth:`train` (or ``config.agent.reference``), is measured
+                with ``config.model``. None measures ``config.model``, which may be a
+                provider's, ``openai:MODEL``, or a server's address.
+            command: Instead of ``agent``: a program's command, as in :meth:`train`.
             split: ``validation``, ``test`` or ``out_of_vocabulary``; ``all`` takes
-                tasks of each, those to train on too.
-            tasks: How many tasks.
+                tasks of each, training tasks too.
+            tasks: Number of tasks.
             samples: Attempts per task.
-            prices: Of the model's tokens, for the cost.
-            baselines: Whether a do-nothing and a call-everything agent are measured
-                on the same tasks.
+            prices: Prices of the model's tokens, for the cost.
+            baselines: Whether to measure a do-nothing and a call-everything agent on
+                the same tasks.
             task: The id of the only task to measure.
 
         Raises:
-            UsageError: A setting cannot work.
-            ProviderError: The model's server refuses to answer for good.
-            RolloutError: Not one rollout could be scored.
+            UsageError: A setting is unusable.
+            ProviderError: The model's provider has finally refused.
+            RolloutError: No rollout could be scored.
         """
         from agentgym.evaluate.evaluation import evaluate
 
@@ -323,7 +323,7 @@ class Trainer:
                 framework=None
                 if trained.spec.agent is None
                 else trained.spec.framework,
-                lora_rank=0,  # it has its adapter, or needs none
+                lora_rank=0,  # the adapter has its rank, or none is needed
                 constrain=None if trained.constrain == "auto" else trained.constrain,
                 **_surroundings(trained),
             )
@@ -353,7 +353,7 @@ class Trainer:
         port: int = 0,
         api_key: str | None = None,
     ) -> "AgentServer":
-        """Serve a trained agent's weights to OpenAI's clients, from this process.
+        """Serve a trained agent's weights to OpenAI clients, from this process.
 
         ::
 
@@ -361,18 +361,17 @@ class Trainer:
                 client = OpenAI(base_url=server.url, api_key="none")
 
         Args:
-            agent: The result of training, an agent, or its name for
-                ``TrainedAgent.load``.
-            target: ``local``; there is no other.
-            host: Address to listen on; any but this machine's own needs a key.
+            agent: A training result, an agent, or its name for ``TrainedAgent.load``.
+            target: ``local``, the only target.
+            host: Address to listen on; one reachable from other machines needs a key.
             port: 0 takes a free one.
-            api_key: Key that requests must have; None asks for none.
+            api_key: Key that requests must have; None requires none.
 
         Returns:
             The server, which answers until its ``close()``; ``url`` is the base URL.
 
         Raises:
-            UsageError: The target is none, or the address cannot be used.
+            UsageError: The target is unknown, or the address cannot be used.
             AgentGymError: The agent or its weights cannot be loaded.
         """
         from agentgym.serving.server import AgentServer
@@ -396,15 +395,15 @@ def named_subject(
     check: Callable[..., Any] | str | None,
     check_command: str | None,
 ) -> dict[str, Any]:
-    """Return the settings ``scenario`` and ``agent`` of arguments of a user's.
+    """Convert a user's arguments to the settings ``scenario`` and ``agent``.
 
     Args:
-        scenario: As :meth:`Trainer.train` takes it, like all others.
-        agent: The user's own, or None.
-        command: A program, instead of ``agent``.
+        scenario: See :meth:`Trainer.train`, as for all others.
+        agent: The user's own agent, or None.
+        command: A program's command, instead of ``agent``.
         tasks: A tasks file, instead of ``scenario``.
-        check: Scores such tasks.
-        check_command: A command that does.
+        check: Scores these tasks.
+        check_command: A command that scores them.
 
     Raises:
         UsageError: Other processes could not import the agent or the check.
@@ -423,7 +422,7 @@ def named_subject(
 
 @contextmanager
 def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
-    """Let whatever ends a run before its time say how it goes on, if it can."""
+    """Add to any error that ends a run how to resume it, if that is possible."""
     try:
         yield
     except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
@@ -442,7 +441,7 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
 
 @contextmanager
 def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
-    """Write into the log that a run starts, and how it ends."""
+    """Log that a run starts, and how it ends."""
     about = config.scenario_name, config.episodes, config.framework, run.path
     logger.info("Training %s starts: at most %d episodes, %s, run %s", *about)
     try:
@@ -456,16 +455,17 @@ def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
 
 
 def _observer(progress: Progress | bool) -> Progress:
-    """Return the observer of a run's progress: lines by default, or none."""
+    """Return the progress observer: lines by default, or none."""
     if isinstance(progress, Progress):
         return progress
     return LinesProgress() if progress else Progress()
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
-    """Return the surroundings of a user's own agent in training.
+    """Return the settings under which a user's own agent was trained.
 
-    Tools of its own that ran then are answered now: that must be allowed again.
+    Its own tools are answered now, even those that ran for real: that must be allowed
+    again.
     """
     given = flattened(trained.provenance.config)
     has_own = given.get("own_tools") or given.get("allow_tools")

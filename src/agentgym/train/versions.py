@@ -1,4 +1,4 @@
-"""Agents saved in ``AGENTGYM_HOME``: a name has numbered versions, one the default.
+"""Saved agents in ``AGENTGYM_HOME``: numbered versions by name, one the default.
 
 ::
 
@@ -7,7 +7,7 @@
     agents/coding/default                the default's number
     agents/coding/pinned                 there if a user chose it: no run changes it
 
-``agentgym agents list`` reads them, so nothing heavy is imported.
+``agentgym agents list`` imports this, so it imports nothing heavy.
 """
 
 import fcntl
@@ -49,12 +49,12 @@ class Version(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Its folder."""
+        """The version's folder."""
         return agents_folder() / self.name / str(self.number)
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version whose folder this is, None if it is of none."""
+        """Return the version in a folder, or None if it is not a version's."""
         folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
         home = os.path.abspath(agents_folder())
@@ -81,7 +81,7 @@ class Versions:
         self._folder = agents_folder() / name
 
     def all(self) -> list[Version]:
-        """Return those that are whole, oldest first."""
+        """Return the complete versions, oldest first."""
         found = (path.parent.name for path in self._folder.glob(f"*/{AGENT_FILE}"))
         return sorted(Version(self.name, int(n)) for n in found if _is(self.name, n))
 
@@ -101,7 +101,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Let no other process add a version or choose the default meanwhile.
+        """Lock the versions against other processes that add one or set the default.
 
         Raises:
             UsageError: ``AGENTGYM_HOME`` cannot be written.
@@ -114,17 +114,17 @@ class Versions:
             yield self
 
     def add(self, agent: Path) -> Version:
-        """Add the folder of an agent as the next version; needs the lock.
+        """Add an agent's folder as the next version; needs the lock.
 
-        It appears whole or not at all. Weights take no space where the file system
-        has hard links.
+        The version appears complete or not at all. Weights are hard links if the file
+        system has them.
         """
         unfinished = self._folder / _UNFINISHED
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
         try:
             shutil.copytree(agent, unfinished, copy_function=_link_or_copy)
             version = Version(self.name, self._next())
-            unfinished.rename(version.path)  # fails if there is something
+            unfinished.rename(version.path)  # fails if it exists
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -136,7 +136,7 @@ class Versions:
 
         Args:
             version: The new default.
-            pinned: Whether later runs must not change it.
+            pinned: Whether later runs may not change it.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:
@@ -154,7 +154,7 @@ class Versions:
         return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
-        """Return a number that nothing has, and above the default's if that is gone."""
+        """Return an unused number, above the default's even if that was deleted."""
         taken = [path.name for path in self._folder.iterdir()]
         if (self._folder / _DEFAULT).is_file():
             taken.append((self._folder / _DEFAULT).read_text(errors="replace").strip())
@@ -169,11 +169,11 @@ def saved_names() -> list[str]:
 
 
 def find(text: str) -> Version:
-    """Return the version that ``coding@3`` means, or ``coding``: the default.
+    """Return the version for ``coding@3``, or the default for ``coding``.
 
     Raises:
-        NotFoundError: There is none; names those there are.
-        UsageError: The text after the ``@`` is not a number, or there is no default.
+        NotFoundError: It does not exist; the message has those that do.
+        UsageError: The version is not a number, or there is no default.
     """
     name, at, number = text.partition("@")
     names = saved_names()
@@ -204,14 +204,14 @@ def find(text: str) -> Version:
 
 
 def _is(name: str, number: str) -> bool:
-    """Say whether two folders are those of a name and of a version of it."""
+    """Return whether two folder names are valid as a name and a version."""
     return bool(_NAME.fullmatch(name) and _NUMBER.fullmatch(number))
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Copy a file; weights, which are never edited, share their space if they can."""
+    """Copy a file; hard-link weights, which are never edited, if possible."""
     if target.endswith(_WEIGHTS):
-        with suppress(OSError):  # another file system, or one without hard links
+        with suppress(OSError):  # another file system, or no hard links
             os.link(os.path.realpath(source), target)
             return
     shutil.copy2(source, target)

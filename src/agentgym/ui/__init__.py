@@ -1,1 +1,1 @@
-"""Show runs to people: the live terminal view, tables, and the report."""
+"""Show runs to people: the live terminal view, tables, and reports."""

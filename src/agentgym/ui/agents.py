@@ -1,4 +1,4 @@
-"""Show an agent in the terminal as its author wrote it."""
+"""Show a user's agent in the terminal."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Show one object as a whole: a scenario, a run, an agent, rollouts."""
+"""Show one object in full: a scenario, a run, an agent, rollouts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -69,9 +69,9 @@ def run_view(
 
     Args:
         run: Its folder.
-        status: Its own.
-        result: Once there is one.
-        machine: State and cost of the machine that was rented for it.
+        status: Its status.
+        result: Its result, if it has one.
+        machine: State and cost of its rented machine.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(
@@ -112,7 +112,7 @@ def run_view(
 
 
 def _history(steps: list[dict[str, Any]]) -> RenderableType:
-    """Show the shares of each validation, a row a step."""
+    """Show the shares of each validation, one row per step."""
     table = headed(3)
     for label in ("step", *_SHARES):
         table.add_column(label, justify="right")
@@ -150,14 +150,14 @@ def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _standing(agent: TrainedAgent, version: Version) -> str:
-    """Say whether a saved version is its name's default, else how to make it so."""
+    """Describe whether a saved version is the default, or how to make it so."""
     if agent.is_default:
         return f"  the default of {version.name}"
     return f"  not the default; make it so with: agentgym agents use {version}"
 
 
 def _below(view: RenderableType) -> Padding:
-    """Return ``view`` moved in, with an empty line after it."""
+    """Return ``view`` indented, with an empty line after it."""
     return Padding(view, (0, 0, 1, 2))
 
 
@@ -189,7 +189,7 @@ def summary_view(summary: Summary) -> RenderableType:
 
 
 def _drop_view(drop: DropKind) -> RenderableType:
-    """Show one kind of dropped rollouts: how many, which, and the first reason."""
+    """Show one kind of dropped rollouts: number, ids, and the first reason."""
     named = zip(drop.rollouts, drop.tasks, strict=True)
     which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
     more = drop.count - len(drop.rollouts)
@@ -202,7 +202,7 @@ def _drop_view(drop: DropKind) -> RenderableType:
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
-    """Show where conversations lost context, by rollout."""
+    """Show the places where conversations lost context, by rollout."""
     if not losses:
         return Text("No conversation lost context.", "green")
     lines = [f"  {name} {loss}" for name, found in losses.items() for loss in found]

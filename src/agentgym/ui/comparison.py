@@ -1,4 +1,4 @@
-"""Before and after, row by row: shared by the terminal's tables and the reports."""
+"""Compare metrics before and after, row by row, for the terminal and for reports."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from agentgym.ui.words import number, number_span, share_span
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric before and after training, in words."""
+    """One metric before and after training, as texts."""
 
     label: str
     before: str  # value and interval
     after: str
-    gain: str  # in points for shares, in per cent for costs
-    clear: int  # 1 if better, -1 if worse beyond chance, else 0; paired if it can be
-    interval: str = ""  # of the gain, in brackets; empty if it is not known
+    gain: str  # in points for shares, in percent for costs
+    clear: int  # 1 if significantly better, -1 if worse, else 0; paired if possible
+    interval: str = ""  # of the gain, in brackets; empty if unknown
     warm: str = ""  # after a warm start, before training; empty without one
     change: float = 0.0  # after - before
 
@@ -31,9 +31,9 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class _Measure:
-    """How a metric is shown: of costs less is better.
+    """How to show a metric; for costs, less is better.
 
-    Those that are not usual are shown by evaluations alone, and only if measured.
+    Unusual metrics are only shown by evaluations, and only if measured.
     """
 
     label: str
@@ -68,13 +68,13 @@ _MEASURES = (
 )
 USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
-"""The metrics that are compared on further held-out sets."""
+"""The metrics to compare on further held-out sets."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
-    """Return each metric's label and its value with interval, for each of some.
+    """Return each metric's label, and its value with interval in each measurement.
 
-    Metrics that none of them has measured are left out.
+    Metrics that are not measured at all are left out.
     """
     shown = (metrics, *others)
     return [
@@ -90,13 +90,13 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Return the comparison of two measurements, paired if the tasks are the same.
+    """Compare two measurements, paired if the tasks are the same.
 
     Args:
-        before: The first.
-        after: The second.
-        names: The metrics to compare; an unusual one only if a side has measured it.
-        warm: Metrics measured between them, after a warm start.
+        before: The first measurement.
+        after: The second measurement.
+        names: The metrics to compare; an unusual one only if it was measured.
+        warm: A measurement between them, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
@@ -113,9 +113,9 @@ def rows(
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
 ) -> list[MetricRow]:
-    """Return success by family of tasks, the worst after training first.
+    """Return success by family, the worst after training first.
 
-    Of a single family there is nothing to compare.
+    A single family is not shown.
     """
     old, new = before.family_success(), after.family_success()
     between = {} if warm is None else warm.family_success()
@@ -139,7 +139,7 @@ def family_rows(
 
 
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
-    """Say whether a metric is another than those before it."""
+    """Return whether a metric differs from the rows before it."""
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
     return measure.name not in ("pass_k", "pass_at_k") or k > 1
@@ -171,7 +171,7 @@ def _row(
 
 
 def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str, str]:
-    """Return the gain and its interval in the units of a kind of metric."""
+    """Return the gain and its interval, in the metric's units."""
     low, high = difference.low, difference.high
     if kind == "score":
         sign = "+" if new >= old else ""

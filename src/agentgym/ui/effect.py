@@ -1,4 +1,4 @@
-"""Say in sentences whether training helped, and which results rose and fell."""
+"""Describe whether training helped, and which results rose and fell."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,16 @@ _VERDICTS = {
 _ENOUGH = 20
 _CHANGED = 6
 STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
-"""How each verdict is shown on a terminal."""
+"""Terminal style of each verdict."""
 
 
 def p_words(p_value: float) -> str:
-    """Return ``"p = 0.0312"``, or a bound where it is very small."""
+    """Return ``"p = 0.0312"``, or an upper bound if it is very small."""
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
 
 
 def verdict_words(effect: Effect) -> str:
-    """Say in one sentence whether training helped, with its test."""
+    """Describe in one sentence whether training helped, with the test."""
     said = (
         f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
         f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "
@@ -33,9 +33,9 @@ def verdict_words(effect: Effect) -> str:
 
 
 def few_words(tasks: int) -> str:
-    """Return a warning that so few held-out tasks show little; empty for enough.
+    """Return a warning about too few held-out tasks, or "".
 
-    The paired test needs six tasks that change, all in one direction, for p < 0.05.
+    The paired test needs six tasks that change in one direction for p < 0.05.
     """
     if tasks >= _ENOUGH:
         return ""
@@ -54,12 +54,12 @@ def few_words(tasks: int) -> str:
 
 
 def better_words(effect: Effect) -> str:
-    """List the metrics that rose beyond chance; empty if none did."""
+    """List the metrics that rose significantly; empty if there are none."""
     return _named("Better beyond chance", effect.better)
 
 
 def worse_words(effect: Effect) -> str:
-    """List the metrics that fell beyond chance, or say that none did."""
+    """List the metrics that fell significantly, or say that none did."""
     return (
         _named("Worse beyond chance", effect.worse)
         or "No metric got worse beyond chance."
@@ -67,7 +67,7 @@ def worse_words(effect: Effect) -> str:
 
 
 def goal_words(goals: Sequence[Goal]) -> str:
-    """Say which of a scenario's criteria hold; empty if it has none."""
+    """Describe which of a scenario's criteria hold; empty without criteria."""
     if not goals:
         return ""
     each = ", ".join(map(_goal, goals))

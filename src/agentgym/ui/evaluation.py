@@ -25,11 +25,11 @@ from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural, share_span
 
 _MOST_ROWS = 24
-"""Most rows of a table of calls by tool."""
+"""Most rows in a table of calls by tool."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:
-    """Show the metrics and the baselines, the calls by class, and the confusion."""
+    """Show metrics, baselines, calls by class, and the confusion matrix."""
     title = f"{found.subject} on {found.scenario}, {found.split} split"
     parts: list[RenderableType] = [
         Text(title, "bold"),
@@ -72,7 +72,7 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 
 def verdict(found: Comparison) -> str:
-    """Say in a sentence the result of the test of pass^1."""
+    """Describe in a sentence the result of the test of pass^1."""
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"
@@ -87,7 +87,7 @@ def _metrics_table(found: Evaluation) -> Table:
     for name in found.baselines:
         table.add_column(name, style="dim")
     for label, value, *others in values(found.metrics, *found.baselines.values()):
-        # The intervals of the baselines are in the JSON report.
+        # The baselines' intervals are in the JSON report.
         bare = (other.partition(" [")[0] for other in others)
         shown = ("-" if other == "not measured" else other for other in bare)
         table.add_row(label, Text(value, "bold"), *shown)
@@ -110,7 +110,7 @@ def _calls_table(found: Evaluation) -> Table:
 def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
     """Return pass^1 and the number of tasks of each family, the lowest first.
 
-    One family says nothing that the whole does not, and many cannot be read.
+    Empty for a single family, and for too many to read.
     """
     shares = metrics.family_success()
     tasks = [task for task in metrics.by_task if task.attempts]
@@ -124,13 +124,13 @@ def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
 
 
 def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]:
-    """Return the rows and columns that hold anything, in the order of the tools.
+    """Return the non-empty rows and columns, in the tools' order.
 
-    Of very many rows, as there are where each task has tools of its own, only those
-    with the most calls of another column are returned.
+    If there are very many rows, e.g. because each task has its own tools, only those
+    with the most wrong calls are returned.
 
     Returns:
-        Rows, columns, and a sentence about rows that are left out, empty if none is.
+        Rows, columns, and a sentence about rows left out, or "".
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
     message = ""
@@ -177,6 +177,6 @@ def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
 
 
 def _confusion_line(matrix: ConfusionMatrix, row: str) -> tuple[str, str]:
-    """Return a row in words, where its columns do not fit side by side."""
+    """Return a row as text, for when its columns do not fit side by side."""
     ordered = sorted(matrix.counts[row].items(), key=lambda cell: -cell[1])
     return row, ", ".join(f"{name} {count:,}" for name, count in ordered)

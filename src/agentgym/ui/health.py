@@ -1,4 +1,4 @@
-"""Show the findings of checks: of a machine, of a run, of a scenario."""
+"""Show the results of checks: of a machine, a run or a scenario."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
 def findings_view(
     run: Evidence, findings: Sequence[Obstacle], status: str
 ) -> RenderableType:
-    """Show a run's ledger and the obstacles to learning."""
+    """Show a run's ledger, and the reasons why it does not learn."""
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]

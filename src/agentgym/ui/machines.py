@@ -31,7 +31,7 @@ class ProviderRow(NamedTuple):
 
 
 def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
-    """Show the providers of machines and the setup each needs."""
+    """Show machine providers, with the setup that each needs."""
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for row in rows:
@@ -88,7 +88,7 @@ def _brief(quote: Quote) -> str:
 
 
 def machines_view(found: Sequence[Found]) -> RenderableType:
-    """Show rented machines, and whose they are."""
+    """Show rented machines, with their runs."""
     table = headed(2)
     for name in ("machine", "of", "$ an hour", "so far", "run"):
         table.add_column(name, overflow="fold")

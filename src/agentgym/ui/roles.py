@@ -31,11 +31,11 @@ _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
     ("tokens", False),
     ("cut", True),
 )
-"""With whether they are shares."""
+"""Metrics to show, and whether each is a share."""
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
-    """Return where the calls of each role went, and of all; empty for one role."""
+    """Return the ledger's counts by role and in total; empty for one role."""
     if len(ledger.roles) < 2:
         return []
     parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
@@ -45,7 +45,7 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return each role's figures, before → after if both are known; empty for one."""
+    """Return each role's figures, before → after if known; empty for one role."""
     sides = [role_metrics(found) for found in (before, after) if found is not None]
     return [
         (role, *_changes([side.get(role) for side in sides]))
@@ -56,7 +56,7 @@ def metrics_lines(
 def roles_view(
     ledger: Ledger, before: Metrics | None, after: Metrics | None
 ) -> list[RenderableType]:
-    """Show each role of a team; of many, those that called the model most often."""
+    """Show the roles of a team; if there are many, those with the most model calls."""
     parts: list[RenderableType] = []
     calls = ledger_lines(ledger)
     if calls:
@@ -82,7 +82,7 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Lay lines out; where there is no room for changes, with their results alone."""
+    """Return a table; without room for changes, show only the results."""
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

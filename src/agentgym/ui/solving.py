@@ -1,4 +1,4 @@
-"""The coding team in the terminal: one line an event, and the solution."""
+"""Show the coding team in the terminal: one line per event, and the solution."""
 
 from rich.console import Console, Group, RenderableType
 from rich.syntax import Syntax
@@ -28,17 +28,17 @@ _OUTCOMES = {
 
 
 class TeamLines:
-    """Prints one line for each event of a team.
+    """Prints one line per event of a team.
 
     Args:
-        console: Where the lines go.
+        console: Console for the lines.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def __call__(self, event: TeamEvent) -> None:
-        """Print an event; a role that is only asked prints nothing."""
+        """Print an event; skip the start of a role's turn."""
         if event.kind == "asked":
             return
         if event.kind == "turn" and event.role == "supervisor":
@@ -62,7 +62,7 @@ def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableT
 
     Args:
         solution: The solution.
-        with_files: Whether the texts of changed files are shown.
+        with_files: Whether to show the texts of changed files.
     """
     parts: list[RenderableType] = [Text()]
     for path in solution.changed:
@@ -80,7 +80,7 @@ def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableT
 
 
 def _printable(text: str) -> str:
-    """Return a model's text without escape sequences and halves of surrogate pairs."""
+    """Return a model's text without control characters and half surrogate pairs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 

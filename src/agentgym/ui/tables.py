@@ -31,7 +31,7 @@ from agentgym.ui.words import (
 )
 
 WARM = "warm start"
-"""Names the column between before and after."""
+"""Name of the column between before and after."""
 
 _NARROW = 72
 _TIGHT = 92
@@ -43,7 +43,7 @@ _SPANS = len("0.04 [-0.01, 0.09]")
 
 
 def _form_words(plan: Plan) -> str:
-    """Say how the model writes calls, and where its template forgets reasoning."""
+    """Describe the tool-call format, and whether the template drops reasoning."""
     if not plan.drops_reasoning:
         return f"{plan.form} form"
     return (
@@ -157,7 +157,7 @@ def metrics_view(title: str, metrics: Metrics) -> RenderableType:
 
 
 def result_view(result: TrainingResult) -> RenderableType:
-    """Show before and after, the ledger, and how to use the trained agent."""
+    """Show the comparison, the ledger, and how to use the trained agent."""
     parts: list[RenderableType] = [
         Text(""),
         *effect_view(result),
@@ -200,7 +200,7 @@ def result_view(result: TrainingResult) -> RenderableType:
 
 
 def forgetting_view(result: TrainingResult) -> list[RenderableType]:
-    """Show how far training moved the model on anything else, if that was measured."""
+    """Show how far training moved the model on unrelated questions, if measured."""
     moved = result.forgetting
     if moved is None or moved.kl is None:
         return []
@@ -209,7 +209,7 @@ def forgetting_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def saved_as(saved: Saved) -> str:
-    """Say which version an agent was saved as, and whether it is the default."""
+    """Describe the saved version of an agent, and whether it is the default."""
     if saved.is_default:
         return f"Saved as {saved.name}, now the default: {saved.reason}."
     return (
@@ -230,7 +230,7 @@ def comparison_view(
 
 
 def effect_view(result: TrainingResult) -> list[RenderableType]:
-    """Say whether training helped, which metrics fell, and if the goal is reached."""
+    """Show whether training helped, which metrics fell, and if the goal is reached."""
     parts: list[RenderableType] = []
     if (effect := result.effect) is not None:
         parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
@@ -243,7 +243,7 @@ def effect_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:
-    """Show success by family of tasks; of many those that changed most."""
+    """Show success by family; if there are many, those that changed most."""
     most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
     parts = [comparison_table([row for row in found if row in most])]
     if left_out := [row for row in found if row not in most]:
@@ -257,7 +257,7 @@ def families_view(found: list[MetricRow]) -> RenderableType:
 
 
 def over(metrics: Metrics) -> str:
-    """Return the size of the sample behind the figures: tasks and rollouts."""
+    """Describe the sample behind the figures: tasks and rollouts."""
     dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
     return (
         f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
@@ -266,7 +266,7 @@ def over(metrics: Metrics) -> str:
 
 
 def ledger_view(ledger: Ledger) -> Text:
-    """Show where every model call went, with the reasons, in a few lines."""
+    """Show how every model call was used, with reasons, in a few lines."""
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
@@ -292,9 +292,9 @@ def ledger_view(ledger: Ledger) -> Text:
 def comparison_table(
     compared: list[MetricRow], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
-    """Show rows side by side, under the names of the three columns.
+    """Show rows with the names of the three columns.
 
-    A column between the first two shows the metrics after a warm start, if any.
+    If there was a warm start, its metrics are in a column between the others.
     """
     between = [WARM] if any(row.warm for row in compared) else []
 

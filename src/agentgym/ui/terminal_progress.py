@@ -1,4 +1,4 @@
-"""TerminalProgress: a run as it goes, live on a terminal, in plain lines elsewhere."""
+"""TerminalProgress: show a running run, live in a terminal, else as plain lines."""
 
 import sys
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from agentgym.train.process import keyboard_interrupts
 from agentgym.ui.tables import metrics_view, plan_view
 from agentgym.ui.words import duration, percent, sparkline
 
-_WORST = 3  # families named
+_WORST = 3  # number of families to name
 
 
 class TerminalProgress(LinesProgress):
     """Shows a run on ``console``; use it as a context manager.
 
-    On a terminal the newest state is redrawn in place. Elsewhere (a log file, a
-    pipe, a terminal without cursor movement) it writes plain lines.
+    In a terminal the newest state is redrawn in place. Elsewhere (a log file, a pipe, a
+    terminal without cursor movement) it writes plain lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -65,12 +65,12 @@ class TerminalProgress(LinesProgress):
         self._show(plan_view(plan), Text(""))
 
     def write(self, line: str) -> None:
-        """Print a line; it is not wrapped where the output is not a terminal."""
+        """Print a line; do not wrap it when the output is not a terminal."""
         self._line_at = monotonic()
         self._print(line)
 
     def phase(self, name: str, total: int) -> None:
-        """Start counting a phase's rollouts."""
+        """Start to count a phase's rollouts."""
         self._waiting = False
         super().phase(name, total)
 
@@ -81,7 +81,7 @@ class TerminalProgress(LinesProgress):
         self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Print how long the rest takes."""
+        """Print the remaining time."""
         super().forecast(least, most, soonest)
         self._print("")
 
@@ -158,7 +158,7 @@ class TerminalProgress(LinesProgress):
             self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
-        """Print that the run waits for the disk, or goes on."""
+        """Print that the run waits for the disk, or continues."""
         self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
@@ -169,13 +169,13 @@ class TerminalProgress(LinesProgress):
             self._print(Text(words, "bold"))
 
     def _print(self, line: str | Text) -> None:
-        """Print a line; it is not wrapped where the output is not a terminal."""
+        """Print a line; do not wrap it when the output is not a terminal."""
         self._show(line, soft_wrap=not self._console.is_terminal)
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
         """Print above the live view.
 
-        Redrawing waits: lines that it drew while a long print is laid out would stay.
+        Redrawing must wait: lines drawn during a long print would stay on the screen.
         """
         with self._live._lock:
             self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
@@ -201,10 +201,9 @@ class TerminalProgress(LinesProgress):
 
 
 def live_width(console: Console) -> int:
-    """Return how wide the live view may be, so that none of its lines ever wraps.
+    """Return the live view's width, such that its lines never wrap.
 
-    That holds when the terminal is made narrower, down to 80 columns, and when it
-    echoes ^C.
+    That includes terminals that are narrowed, down to 80 columns, and that echo ^C.
     """
     return min(console.width, 80) - len("^C ")
 

@@ -1,4 +1,4 @@
-"""Estimates and results in words, the same everywhere."""
+"""Format estimates and results, the same everywhere."""
 
 from contextlib import suppress
 from itertools import pairwise
@@ -42,7 +42,7 @@ def share_span(estimate: Estimate) -> str:
 
 
 def number_span(estimate: Estimate, scale: float = 1.0) -> str:
-    """Return a number with its interval, with as many digits as its size needs."""
+    """Return a number with its interval, with suitable precision."""
     if estimate.n == 0:
         return "not measured"
     ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
@@ -51,7 +51,7 @@ def number_span(estimate: Estimate, scale: float = 1.0) -> str:
 
 
 def weights_words(result: TrainingResult) -> str:
-    """Say which step a result's weights are of."""
+    """Describe the step that a result's weights come from."""
     if result.weights_step == 0:
         return (
             "The weights are those of the warm start: no later ones did better on "
@@ -78,7 +78,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return how a trained agent is used: the language, and the code in it."""
+    """Return how to use a trained agent: the language, and the code in it."""
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (
@@ -93,9 +93,9 @@ def use_of(result: TrainingResult) -> tuple[str, str]:
 
 
 def _exported(result: TrainingResult) -> str:
-    """Return the call that gives a trained agent back, with tools if it has none.
+    """Return the code that exports a trained agent, with tools if it has none.
 
-    A tasks file has none that run, nor has a scenario whose tasks each have their own.
+    Tools from a tasks file cannot run, nor can those of a scenario with tools per task.
     """
     source = str(result.config.get("scenario", ""))
     has_none = is_tasks_file(source) and "tools=%40" not in source
@@ -106,7 +106,7 @@ def _exported(result: TrainingResult) -> str:
 
 
 def trained_words(tokens: str) -> str:
-    """Say which of its own tokens a model learns from.
+    """Describe the tokens that a model learns from.
 
     Args:
         tokens: A value of ``train_tokens``, or the names of components.

@@ -1,1 +1,1 @@
-"""The browser page of runs: a read-only server, its data, and its static files."""
+"""The viewer: a read-only server for the browser page of runs, its data and files."""

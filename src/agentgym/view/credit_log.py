@@ -14,12 +14,12 @@ class Learned(NamedTuple):
     """Sums over the trained tokens of some model calls, in nats.
 
     Attributes:
-        gap: The distance between the log-probabilities of sampler and learner.
-        gap_tokens: How many tokens have it.
-        entropy: Of the policy before the update.
-        entropy_tokens: How many tokens have it.
-        kl: The k3 estimate between the policy that sampled and the updated one.
-        kl_tokens: How many tokens have it: a part of the batch is measured.
+        gap: Absolute differences between the log-probabilities of sampler and learner.
+        gap_tokens: Number of tokens with a gap.
+        entropy: Entropies of the policy before the update.
+        entropy_tokens: Number of tokens with an entropy.
+        kl: The k3 estimates between the sampling and the updated policy.
+        kl_tokens: Number of tokens with such an estimate: part of a batch is measured.
     """
 
     gap: float = 0.0
@@ -31,10 +31,10 @@ class Learned(NamedTuple):
 
 
 class CreditLog:
-    """Reads the lines of ``credit.jsonl`` once, as far as they are complete.
+    """Reads the complete lines of ``credit.jsonl``, each once.
 
     Args:
-        path: The file; it need not exist.
+        path: The file; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,13 +42,14 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
-        """Yield new lines, some at a time: rollout, and the sums of each model call.
+        """Yield new lines in batches: the rollout, and the sums of each model call.
 
-        A call of which nothing was measured has None. Lines without any are left out.
+        The sums are None for a call that was not trained or not measured. Lines without
+        sums are left out.
         """
         try:
             with open(self._path, "rb") as file:
-                if self._path.stat().st_size < self._end:  # it is another file
+                if self._path.stat().st_size < self._end:  # it was replaced
                     self._end = 0
                 file.seek(self._end)
                 while lines := file.readlines(_CHUNK_BYTES):
@@ -63,7 +64,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout and sums; None without any, or if a kill cut the line."""
+    """Return a line's rollout and sums; None if there are none or it is truncated."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

@@ -31,17 +31,17 @@ WORDS = {
     CallClass.UNNEEDED: "The task does not need it.",
     CallClass.UNJUDGED: "The needed calls of this task are not known.",
 }
-"""Each class of calls in a sentence."""
+"""A sentence for each class of calls."""
 _HARMLESS = {CallClass.OWN, CallClass.RIGHT, CallClass.UNJUDGED}
 _NEEDLESS = {CallClass.REPEATED, CallClass.UNNEEDED}
 STOPPED = "The agent stopped before it made this call."
 
 
 class CallJudge:
-    """Judges the calls of a run's rollouts by its scenario, which is loaded once.
+    """Judges the calls of a run's rollouts with its scenario, which is loaded once.
 
     Args:
-        reference: The scenario, as the run's settings name it.
+        reference: The scenario's reference in the run's settings.
     """
 
     def __init__(self, reference: str) -> None:
@@ -56,10 +56,10 @@ class CallJudge:
             )
 
     def judge(self, rollout_input: Any, trajectory: Trajectory) -> dict[str, Any]:
-        """Return the class of each tool call, the plan, and the first wrong call.
+        """Return each tool call's class, the needed calls, and the first wrong call.
 
         Args:
-            rollout_input: Of the stored rollout: its task.
+            rollout_input: Input of the stored rollout: its task.
             trajectory: The rollout's record.
         """
         problem, needs = self.problem, Needs({}, {})
@@ -101,7 +101,7 @@ class CallJudge:
     def confusion(
         self, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
     ) -> dict[str, Any]:
-        """Return the confusion matrix of rollouts of some tasks, if it is known."""
+        """Return the confusion matrix of some rollouts, if it is known."""
         empty: dict[str, Any] = {"rollouts": len(trajectories), "matrix": None}
         if self._scenario is None:
             return empty | {"problem": self.problem}
@@ -117,9 +117,9 @@ class CallJudge:
 def _first_wrong(
     judged: Sequence[JudgedCall], needed: int, succeeded: bool
 ) -> dict[str, Any] | None:
-    """Return the place of the first wrong call and of the needed one; None if none.
+    """Return the positions of the first wrong call and of the needed one, or None.
 
-    A needless call counts only where the attempt failed and no call was wrong.
+    A needless call counts only if the attempt failed and no call was wrong.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:
@@ -139,13 +139,13 @@ def _first_wrong(
 
 
 def _is_wrong(call: JudgedCall) -> bool:
-    """Say whether a call failed or is not the needed one; needless ones are not."""
+    """Return whether a call failed or is not the needed one; needless ones are fine."""
     if call.call.outcome is not ToolOutcome.OK:
         return True
     return call.kind not in _HARMLESS | _NEEDLESS
 
 
 def _next_needed(before: Sequence[JudgedCall], needed: int) -> int | None:
-    """Return the first needed call that no right call has answered; None if all are."""
+    """Return the index of the first needed call without a right call, or None."""
     done = {call.needed for call in before if call.kind is CallClass.RIGHT}
     return next((place for place in range(needed) if place not in done), None)

@@ -1,4 +1,4 @@
-"""Which requests the viewer answers, and the headers of every answer."""
+"""PageKeys: the requests that the viewer accepts, and its response headers."""
 
 import hmac
 from collections.abc import Callable
@@ -20,19 +20,19 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every answer: no inline script, no other host, not in another site's frame."""
+"""Response headers: no inline script, no other host, no embedding in other sites."""
 _API = "/api/"
 
 
 class PageKeys(Keys):
-    """Lets requests of the page itself pass, and no other.
+    """Accepts only requests of the viewer's own page.
 
-    A page of another site can send requests to this machine: it is refused by its
-    ``Origin``; one whose name was pointed at this machine is refused by its ``Host``.
-    Data need the token as well, which only the printed address has.
+    Another site's page could send requests to this machine. They are refused by their
+    ``Origin``, or by their ``Host`` if the site's name was pointed at this machine.
+    Data also requires the token, which only the printed address has.
 
     Args:
-        token: Of the address.
+        token: The token in the address.
         address: Returns the server's base URL.
     """
 
@@ -45,8 +45,8 @@ class PageKeys(Keys):
         """Check the host, the origin and the token of a request.
 
         Raises:
-            ApiError: 403; it is for another host or from another site. 401; it has no
-                token, or a wrong one. 405; it would change something.
+            ApiError: 403: it is for another host or from another site. 401: the token
+                is missing or wrong. 405: it would change something.
         """
         request.key = "none"
         own = urlsplit(self._address())

@@ -1,4 +1,4 @@
-"""OpenedRun: one run of the viewer, with the part of its store that was read."""
+"""OpenedRun: a run in the viewer, with the part of its database read so far."""
 
 import threading
 import zlib
@@ -44,7 +44,7 @@ Signature = tuple[tuple[int, int] | None, ...]
 
 @dataclass(frozen=True)
 class WatchedRun(RunFolder):
-    """A run's folder that reads each line of its metrics once."""
+    """A run folder that reads each line of its metrics only once."""
 
     seen: list[dict[str, Any]] = field(default_factory=list, compare=False)
     ends: list[int] = field(default_factory=lambda: [0], compare=False)
@@ -55,7 +55,7 @@ class WatchedRun(RunFolder):
         path = self.path / "metrics.jsonl"
         with self.guard:
             size = path.stat().st_size if path.exists() else 0
-            if size < self.ends[0]:  # a resumed run has forgotten steps
+            if size < self.ends[0]:  # a resumed run has removed steps
                 self.seen.clear()
                 self.ends[0] = 0
             new, self.ends[0] = self.metrics_from(self.ends[0])
@@ -64,9 +64,9 @@ class WatchedRun(RunFolder):
 
 
 class OpenedRun:
-    """A run and the index of its rollouts, which grows while the run goes on.
+    """A run with the index of its rollouts, which grows while the run is running.
 
-    Every method reads the files as they are now. Thread-safe.
+    Every method reads the current files. Thread-safe.
 
     Args:
         run: Its folder.
@@ -84,23 +84,23 @@ class OpenedRun:
         self._confusions: dict[Any, Any] = {}
 
     def signature(self) -> Signature:
-        """Return size and time of the run's files, which differ once it goes on."""
+        """Return sizes and times of the run's files, which change while it runs."""
         return file_marks(self.run.path, _FILES)
 
     def cursor(self) -> dict[str, str]:
-        """Return a mark of the steps and one of the rollouts as they are now.
+        """Return hashes of the current steps and of the current rollouts.
 
-        A page that was read after it is asked for has all that it stands for.
+        Data that is read afterwards is at least as new.
         """
         now = self.signature()
         parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
         return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
-        """Return its page.
+        """Return the run's page as JSON values.
 
         Raises:
-            RunFolderError: It cannot be read, or is gone.
+            RunFolderError: The run cannot be read, or was deleted.
         """
         cursor = as_text(self.cursor())
         return run_page(self.run) | {"cursor": cursor}
@@ -110,7 +110,7 @@ class OpenedRun:
     ) -> dict[str, Any]:
         """Return a page of rollouts; see :meth:`RolloutIndex.find`.
 
-        ``is_loading`` says that the store is still being read: there will be more.
+        ``is_loading`` means that the database is still being read: there will be more.
         """
         cursor = as_text(self.cursor())
         is_loading = self._refresh()
@@ -119,30 +119,30 @@ class OpenedRun:
         return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
 
     def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
-        """Return who of a team spoke after whom, summed over scored rollouts.
+        """Return how often each role of a team made a call after another one.
 
         Args:
-            filters: As of :meth:`RolloutIndex.find`.
+            filters: See :meth:`RolloutIndex.find`.
         """
         is_loading = self._refresh()
         found = speaker_graph(self._index.speakers(filters))
         return found | {"is_loading": is_loading}
 
     def facets(self) -> dict[str, Any]:
-        """Return the values that filters can name, with counts."""
+        """Return the values for filters, with their counts."""
         is_loading = self._refresh()
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training by step and ``by``; see :meth:`RolloutIndex.curves`."""
+        """Return training metrics by step; see :meth:`RolloutIndex.curves`."""
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
     def rollout(self, rollout_id: str) -> dict[str, Any]:
-        """Return the page of a rollout, with its siblings and its task's others.
+        """Return a rollout's page, with the other rollouts of its group and its task.
 
         Raises:
-            NotFoundError: The store does not have it.
+            NotFoundError: The rollout is unknown.
         """
         page = rollout_page(*self._read(rollout_id), self._judged())
         self._refresh()
@@ -159,10 +159,10 @@ class OpenedRun:
         }
 
     def tokens(self, rollout_id: str) -> dict[str, Any]:
-        """Return the sampled tokens of a rollout, and how each was trained.
+        """Return a rollout's sampled tokens, and how each was trained.
 
         Raises:
-            NotFoundError: The store does not have it.
+            NotFoundError: The rollout is unknown.
         """
         return token_texts(self.run, self._read(rollout_id)[1])
 
@@ -173,7 +173,7 @@ class OpenedRun:
         return found
 
     def confusion(self, phase: str) -> dict[str, Any]:
-        """Return which tool was called where which was needed, in one measurement.
+        """Return the confusion matrix of called and needed tools in one measurement.
 
         At most a thousand rollouts are judged.
         """
@@ -199,7 +199,7 @@ class OpenedRun:
         return self._judged().confusion(list(tasks.values()), trajectories)
 
     def start_indexing(self) -> None:
-        """Begin to read the store, without waiting for it."""
+        """Start to read the database in the background."""
         with suppress(AgentGymError):
             self._refresh(patience_s=0)
 
@@ -212,7 +212,7 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events of the store for a while; say whether there are yet more.
+        """Read new events for up to ``patience_s``; return whether there are more.
 
         Raises:
             StoreError: It cannot be read.
@@ -237,7 +237,7 @@ class OpenedRun:
         return False
 
     def _raise_problem(self) -> None:
-        """Raise the error that ended the last reading, once."""
+        """Raise the error that ended the last read, once."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -251,7 +251,7 @@ class OpenedRun:
 
 
 def file_marks(folder: Path, names: Iterable[str]) -> Signature:
-    """Return size and time of some files of a folder; None for one that is missing."""
+    """Return size and time of a folder's files; None for missing ones."""
     found: list[tuple[int, int] | None] = []
     for name in names:
         try:
@@ -263,10 +263,10 @@ def file_marks(folder: Path, names: Iterable[str]) -> Signature:
 
 
 def digest(value: object) -> str:
-    """Return a short text that differs for different values."""
+    """Return a short hash of a value."""
     return f"{zlib.crc32(repr(value).encode()):08x}"
 
 
 def as_text(cursor: Mapping[str, str]) -> str:
-    """Return a cursor as one text, which the page sends back."""
+    """Return a cursor as one text, for the page to send back."""
     return ".".join(cursor.values())

@@ -1,4 +1,4 @@
-"""The command that lets another model attempt a rollout's task."""
+"""Build the command with which another model attempts a rollout's task."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,19 +9,19 @@ from agentgym.core.task import EVERY_SPLIT
 from agentgym.scenarios.packs import is_tasks_file
 
 MODEL = "MODEL"
-"""Stands for a model's name, which the reader writes in its place."""
+"""Placeholder for a model's name."""
 
 
 def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
-    """Return the command that lets another model attempt a task of a run.
+    """Return the command with which another model attempts a task of a run.
 
-    A user's own agent attempts it in its framework, as it did in the run; else the
-    plain agent of ``agentgym rollout`` does. It is to be run in the folder that the run
-    was started from: there the agent's module is found.
+    A user's own agent attempts it in its framework, as in the run; otherwise the plain
+    agent of ``agentgym rollout``. Run it in the folder in which the run was started, so
+    that the agent's module is found.
 
     Args:
         config: The run's settings.
-        task: As JSON values.
+        task: The task as JSON values.
     """
     settings, scenario = flattened(config), str(config.get("scenario"))
     is_file = is_tasks_file(scenario)
@@ -37,7 +37,7 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 
 def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
-    """Return the options that name a user's own agent and all it was given."""
+    """Return the options for a user's own agent and its settings."""
     words = ["--agent", str(settings["agent"])]
     for name in ("framework", "context", "inputs"):
         if value := settings.get(name):

@@ -38,7 +38,7 @@ EQUAL = (
     "outcome",
     "reason",
 )
-"""Columns that a filter compares with one value, or one of several."""
+"""Columns that a filter compares with one or several values."""
 LISTED = ("rules", "roles")
 """Columns with several values, of which a filter names one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
@@ -56,7 +56,7 @@ _RATIOS = {
     "entropy": ("sum(part.entropy)", "sum(part.entropy_tokens)"),
     "kl": ("sum(part.kl)", "sum(part.kl_tokens)"),
 }
-"""Lines over steps: each is the ratio of two sums over rollouts, or a role's parts."""
+"""Metrics by step: the ratio of two sums over rollouts, or over a role's calls."""
 _LEARNED = ", ".join(f"{name} REAL" for name in Learned._fields)
 _TURNS = f"""CREATE TABLE turns (number INTEGER, role TEXT, model_calls INTEGER,
     tokens INTEGER, {_LEARNED}, PRIMARY KEY (number, role)) WITHOUT ROWID"""
@@ -69,17 +69,17 @@ _SET_LEARNED = (
 _UNKNOWN = ", NULL" * len(Learned._fields)
 _WRONG, _ALL = "wrong_argument", "all"
 Facets = dict[str, Counter[Any]]
-"""Of each filter, how many rollouts have each of its values."""
+"""By filter, the number of rollouts with each value."""
 _KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
 
 
 class RolloutIndex:
-    """Summaries of a run's rollouts, read from its store as far as it goes.
+    """Summaries of a run's rollouts, read from its database.
 
-    Thread-safe. Holds about 1.5 kB of memory for each rollout.
+    Thread-safe. Takes about 1.5 kB of memory per rollout.
 
     Args:
-        store: Of the run.
+        store: Reader of the run's database.
     """
 
     def __init__(self, store: StoreReader) -> None:
@@ -109,17 +109,16 @@ class RolloutIndex:
 
     @property
     def path(self) -> Path:
-        """The store's file."""
+        """The database file."""
         return self._store.path
 
     def update(self) -> int:
-        """Read new events of the store; return how many rows have changed.
+        """Read new events; return the number of changed rows.
 
-        A store whose rows were removed, as a resumed run does, is read from its
-        beginning.
+        If rows were removed, as by a resumed run, it reads again from the start.
 
         Raises:
-            StoreError: The store cannot be read.
+            StoreError: The database cannot be read.
         """
         with self._updating:
             changed = 0
@@ -133,7 +132,7 @@ class RolloutIndex:
     def _read_credit(self) -> None:
         """Read the learner's measurements of the rollouts of new steps.
 
-        A line is kept until the end of its rollout is in the store.
+        A line is kept until its rollout's end is in the database.
         """
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
@@ -141,7 +140,7 @@ class RolloutIndex:
                 self._uncredited += [line for line in lines if not self._learn(*line)]
 
     def _learn(self, rollout_id: str, calls: Sequence[Learned | None]) -> bool:
-        """Write the sums of a rollout's model calls; return whether it has ended."""
+        """Set the sums of a rollout's calls; return whether the rollout has ended."""
         row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
         if row is None:
             return False
@@ -160,7 +159,7 @@ class RolloutIndex:
         return True
 
     def _read_chunk(self) -> tuple[int, bool]:
-        """Read some events and the ends that they complete; say if there are more."""
+        """Read some events and completed rollouts; return whether there are more."""
         with self._store.reading() as store:
             if self._has_shrunk(store):
                 with self._lock:
@@ -192,7 +191,7 @@ class RolloutIndex:
     def _write(
         self, ended: Sequence[tuple[Any, ...]], still_open: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Write rows of rollouts, over those of the same ones while they were open."""
+        """Write rows of rollouts, replacing their earlier rows."""
         rows = [*ended, *still_open]
         if not rows:
             return
@@ -218,7 +217,7 @@ class RolloutIndex:
             self._open_counts = _count(still_open, {})
 
     def _number(self, rollout_id: str) -> int:
-        """Return the number of a rollout that was open before, or a new one."""
+        """Return a rollout's row number, or a new one."""
         number = self._numbers.pop(rollout_id, None)
         if number is None:
             number, self._next = self._next, self._next + 1
@@ -227,7 +226,7 @@ class RolloutIndex:
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Return the ended rollouts all of whose events were read, up to a gap."""
+        """Return ended rollouts whose events were all read, up to a gap."""
         last = """SELECT max(rowid) FROM events WHERE rollout_id = ?"""
         found = []
         for row in ended:
@@ -238,7 +237,7 @@ class RolloutIndex:
         return found
 
     def _has_shrunk(self, store: sqlite3.Connection) -> bool:
-        """Say whether the store is another one, or has lost rows that were read."""
+        """Return whether the database was replaced, or has lost rows."""
         ((newest, ended),) = store.execute(
             "SELECT (SELECT max(rowid) FROM events),"
             " (SELECT max(terminal_order) FROM rollouts)"
@@ -259,19 +258,18 @@ class RolloutIndex:
         offset: int = 0,
         limit: int = 50,
     ) -> dict[str, Any]:
-        """Return a page of rollouts, and how many there are.
+        """Return a page of rollouts, and their total number.
 
         Args:
-            filters: Column and value, or values with commas between them; ``text`` is
-                searched in the instruction, the calls, the errors and the ids;
-                ``wrong_argument`` keeps rollouts that called the right tool with wrong
-                arguments.
-            sort: A column, with ``-`` before it for the largest first.
-            offset: Rows before the page.
+            filters: Values, or comma-separated values, by column. ``text`` searches the
+                instruction, the calls, the errors and the ids; ``wrong_argument`` keeps
+                rollouts that called the right tool with wrong arguments.
+            sort: A column, with ``-`` before it for descending order.
+            offset: Number of rows to skip.
             limit: Most rows, up to 500.
 
         Raises:
-            UsageError: A filter or the order names no column.
+            UsageError: A filter or the order names an unknown column.
         """
         name = sort.removeprefix("-")
         if name not in _SHOWN:
@@ -290,7 +288,7 @@ class RolloutIndex:
         return {"total": total, "rows": [_record(row) for row in rows]}
 
     def facets(self) -> dict[str, Any]:
-        """Return the values of each column that a filter can name, with their count."""
+        """Return each filter column's values, with their counts."""
         names = (*FACETS, *LISTED)
         with self._lock:
             both = {
@@ -304,12 +302,12 @@ class RolloutIndex:
         return found | {name: both[name].total() for name in (_WRONG, _ALL)}
 
     def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
-        """Return the roles of a team in the order they spoke, and how often it was so.
+        """Return sequences of roles that spoke, with their number of occurrences.
 
-        Scored rollouts alone have them.
+        Only scored rollouts have them.
 
         Args:
-            filters: As of :meth:`find`.
+            filters: See :meth:`find`.
         """
         with self._lock:
             where, values = self._conditions(filters)
@@ -322,13 +320,13 @@ class RolloutIndex:
         return [(text.split("\n"), count) for text, count in rows]
 
     def curves(self, by: str) -> list[dict[str, Any]]:
-        """Return the lines of training rollouts by step and a column.
+        """Return metrics of training rollouts by step and a column.
 
-        They are success, reliability, reward, right choices, model calls and sampled
-        tokens of a rollout, and the learner's means over trained tokens: the gap of
-        log-probabilities to the sampler, entropy and KL. One is None where a run has
-        not recorded it. By role, each rollout counts for every role that spoke in it;
-        its calls, tokens and the learner's means are the role's.
+        These are success, reliability, reward, right choices, model calls and sampled
+        tokens per rollout, and means over trained tokens: the gap of log-probabilities
+        between sampler and learner, entropy and KL; None if not recorded. By role, a
+        rollout counts for every role that spoke in it, with the role's calls and
+        tokens.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.
@@ -348,7 +346,7 @@ class RolloutIndex:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _conditions(self, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
-        """Return the SQL of some filters, with its values."""
+        """Return filters as SQL, with its parameters."""
         parts: list[str] = []
         values: list[Any] = []
         for name, given in filters.items():
@@ -370,7 +368,7 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Let the SQL of a filter know the rows that have all words of a text."""
+        """Mark the rows with all words of a text for the SQL of a filter."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__
@@ -379,12 +377,12 @@ class RolloutIndex:
 
 
 def _by_type(item: tuple[Any, int]) -> tuple[bool, Any]:
-    """Return a key to sort numbers before texts, which other programs may write."""
+    """Return a sort key for mixed values: numbers before texts."""
     return isinstance(item[0], str), item[0]
 
 
 def _count(rows: Sequence[tuple[Any, ...]], counts: Facets) -> Facets:
-    """Count the values of each column that a filter can name."""
+    """Count each filter column's values."""
     for row in rows:
         record = dict(zip(NAMES, row, strict=True))
         named = {name: [record[name]] for name in FACETS}

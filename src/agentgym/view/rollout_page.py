@@ -1,4 +1,4 @@
-"""Everything that the page of one rollout shows, as JSON values."""
+"""The data of a rollout's page, as JSON values."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from agentgym.view.first_wrong import CallJudge
 def rollout_page(
     rollout: Rollout, trajectory: Trajectory, judge: CallJudge
 ) -> dict[str, Any]:
-    """Return the task, the steps, their judgement and the reward of a rollout.
+    """Return a rollout's task, steps, judgements and reward.
 
     Args:
-        rollout: Its record; it may still run.
+        rollout: Its record; it may be running.
         trajectory: Its steps so far.
-        judge: Of the run's scenario.
+        judge: Judge with the run's scenario.
 
     Raises:
         RolloutError: Its input is not a task.
@@ -58,10 +58,10 @@ def rollout_page(
 def speaker_graph(
     conversations: Iterable[tuple[Sequence[str], int]],
 ) -> dict[str, Any]:
-    """Return who of a team spoke, and how often one spoke after another.
+    """Return the roles of a team, and how often each spoke after another.
 
     Args:
-        conversations: The roles in the order they spoke, and how often it was so.
+        conversations: Sequences of roles, with their number of occurrences.
     """
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:
@@ -85,7 +85,7 @@ def task_line(
 ) -> dict[str, Any]:
     """Return the task as a line of a tasks file.
 
-    The expected calls are the plan if it is known, else those that this rollout made.
+    The expected calls are the needed ones if known, else those of this rollout.
     """
     made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
     needed = [
@@ -104,7 +104,7 @@ def task_line(
 
 
 def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the steps in order; of each prompt the messages that are new in it."""
+    """Return the steps in order; each prompt has only its new messages."""
     found: list[dict[str, Any]] = []
     before: dict[str, list[dict[str, Any]]] = {}
     results = {call.id for call in trajectory.get_tool_calls() if call.id}
@@ -122,7 +122,7 @@ def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
 def _model_call(
     call: ModelCall, messages: Sequence[Mapping[str, Any]], results: set[str]
 ) -> dict[str, Any]:
-    """Return a model call; messages that other steps show are left out."""
+    """Return a model call, without messages that other steps show."""
     counts = call.token_counts
     new = [
         message
@@ -146,7 +146,7 @@ def _model_call(
 
 
 def _tools(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the names and descriptions of the tools that were offered."""
+    """Return names and descriptions of the offered tools."""
     offered = next((call.tools for call in trajectory.model_calls if call.tools), [])
     functions = (tool.get("function") or {} for tool in offered)
     return [

@@ -1,4 +1,4 @@
-"""Everything that the list of runs and the page of one run show, as JSON values."""
+"""The data of the list of runs and of a run's page, as JSON values."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -40,7 +40,7 @@ _CURVES = (
 
 
 def run_row(run: RunFolder) -> dict[str, Any]:
-    """Return a run's line in the list; it names a file that cannot be read."""
+    """Return a run's row in the list; unreadable files are named in it."""
     try:
         result, problem = read_result(run)
         row = _row(run, result, None if result is None else result.effect)
@@ -82,7 +82,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
     """Return a run's steps, ledger, findings and measurements.
 
     Raises:
-        RunFolderError: The run cannot be read, or is gone.
+        RunFolderError: The run cannot be read, or was deleted.
     """
     evidence = read_evidence(run)
     result = evidence.result
@@ -101,7 +101,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
 
 
 def curves(steps: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return each metric of training as a list over steps; None where there is none."""
+    """Return each training metric as a list over steps; None if missing."""
     return {name: [step.get(name) for step in steps] for name in _CURVES}
 
 
@@ -134,7 +134,7 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _families(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return success by family before and after, the largest fall first."""
+    """Return success by family before and after training, the largest loss first."""
     result = evidence.result
     before = evidence.baseline if result is None else result.baseline
     if before is None:
@@ -172,7 +172,7 @@ def _estimate(found: Estimate) -> dict[str, Any]:
 
 
 def _cost(run: Path) -> dict[str, Any] | None:
-    """Return the cost of a rented machine; None if none was rented."""
+    """Return the cost of a rented machine, or None."""
     try:
         record = MachineRecord.read(run)
     except ComputeError:

@@ -1,4 +1,4 @@
-"""ViewServer: the page, its files and its data, on this machine alone."""
+"""ViewServer: serve the page, its files and its data, on this machine only."""
 
 import asyncio
 import secrets
@@ -34,9 +34,9 @@ _TYPES = {
 }
 _BARE = b'from"preact"'
 _RESOLVED = b'from"./preact.mjs"'
-"""Preact's hooks name their package, which a browser cannot find."""
+"""Preact's hooks import its package by name, which a browser cannot resolve."""
 _LISTED = ("run.json", "result.json")
-"""Files of a run that its line in the list shows."""
+"""Files of a run that its row in the list shows."""
 _GONE = (
     "It was removed, or lies in another folder: go back to the list of runs, or start "
     "`agentgym view --output FOLDER`."
@@ -53,7 +53,7 @@ class ViewServer:
             webbrowser.open(server.url)
 
     Args:
-        runs: Returns the folders to show; it is asked again for each list.
+        runs: Returns the folders to show; called for each list.
         port: 0 takes a free one.
 
     Raises:
@@ -107,7 +107,7 @@ class ViewServer:
         return f"{self._listener.url}/?open={self.token}"
 
     def start(self) -> Self:
-        """Answer requests, and begin to read the store of a single run."""
+        """Start to answer requests, and to read the database of a single run."""
         self._listener.start()
         runs = self._find()
         if len(runs) == 1:
@@ -122,7 +122,7 @@ class ViewServer:
         """Return a run by its name.
 
         Raises:
-            NotFoundError: No run is called so, or it was removed.
+            NotFoundError: The run is unknown, or was deleted.
         """
         found = {run.path.name: run for run in self._find()}
         if name not in found:
@@ -153,7 +153,7 @@ class ViewServer:
     def _json(
         self, read: Callable[[Request, Mapping[str, str]], Any]
     ) -> Callable[[Request], Awaitable[web.Response]]:
-        """Return a handler that reads in a thread, and answers errors in words."""
+        """Return a handler that reads in a thread, and reports errors as messages."""
 
         async def handler(request: Request) -> web.Response:
             query = dict(parse_qsl(request.rel_url.raw_query_string))
@@ -182,7 +182,7 @@ class ViewServer:
         return {"runs": rows, "cursor": cursor}
 
     def _cursor(self) -> dict[str, str]:
-        """Return a mark of the list of runs as it is now."""
+        """Return a hash of the current list of runs."""
         runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
         return {"runs": digest(runs)}
 
@@ -199,7 +199,7 @@ class ViewServer:
 
 _RUN = "/api/runs/{run}"
 _Read = Callable[[OpenedRun, Mapping[str, str], str], Any]
-"""Reads a part of a run, as a query says, maybe about the rollout with an id."""
+"""Reads a part of a run for a query, maybe about the rollout with an id."""
 _OF_RUN: dict[str, _Read] = {
     "": lambda run, query, name: run.page(),
     "/curves": lambda run, query, name: run.curves(query.get("by", "family")),
@@ -220,10 +220,10 @@ _OF_RUN: dict[str, _Read] = {
 async def _send_changes(
     request: Request, cursor: Callable[[], Mapping[str, str]]
 ) -> web.StreamResponse:
-    """Send an event whenever one of a cursor's marks changes, until the page closes.
+    """Send an event when one of the cursor's hashes changes, until the page closes.
 
-    The page says by ``since`` which state it has shown, so that no change is lost
-    between its first answer and this connection, or between two connections.
+    The page sends in ``since`` the state that it shows, so that no change is lost
+    before this connection or between two connections.
     """
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
@@ -246,10 +246,10 @@ async def _send_changes(
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    """Return a whole number of a query.
+    """Return an integer from a query.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not an integer.
     """
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -258,7 +258,7 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _assets() -> dict[str, bytes]:
-    """Return the files of the page by their path below ``static``."""
+    """Return the page's files, by relative path in ``static``."""
     root = files("agentgym.view") / "static"
     found: dict[str, bytes] = {}
     for folder, prefix in ((root, ""), (root / "vendor", "vendor/")):

@@ -41,9 +41,9 @@ COLUMNS = (
 )
 """Columns of a summary, in the order of a row; the first is its key.
 
-The last three are not shown: the roles of all model calls in their order; each role
-with its calls and sampled tokens, which have a table of their own; and the words to
-search, which have an index of their own.
+The last three are not shown: the roles of all model calls in order; each role with its
+calls and sampled tokens, stored in a separate table; and the words to search, stored in
+a separate index.
 """
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
@@ -57,7 +57,7 @@ _CHECKS = {
     "first-": "choice",
 }
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\S*[/.]\S*\w|\d+")
-"""Paths, quoted values and numbers, in which the breaks of one rule differ."""
+"""Paths, quoted values and numbers, which vary between violations of the same rule."""
 _MOST_WORDS = 2000
 _MOST_INSTRUCTION = 300
 _END = "\n"
@@ -65,7 +65,7 @@ _END = "\n"
 
 @dataclass
 class Attempt:
-    """The events of a rollout's newest attempt, as far as they were read."""
+    """The events of a rollout's newest attempt, as read so far."""
 
     name: str = FIRST_ATTEMPT
     model_calls: int = 0
@@ -109,7 +109,7 @@ class Attempt:
         Args:
             rollout_id: Its id.
             text: Its record, as JSON.
-            place: Its place in the order that rollouts ended; None if it has not.
+            place: Its position in the order of ends; None if it has not ended.
         """
         record = orjson.loads(text)
         task, metadata = _task(record.get("input")), record.get("metadata") or {}
@@ -152,7 +152,7 @@ class Attempt:
         )
 
     def _outcome(self, status: dict[str, Any]) -> tuple[str, str]:
-        """Return how the rollout ended, and why where it did not succeed."""
+        """Return how the rollout ended, and the reason if it did not succeed."""
         state = status.get("state")
         if state not in (RolloutState.SUCCEEDED, RolloutState.FAILED):
             return "unfinished", ""
@@ -167,7 +167,7 @@ class Attempt:
 
 
 def _task(given: Any) -> dict[str, Any]:
-    """Return the task in a rollout's input, which others may have written."""
+    """Return the task in a rollout's input, which other programs may have written."""
     if isinstance(given, dict) and "task" in given:
         given = given["task"]
     if isinstance(given, str):
@@ -179,7 +179,7 @@ def _task(given: Any) -> dict[str, Any]:
 
 
 def _phase(is_train: bool, group: str) -> tuple[str, str]:
-    """Return the purpose of a rollout, and the held-out set it belongs to."""
+    """Return a rollout's phase, and its held-out set."""
     if is_train:
         return TRAIN, ""
     if found := _MEASURED.match(group):
@@ -189,7 +189,7 @@ def _phase(is_train: bool, group: str) -> tuple[str, str]:
 
 
 def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int | None]]:
-    """Return the roles of a team, each with its model calls and sampled tokens."""
+    """Return a team's roles, each with its model calls and sampled tokens."""
     calls, sampled = Counter(speakers), Counter[str]()
     for role, count in zip(speakers, tokens, strict=False):
         sampled[role] += count
@@ -197,7 +197,7 @@ def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int |
 
 
 def _listed(values: list[str]) -> str:
-    """Return different values as one text, each between line ends."""
+    """Join distinct values to one text, each between line ends."""
     return "".join(f"{_END}{value}" for value in dict.fromkeys(values)) + (
         _END if values else ""
     )

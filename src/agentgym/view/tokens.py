@@ -1,4 +1,4 @@
-"""The sampled tokens of a rollout: text, log-probability, and how each was trained."""
+"""The sampled tokens of a rollout: text, log-probability, and training."""
 
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ _UNKNOWN = (
 def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
     """Return the tokens of each model call of a rollout.
 
-    A token without a tokenizer is shown by its id. The policy's log-probability is that
-    of sampling; a gap is the learner's less that, None where it was not measured.
+    Without a tokenizer, a token is shown by its id. The policy's log-probability is
+    that at sampling; the gap is the learner's minus that, or None if not measured.
     """
     tokenizer, problem = _tokenizer(run)
     credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
@@ -75,7 +75,7 @@ def _call(tokenizer: Any, call: ModelCall, earned: dict[str, Any]) -> dict[str, 
 
 
 def _tokenizer(run: RunFolder) -> tuple[Any, str]:
-    """Return the run's tokenizer, or None and why there is none."""
+    """Return the run's tokenizer, or None with the reason."""
     try:
         from tokenizers import Tokenizer  # type: ignore[import-untyped,unused-ignore]
     except ImportError:

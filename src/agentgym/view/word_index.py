@@ -1,4 +1,4 @@
-"""WordIndex: finds the rows that have some words, without reading their texts."""
+"""WordIndex: find the rows with some words, without reading their texts."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class WordIndex:
-    """The rows of each word, in memory; words are separated by white space.
+    """The rows of each word, in memory; words are separated by whitespace.
 
-    A searched word is found within longer ones too: few different words stand in many
-    texts, so all of them are looked through.
+    A searched word also matches inside longer words: many texts share few distinct
+    words, so all of these are searched.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class WordIndex:
         self._size = 0
 
     def add(self, row: int, text: str) -> None:
-        """Add the words of a row, whose text stays as it is."""
+        """Add the words of a row with a final text."""
         for word in set(text.split()):
             rows = self._rows.get(word)
             if rows is None:
@@ -29,12 +29,12 @@ class WordIndex:
         self._size = max(self._size, row + 1)
 
     def replace_open(self, texts: Mapping[int, str]) -> None:
-        """Set the texts by row that may still change; the ones before are forgotten."""
+        """Set the texts of rows that may still change, replacing earlier ones."""
         self._open = texts
         self._size = max(self._size, *(row + 1 for row in texts), 0)
 
     def find(self, words: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        """Say of each row whether it has all of these words, each maybe in another."""
+        """Return for each row whether its words contain all the searched ones."""
         kept = np.ones(self._size, dtype=bool)
         for wanted in words:
             has = np.zeros(self._size, dtype=bool)

@@ -195,7 +195,7 @@ def test_what_cannot_be_looked_into_is_refused() -> None:
         ADAPTER.own_tools(authored("planner"))
     with pytest.raises(UnsupportedError, match="A str is not a model client"):
         ADAPTER.with_model(authored("clerk"), "gpt-4o")
-    with pytest.raises(UnsupportedError, match="model client of .* is not to be found"):
+    with pytest.raises(UnsupportedError, match="model client of .* was not found"):
         ADAPTER.with_model(authored("author"), model())
     odd: Any = {"x": Refusing()}
     stuck = AssistantAgent("stuck", model(), metadata=odd)

@@ -182,13 +182,13 @@ def test_a_call_that_a_node_replaces_is_followed(
     [
         ("builder", "a StateGraph that is not compiled"),
         ("BOOKS", "is a dict, which is not an agent of"),
-        ("make_of_nobody", "wants 'database', which training does not know"),
+        ("make_of_nobody", "requires 'database', which training does not pass"),
         ("make_nothing", "failed to make the agent: OSError: no database"),
         ("unspeakable", "'lend_to' cannot be described to a model"),
         ("nothing", "has no 'nothing'"),
         ("make_none", f"^{HERE}:make_none gave None, not a compiled graph"),
         ("bound", f"^{HERE}:bound gave a .*Binding, not a compiled graph"),
-        ("make_of_nobody", f"^{HERE}:make_of_nobody wants 'database'"),
+        ("make_of_nobody", f"^{HERE}:make_of_nobody requires 'database'"),
     ],
 )
 def test_what_is_no_agent_is_refused(

@@ -129,7 +129,7 @@ def test_an_empty_account_ends_it(status: int, error: dict[str, str]) -> None:
         provider(server, upstream_attempts=1) as gateway,
     ):
         ask(gateway)
-        assert "wants to be paid" in str(gateway.failure)
+        assert "requires payment" in str(gateway.failure)
 
 
 def test_requests_that_are_never_understood_end_it() -> None:

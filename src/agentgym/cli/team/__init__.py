@@ -1,1 +1,1 @@
-"""The commands that let a team work; nothing is trained."""
+"""Commands that run a team of models, without training."""

@@ -46,13 +46,17 @@ def solve(
     ] = None,
     language: Annotated[
         str,
-        opt("Of new files.", metavar="python|javascript|go|rust", rich_help_panel=RUN),
+        opt(
+            "Language of new files.",
+            metavar="python|javascript|go|rust",
+            rich_help_panel=RUN,
+        ),
     ] = "python",
     model: Annotated[
         str | None,
         opt(
-            "Of all roles: openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder, "
-            "or nano.",
+            "openai:NAME, anthropic:NAME, http://host/v1#NAME, a folder or nano, for "
+            "all roles.",
             metavar="MODEL",
             rich_help_panel=MODEL,
         ),
@@ -175,7 +179,7 @@ async def _talk(
     console: "Console",
     as_json: bool,
 ) -> "Solution | None":
-    """Work on the problem, then on each further request; return the last solution."""
+    """Work on the problem, then on further requests; return the last solution."""
     from agentgym.ui.solving import solution_view
 
     last = None
@@ -197,10 +201,10 @@ async def _talk(
 
 
 def _by_role(text: str | None) -> dict[str, str]:
-    """Return the models by role that ``--models`` gives.
+    """Parse ``--models``: models by role.
 
     Raises:
-        UsageError: A part is not ``role=model``, or a role is named twice.
+        UsageError: A part is not ``role=model``, or a role occurs twice.
     """
     from agentgym.errors import UsageError
 
@@ -231,7 +235,7 @@ def _person(console: "Console") -> Any:
 
 
 def _read(console: "Console", prompt: str) -> str | None:
-    """Return a line of the terminal; None at its end."""
+    """Read a line from the terminal; None at its end."""
     try:
         return console.input(prompt)
     except EOFError:
@@ -239,7 +243,7 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:
-    """Save the changed files, and return a sentence on them."""
+    """Save the changed files; return a sentence about them."""
     if save is None:
         return "Nothing was saved; --save FOLDER keeps the files."
     written = solution.save(save)

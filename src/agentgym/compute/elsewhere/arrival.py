@@ -17,12 +17,12 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save the agent as a run here does, and write the result with paths of home.
+    """Save a remote run's agent locally, and write its result with local paths.
 
     Args:
-        text: The result as it was written there.
-        run: Its folder here, with the agent.
-        config: The run's, with paths of home.
+        text: The result as the remote machine wrote it.
+        run: The local folder, with the agent.
+        config: The run's settings with local paths.
     """
     settings = config.model_dump(mode="json")
     agent = TrainedAgent.load((run.path / "agent").resolve())
@@ -43,7 +43,7 @@ def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult
 def ended_with(
     outcome: dict[str, Any], run: RunFolder, where: str, upload: Upload, folder: str
 ) -> AgentGymError:
-    """Return the exception for a remote run that ended in this way."""
+    """Return the exception for a remote run with this outcome."""
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:
         case "interrupted":

@@ -1,4 +1,4 @@
-"""Channel: questions to one run on another machine; its connection may break."""
+"""Channel: send requests about one run to another machine."""
 
 import json
 import os
@@ -18,12 +18,12 @@ _ANSWER_S = 45.0
 
 
 class Channel:
-    """Asks :mod:`~agentgym.compute.elsewhere.run_server`; made again after it broke.
+    """Sends requests to :mod:`~agentgym.compute.elsewhere.run_server`; can reconnect.
 
     Args:
-        shell: The way to the machine.
-        python: Interpreter there that has this package.
-        folder: The run's, there.
+        shell: Runs commands on the machine.
+        python: Remote interpreter that has this package.
+        folder: The run's remote folder.
     """
 
     def __init__(self, shell: Shell, python: str, folder: str) -> None:
@@ -43,7 +43,7 @@ class Channel:
         self.close()
 
     def open(self) -> dict[str, Any]:
-        """Connect, and return the state of the run.
+        """Connect, and return the run's state.
 
         Raises:
             UnreachableError: There is no connection.
@@ -64,7 +64,7 @@ class Channel:
         return found
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._process is not None:
             self._process.kill()
             with suppress(BrokenPipeError):
@@ -80,17 +80,18 @@ class Channel:
         patience_s: float = _ANSWER_S,
         **more: Any,
     ) -> tuple[Any, bytes]:
-        """Return the answer, and the bytes that come with it.
+        """Send a request; return its answer and the bytes after it.
 
         Args:
-            op: A method of ``RunServer``.
-            payload: Bytes that go with it; secrets must be sent in it.
-            patience_s: Seconds without a byte after which the connection is broken.
-            **more: Its arguments.
+            op: Name of a method of ``RunServer``.
+            payload: Bytes to send with it; use them for secrets.
+            patience_s: Seconds without data after which the connection counts as
+                broken.
+            **more: Arguments of the method.
 
         Raises:
-            UnreachableError: The connection broke, or was never there.
-            ComputeError: It cannot be done there.
+            UnreachableError: There is no connection, or it broke.
+            ComputeError: The remote machine refuses.
         """
         if self._process is None:
             raise UnreachableError(f"There is no connection to {self.shell.address}.")
@@ -145,7 +146,7 @@ class Channel:
         return part
 
     def _broken(self, error: Exception) -> ComputeError:
-        """Say why there is no answer, and hang up."""
+        """Close the connection, and return the exception for a missing answer."""
         assert self._process is not None
         code: int | None = None
         with suppress(subprocess.TimeoutExpired):

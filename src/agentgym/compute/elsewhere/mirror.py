@@ -1,7 +1,7 @@
 """Mirror: copy a remote run's files to the client, and a run's files to a machine.
 
-The client never has half a file: checkpoints and the store appear by a rename, and
-parts that have come wait in ``.incoming`` for the rest.
+Files on the client are always complete: checkpoints and the database are renamed into
+place, and received parts wait in ``.incoming`` for the rest.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _MOVED = (
 
 
 class Transfers:
-    """Measures how long it takes to fetch the files of a run."""
+    """Measures how long fetching a run's files takes."""
 
     def __init__(self) -> None:
         self._largest = self._size = 0
@@ -42,33 +42,32 @@ class Transfers:
         self._slowest = 0.0
 
     def note(self, size: int, seconds: float) -> None:
-        """Note so many bytes that came in so many seconds."""
+        """Record a transfer."""
         if size <= 0:
             return
         self._size, self._seconds = self._size + size, self._seconds + seconds
         self._largest = max(self._largest, size)
-        # A small one takes its time whatever its size, and says little of the speed.
+        # A small transfer is mostly latency, and shows little of the speed.
         last = seconds / size if size > self._largest / 10 else 0.0
         self._slowest = max(last, self._seconds / self._size)
 
     @property
     def longest_s(self) -> float | None:
-        """Seconds for the most that came at once, at the present speed; None: unknown.
+        """Seconds for the largest transfer so far, at the present speed, or None.
 
-        The present speed is that of the last large transfer or of all together,
-        whichever is slower.
+        The present speed is the slower one of the last large transfer's and the mean.
         """
         return self._largest * self._slowest if self._largest else None
 
 
 class Mirror:
-    """One run here and there.
+    """One run's local and remote files.
 
     Attributes:
         transfers: Measures its transfers.
 
     Args:
-        channel: To the machine.
+        channel: Channel to the machine.
         run: The run's folder on the client.
         beat: Called between parts.
     """
@@ -88,8 +87,8 @@ class Mirror:
     def continues_local(self) -> bool:
         """Return whether the remote run continues the newest local checkpoint.
 
-        It does if its metrics are equal up to that step. If not, the run went on
-        locally or on a third machine, and nothing may be pulled.
+        It does if its metrics are equal up to that step. Otherwise the run continued
+        locally or on a third machine, and nothing may be fetched.
         """
         found = self._run.checkpoints()
         if not found:
@@ -102,19 +101,19 @@ class Mirror:
             return False
         state = (newest / "state.json").read_bytes()
         there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
-        return there in (b"", state)  # a newer one may have taken its place
+        return there in (b"", state)  # a newer one may have replaced it
 
     def _whole(self, path: str, most: int = 1 << 30) -> bytes:
-        """Return a small remote file, or its beginning; else nothing."""
+        """Return a small remote file, or its start; empty if it is missing."""
         found = b""
         while part := self._part(path, len(found), most - len(found)):
             found += part
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Fetch new files of the run; return the machine's report on it.
+        """Fetch new files of the run; return the machine's report about it.
 
-        The store is fetched before a checkpoint that counts its rollouts. The remote
+        The database is fetched before a checkpoint that counts its rollouts. The remote
         run must continue the local files: see :meth:`continues_local`.
         """
         begun, before = time.monotonic(), self._fetched
@@ -132,7 +131,7 @@ class Mirror:
         return found
 
     def pull_agent(self, sizes: dict[str, int]) -> None:
-        """Bring the trained agent home."""
+        """Fetch the trained agent."""
         with new_folder(self._run.path / "agent") as folder:
             for name, size in sizes.items():
                 source = f"runs/{self._name}/agent/{name}"
@@ -157,7 +156,7 @@ class Mirror:
             self.send(file, f"runs/{self._name}")
 
     def send(self, file: IO[bytes], to: str) -> None:
-        """Send an archive, from where a broken connection left it, and unpack it."""
+        """Send an archive and unpack it; continue after a broken connection."""
         file.seek(0)
         digest = hashlib.sha256()
         while part := file.read(PART):
@@ -171,7 +170,7 @@ class Mirror:
         self._channel.ask("unpack", name=name, to=to, patience_s=600.0)
 
     def _pull_store(self) -> None:
-        """Bring home the blocks of the store that are others than here."""
+        """Fetch the blocks of the database that differ from the local ones."""
         found, _ = self._channel.ask("snapshot", run=self._name, patience_s=600.0)
         if not found["size"]:
             return
@@ -212,7 +211,7 @@ class Mirror:
         with open(target, mode, opener=private) as file:
             while offset < size:
                 part = self._part(f"runs/{self._name}/{name}", offset, size - offset)
-                if not part:  # the file was replaced: fetch all of it the next time
+                if not part:  # the file was replaced: fetch all of it next time
                     self._seen.discard(name)
                     return
                 file.write(part)
@@ -230,7 +229,7 @@ class Mirror:
         sync_folder(folder)
 
     def _fetch(self, source: str, size: int, target: Path) -> None:
-        """Bring a file home, from where a broken connection left it."""
+        """Fetch a file; continue after a broken connection."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "ab", opener=private) as file:
             while (offset := file.tell()) < size:
@@ -259,7 +258,7 @@ class Mirror:
 
 
 def _checked(name: str) -> str:
-    """Return a name that another machine gave, if it stays below the run's folder.
+    """Return a file name from the remote machine, if it stays inside the run's folder.
 
     Raises:
         ComputeError: It does not; nothing is written.

@@ -1,4 +1,4 @@
-"""This package as a wheel, made of the files that run here: no build tool is needed."""
+"""Build this package as a wheel from its installed files, without a build tool."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ WHEEL_NAME = f"{_STEM}-py3-none-any.whl"
 
 
 def wheel() -> bytes:
-    """Return the wheel; the same files make the same bytes."""
+    """Return the wheel; equal files give equal bytes."""
     root = Path(__file__).parents[2]
     about = f"{_STEM}.dist-info"
     installed = distribution(DISTRIBUTION)

@@ -12,11 +12,12 @@ from agentgym.errors import ComputeError, UnreachableError
 from agentgym.version import __version__
 
 FOLDER = ".agentgym/elsewhere"
-"""Of all runs and environments, below the home there."""
+"""Folder of all runs and environments, below the remote home folder."""
 ENGINES = ".agentgym/engines"
-"""Of the environments that engines have of their own, below the home there."""
+"""Folder of the environments that engines have of their own, likewise."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
-"""Set on the other machine: an interpreter that has this package; installs nothing."""
+"""Variable on the remote machine: an interpreter with this package; then nothing is
+installed."""
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _INSTALL_S = 3_600.0
@@ -76,11 +77,11 @@ PYTHON -m agentgym engine install ENGINE
 
 @dataclass(frozen=True)
 class Ready:
-    """A machine on which training can start.
+    """A machine that is ready for training.
 
     Attributes:
         python: Interpreter with this package.
-        home: The user's folder there.
+        home: The user's remote home folder.
         has_gpu: Whether it has an NVIDIA GPU.
     """
 
@@ -92,11 +93,11 @@ class Ready:
 def prepare(
     shell: RetryingShell, upload: Upload, report: Callable[[str], None]
 ) -> Ready:
-    """Install the packages that a run needs, unless an earlier run has.
+    """Install a run's packages, unless an earlier run has done so.
 
     Args:
-        shell: The way to the machine.
-        upload: The files and packages that the run needs.
+        shell: Runs commands on the machine.
+        upload: Files and packages of the run.
         report: Called with a sentence before each slow step.
 
     Raises:
@@ -170,7 +171,7 @@ def _checked(shell: RetryingShell, python: str) -> str:
     """Check that an interpreter has this version of the package.
 
     Raises:
-        ComputeError: It has another one, or none.
+        ComputeError: It has another version, or none.
     """
     code = "import agentgym.version as v; print(v.__version__)"
     try:
@@ -207,7 +208,7 @@ def _get_uv(shell: RetryingShell) -> None:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Make the environment."""
+    """Create the environment."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"

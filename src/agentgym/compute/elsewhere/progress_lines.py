@@ -1,6 +1,6 @@
-"""Write a run's progress events as lines of JSON, and replay them on the client.
+"""Write a run's progress events as JSON lines, and replay them on the client.
 
-A question to the user is a line too; its answer comes as a file.
+A question to the user is a line too; its answer is a file.
 """
 
 import json
@@ -29,16 +29,16 @@ _KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
     "validated": {1: _METRICS},
     "ended": {1: _LEDGER},
 }
-"""Of which type an argument is, by method and place; the others are plain JSON."""
+"""Types of arguments by method and position; other arguments are plain JSON."""
 QUESTIONS = ("wants_warm_start", "allows", "may_run")
 _LOOK_S = 0.1
 
 
 class ProgressWriter(Progress):
-    """Writes progress events into a file, a line each.
+    """Writes progress events to a file, one per line.
 
     Args:
-        folder: Where ``progress.jsonl`` goes, and answers come from.
+        folder: Folder for ``progress.jsonl`` and for answers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -141,9 +141,9 @@ def replay_progress(
     """Replay the events in lines to an observer on the client.
 
     Args:
-        lines: Whole ones.
+        lines: Complete lines.
         progress: The observer.
-        adapted: Adapts a plan to the client's paths.
+        adapted: Converts a plan's paths to the client's.
         reply: Sends the answer to a question.
 
     Returns:

@@ -1,8 +1,8 @@
 """Answer the client's requests about one run on the remote machine.
 
-Started over SSH for as long as the connection lasts; standard library only, since it
-runs before anything is installed. A question is a line of JSON, with ``size`` bytes
-behind it; so is an answer. Folders below the run's::
+It is started over SSH while the connection lasts, and uses only the standard library,
+since it runs before anything is installed. A request is a line of JSON, followed by
+``size`` bytes; so is an answer. Files in the run's folder::
 
     inputs/                   the user's code, packs and files; the folder of training
     runs/NAME/                the run, as on the client
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 BLOCK = 1 << 18
-"""Bytes of a database that are compared and sent as one."""
+"""Size of a database's blocks to compare and send, in bytes."""
 STALE_S = 45.0
 """Seconds after which a silent client counts as gone."""
 _WAIT_S = 1.0
@@ -47,7 +47,8 @@ class RunServer:
         folder: ``~/.agentgym/elsewhere/ID``.
 
     Attributes:
-        is_finished: Whether the client has everything, so that the folder may go.
+        is_finished: Whether the client has everything, so that the folder can be
+            removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,7 +57,7 @@ class RunServer:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
-        """Return the answer to one question, and bytes that belong to it."""
+        """Answer one request; return the answer, and bytes to send after it."""
         asked: dict[str, Callable[..., Any]] = {
             "hello": self.hello,
             "have": self.have,
@@ -78,7 +79,7 @@ class RunServer:
         return found if isinstance(found, tuple) else (found, b"")
 
     def hello(self, client: str) -> dict[str, Any]:
-        """Take the run for a client; another one that is alive is not put out."""
+        """Register a client for the run; refuse if another client is alive."""
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
             other = json.loads(path.read_text())
@@ -92,17 +93,17 @@ class RunServer:
         return {**self._state(), "folder": str(self._folder)}
 
     def beat(self) -> None:
-        """Note that home was heard."""
-        with suppress(FileNotFoundError):  # the run is forgotten
+        """Record that the client was heard."""
+        with suppress(FileNotFoundError):  # the run was removed
             (self._folder / "heartbeat").touch()
 
     def have(self, name: str) -> int:
-        """Return how much of a file has come."""
+        """Return how many bytes of a file have been received."""
         path = self._inside("incoming", name)
         return path.stat().st_size if path.exists() else 0
 
     def put(self, name: str, offset: int, payload: bytes) -> int:
-        """Add to a file that comes in parts."""
+        """Append a part to a file in transfer."""
         path = self._inside("incoming", name)
         path.parent.mkdir(exist_ok=True)
         with path.open("r+b" if path.exists() else "wb") as file:
@@ -112,7 +113,7 @@ class RunServer:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace a folder by a received archive, or leave it as it was."""
+        """Replace a folder by a received archive, or leave it unchanged."""
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -127,9 +128,9 @@ class RunServer:
             archive.unlink(missing_ok=True)
 
     def start(self, number: int, payload: bytes) -> dict[str, Any]:
-        """Start training, apart from this connection; the order goes over a pipe.
+        """Start training, independent of this connection; send its order by a pipe.
 
-        Asking twice, because the answer was lost, starts it once.
+        A repeated request, after a lost answer, does not start it again.
         """
         if self._last_attempt() >= number:
             return self._state()
@@ -152,12 +153,12 @@ class RunServer:
         return self._state()
 
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
-        """Return the run's new events and output, after a moment if there are none."""
+        """Return the run's new events and output; wait a moment if there are none."""
         until = time.monotonic() + _WAIT_S
         while True:
             state = (
                 self._state()
-            )  # read before the events: nothing is missed at the end
+            )  # read before the events, so that none is missed at the end
             events = _read_lines(self._attempt() / "progress.jsonl", offset)
             said = _read(self._attempt() / "log", log)
             if (
@@ -170,15 +171,15 @@ class RunServer:
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:
-        """Let training end as Ctrl-C would."""
+        """Ask training to stop, like Ctrl-C."""
         (self._attempt() / "stop").touch()
 
     def reply(self, number: int, value: Any) -> None:
-        """Answer a question of the run to its user."""
+        """Write the user's answer to a question of the run."""
         _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
 
     def files(self, run: str, have: list[str]) -> dict[str, Any]:
-        """Return the run's files; keep checkpoints that the client lacks for it."""
+        """List the run's files; keep new checkpoints until the client has them."""
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
         staged: dict[str, dict[str, int]] = {}
@@ -211,7 +212,7 @@ class RunServer:
         }
 
     def snapshot(self, run: str) -> dict[str, Any]:
-        """Copy the store as it is at one instant; return the digest of each block."""
+        """Copy a snapshot of the database; return the hash of each block."""
         source = self._inside("runs", run) / "rollouts.db"
         if not source.exists():
             return {"size": 0, "blocks": []}
@@ -225,7 +226,7 @@ class RunServer:
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Note that the client has all of the run; :meth:`remove` after the answer."""
+        """Mark the run as fetched completely; :meth:`remove` follows the answer."""
         self.is_finished = True
 
     def remove(self) -> None:
@@ -235,7 +236,7 @@ class RunServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """Return whether there is training: none, running, ended or lost."""
+        """Return the state of training: none, running, ended or lost."""
         attempt, outcome = self._attempt(), None
         state = "none"
         if attempt.name != "attempt-0":
@@ -262,11 +263,11 @@ class RunServer:
 
 
 class BusyError(Exception):
-    """The request is not possible while another process works on the run."""
+    """The request is impossible while another process works on the run."""
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite file that others may write, as one file without a log."""
+    """Copy a SQLite database that others may write to a single file without a log."""
     target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
     with (
@@ -278,14 +279,14 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def digests(path: Path) -> list[str]:
-    """Return the digest of each block of a file."""
+    """Return the hash of each block of a file."""
     with path.open("rb") as file:
         blocks = iter(lambda: file.read(BLOCK), b"")
         return [hashlib.blake2b(block, digest_size=16).hexdigest() for block in blocks]
 
 
 def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until home hangs up."""
+    """Answer requests until the client disconnects."""
     while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
@@ -301,13 +302,13 @@ def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
             answers.write(json.dumps(head).encode() + b"\n" + body)
             answers.flush()
         finally:
-            # Not before the answer: a rented machine may be gone at once after this.
+            # After the answer: a rented machine may end right after this.
             if there.is_finished:
                 there.remove()
 
 
 def _is_serving(pid: int, folder: Path) -> bool:
-    """Say whether a process is one like this, for the same run."""
+    """Return whether a process is a server of the same run."""
     if pid == os.getpid():
         return False
     try:
@@ -329,7 +330,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Keep a folder's files, whatever becomes of their names; nothing if it goes."""
+    """Hard-link a folder's files, so that they outlive it; skip if missing."""
     new = target.with_name(f".{target.name}")
     shutil.rmtree(new, ignore_errors=True)
     target.parent.mkdir(exist_ok=True)
@@ -341,7 +342,7 @@ def _link_tree(source: Path, target: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the size of each file below a folder, by its path in it."""
+    """Return the size of each file in a folder, by relative path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         with suppress(OSError):
@@ -360,7 +361,7 @@ def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
 
 
 def _read_lines(path: Path, offset: int) -> bytes:
-    """Return whole lines from an offset on; at least one, if there is one."""
+    """Return complete lines from an offset on, at least one if there is one."""
     most = _MOST
     while b"\n" not in (found := _read(path, offset, most)) and len(found) == most:
         most *= 4

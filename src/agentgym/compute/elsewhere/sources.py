@@ -19,7 +19,7 @@ _OWN_VARIABLES = frozenset(
         *("LD_LIBRARY_PATH", "PYTHONPATH", "SSH_AUTH_SOCK"),
     }
 )
-"""Variables that each machine has of its own."""
+"""Environment variables that every machine sets itself."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 _NOT_PINNED = frozenset({DISTRIBUTION, "torch"})
@@ -28,14 +28,14 @@ _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRET
 
 @dataclass
 class Sources:
-    """The files, packages and variables found, starting from some modules.
+    """Files, packages and variables that some modules need.
 
     Attributes:
-        files: Files by path below the remote folder in which training runs. The target
-            of a link is sent in its place.
-        links: Names of links to folders that go anyway, with those folders' names.
-        packages: Distributions that are imported, with the local version.
-        variables: Environment variables that are set here and named in the code.
+        files: Local files by path below the remote working folder. A link is replaced
+            by its target.
+        links: Links to folders that are sent anyway, with those folders' names.
+        packages: Imported distributions, with the local version.
+        variables: Environment variables that are set and that the code names.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Sources:
         self.variables |= {name for name in _ALWAYS if os.environ.get(name)}
 
     def add_module(self, module: str, folder: Path) -> None:
-        """Add a module of a folder, with its imports from that folder and its files.
+        """Add a module, with its local imports and data files.
 
-        A package is added as a whole. Of other files, those are added whose path is
-        written in the code. Imports from outside the folder are packages to install.
+        A package is added as a whole. Other files are added if the code contains their
+        path. Imports from outside the folder are packages to install.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
         distributions = packages_distributions()
@@ -78,9 +78,9 @@ class Sources:
                     self._add_package(distributions.get(top, []))
 
     def add_folder(self, folder: Path, to: str) -> list[Path]:
-        """Add and return the files below a folder: none hidden, secret or of a cache.
+        """Add the files in a folder but hidden, secret and cache files; return them.
 
-        Each real folder goes once, and under its own name if it has one in there.
+        Each real folder is sent once, under its own name if it has one in the upload.
         """
         names = {folder.resolve(): to}
         files, links = dict[str, Path](), dict[str, Path]()
@@ -104,7 +104,7 @@ class Sources:
             target = path.resolve()
             if target in names:
                 self.links[name] = names[target]
-            elif not path.parent.resolve().is_relative_to(target):  # not in itself
+            elif not path.parent.resolve().is_relative_to(target):  # not inside itself
                 names[target] = name
                 if not (path / "pyvenv.cfg").exists():
                     walk(path, name)
@@ -125,7 +125,7 @@ class Sources:
         return list(_imported(tree))
 
     def _note(self, text: str, folder: Path, beside: Path) -> None:
-        """Note a text of the code that names a variable or a file."""
+        """Record a text in the code that names a variable or a file."""
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
                 self.variables.add(text)
@@ -147,15 +147,15 @@ class Sources:
 
 
 def _has_module(folder: Path, top: str) -> bool:
-    """Say whether a module or a package lies in a folder."""
+    """Return whether a folder has a module or package of this name."""
     return (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Return whether a path, and its link's target, is not hidden or secret.
+    """Return whether a path, and its link's target, may be sent: not hidden or secret.
 
-    A target outside the folder is hidden if a part of its path below the last common
-    folder is.
+    For a target outside of the folder, only the part of its path below the last common
+    folder counts.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

@@ -1,8 +1,8 @@
-"""Train on the remote machine, and write the progress events into a file.
+"""Train on the remote machine, and write progress events to a file.
 
-Its order comes over standard input: settings with this machine's paths, and the values
-of variables, which are put into no environment that other processes can read: workers
-get them over a socket.
+Settings, with this machine's paths, and values of variables arrive on standard input.
+Variables are put into no environment that other processes can read: workers get them
+over a socket.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
 
 
 def main(attempt: Path) -> None:
-    """Train, and write down how that ended."""
+    """Train, and record the outcome."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(OSError, AttributeError):  # if the watchdog dies, this ends too
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
@@ -77,7 +77,7 @@ def _train(order: dict[str, Any], progress: ProgressWriter) -> None:
         may_change = {name: getattr(config, name) for name in _MAY_CHANGE}
         trainer.train(resume=run, **may_change)
     else:
-        shutil.rmtree(run, ignore_errors=True)  # of an attempt that came to nothing
+        shutil.rmtree(run, ignore_errors=True)  # of an attempt without results
         trainer.train()
 
 

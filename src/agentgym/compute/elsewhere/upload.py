@@ -1,4 +1,4 @@
-"""Collect the files, packages, variables and settings that a run needs remotely."""
+"""Collect the files, packages, variables and settings that a remote run needs."""
 
 import os
 import tarfile
@@ -39,18 +39,17 @@ _HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
 
 @dataclass(frozen=True)
 class Upload:
-    """All of it.
+    """Everything to send to the remote machine.
 
     Attributes:
-        config: With paths of this machine.
-        files: By path below ``inputs/`` there.
-        links: To folders among them, by path likewise, with the folders' paths.
-        extras: Of this package.
+        config: The settings, with this machine's paths.
+        files: Files by path below the remote ``inputs/``.
+        links: Links to folders among them: remote path, and the folder's path.
+        extras: Extras of this package.
         packages: To install, as pip names them.
-        variables: By name, with their values.
-        scenario: Returns the scenario's remote reference, given the path of
-            ``inputs/``.
-        model: Likewise.
+        variables: Values of environment variables, by name.
+        scenario: Returns the scenario's remote reference for the path of ``inputs/``.
+        model: Returns the model's remote reference, likewise.
     """
 
     config: TrainingConfig
@@ -70,7 +69,7 @@ class Upload:
     def remote_config(
         self, folder: str, name: str, *, has_gpu: bool = True
     ) -> TrainingConfig:
-        """Return the settings with paths of the other machine, below ``folder``."""
+        """Return the settings with the remote machine's paths, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
             gpu="none" if self.engine and not has_gpu else "auto",
@@ -93,7 +92,7 @@ class Upload:
         return self.config.replaced(**changes)
 
     def with_local_paths(self, text: str, folder: str) -> str:
-        """Return a text of the remote machine with paths of this machine."""
+        """Replace the remote machine's paths in a text by local ones."""
         for name, path in self.files.items():
             text = text.replace(f"{folder}/inputs/{name}", str(path))
         text = text.replace(f"{folder}/inputs", os.getcwd())
@@ -101,7 +100,7 @@ class Upload:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Number of bytes of all files."""
         return sum(path.stat().st_size for path in self.files.values())
 
     def write(self, file: IO[bytes]) -> None:
@@ -117,7 +116,7 @@ class Upload:
 
 
 def make_upload(config: TrainingConfig) -> Upload:
-    """Find the files and packages that a run needs; import nothing of the user's.
+    """Collect a run's files and packages, without importing the user's code.
 
     Raises:
         UsageError: They are too large, or a setting cannot work on another machine.
@@ -191,7 +190,7 @@ def _below(path: str) -> Named:
 
 
 def _add_scenario(reference: str, sources: Sources) -> Named:
-    """Add the files of a scenario, and return its remote reference."""
+    """Add a scenario's files; return a function for its remote reference."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
         folder, path = Path(source.folder or os.getcwd()), Path(source.path)
@@ -220,7 +219,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
 
 
 def _add_data(reference: str, sources: Sources) -> Named:
-    """Add a benchmark's data, fetched or named, and return its remote reference."""
+    """Add a benchmark's data, downloaded or named; return its remote reference."""
     data = data_of(reference)
     if data is None:
         return _as_it_is(reference)
@@ -232,6 +231,6 @@ def _add_data(reference: str, sources: Sources) -> Named:
 
 
 def _requirement(line: str) -> str:
-    """Return the requirement in a line of a requirements file; empty for others."""
+    """Return the requirement in a line of a requirements file, or ""."""
     found = line.partition(" #")[0].strip()
     return "" if found.startswith(("#", "-")) else found

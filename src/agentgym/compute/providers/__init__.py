@@ -1,1 +1,1 @@
-"""Those who have machines, one a file; ``api`` and ``sky_command`` ask them."""
+"""Providers, one per file; ``api`` and ``sky_command`` send their requests."""

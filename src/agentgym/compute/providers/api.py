@@ -1,4 +1,4 @@
-"""Asking a provider's HTTP API: reconnect where it is safe, and no key in any word."""
+"""Api: requests to a provider's HTTP API; retries safe ones, and hides the key."""
 
 import json
 import math
@@ -25,19 +25,19 @@ _TRIES = 5
 _WAIT_CAP_S = 60.0
 _SHOWN = 300
 _LATER = frozenset({408, 425, 429, *range(500, 600)})
-"""Statuses of requests that may succeed later."""
+"""HTTP statuses of requests that may succeed later."""
 
 
 def key_from(variable: str, name: str, where: str) -> str:
-    """Return the key that an environment variable holds.
+    """Return the key in an environment variable.
 
     Args:
         variable: Its name.
-        name: The provider's, as users type it.
-        where: The address at which keys are made.
+        name: The provider's name on the command line.
+        where: Address of the page that creates keys.
 
     Raises:
-        ComputeError: There is none, or it can be no key.
+        ComputeError: It is missing, or not a key.
     """
     key = os.environ.get(variable, "").strip()
     if not key:
@@ -54,18 +54,18 @@ def key_from(variable: str, name: str, where: str) -> str:
 
 
 def url_from(variable: str, usual: str, key: str) -> str:
-    """Return the address of a provider's API: that of a variable, or the usual one.
+    """Return the address of a provider's API, from a variable or the default.
 
-    The key is sent there. So another address must be encrypted or this machine, and
-    may not come from the file ``.env``, which a folder of another user may have.
+    The key is sent to this address. So another address must be encrypted or on this
+    machine, and may not come from the file ``.env``, which may belong to another user.
 
     Args:
         variable: Its name.
-        usual: The address without it.
+        usual: The default address.
         key: Name of the variable with the key, for messages.
 
     Raises:
-        ComputeError: The key may not be sent there.
+        ComputeError: The key may not be sent to this address.
     """
     given = os.environ.get(variable, "").strip().rstrip("/")
     if not given:
@@ -94,7 +94,7 @@ def url_from(variable: str, usual: str, key: str) -> str:
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """Raise a ComputeRefusedError for the errors of parsing an unexpected answer."""
+    """Convert errors of parsing an unexpected answer to a ComputeRefusedError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -106,13 +106,13 @@ def understood(name: str) -> Iterator[None]:
 
 @dataclass
 class Api:
-    """Requests to one provider, with its key as bearer.
+    """Requests to one provider, with its key as bearer token.
 
     Attributes:
-        name: The provider's, for messages.
+        name: The provider's name, for messages.
         url: Base URL, to which paths are appended.
-        key: Never part of an error, a log line or a repr.
-        variable: Where the key comes from, for messages.
+        key: The key; never part of an error, a log line or a repr.
+        variable: Name of the key's variable, for messages.
         interval_s: Least seconds between two requests.
     """
 
@@ -128,14 +128,14 @@ class Api:
     def ask(
         self, method: str, path: str, body: Any = None, **params: str
     ) -> dict[str, Any]:
-        """Return the answer to a request that may be repeated.
+        """Send a request that may be repeated, and return its answer.
 
-        Broken connections, 429, 5xx and pages instead of JSON are tried again
-        with growing waits; a server that asks for a wait is given it, up to a minute.
+        Broken connections, 429, 5xx and answers other than JSON are retried with
+        growing waits; ``Retry-After`` is respected up to a minute.
 
         Raises:
-            ComputeRefusedError: The provider said no.
-            UnreachableError: No answer, however often it was asked.
+            ComputeRefusedError: The provider refused.
+            UnreachableError: There was no answer after all retries.
         """
         for attempt in range(1, _TRIES + 1):
             try:
@@ -155,20 +155,19 @@ class Api:
     def ask_once[T](
         self, path: str, body: Any, read: Callable[[dict[str, Any]], T]
     ) -> T:
-        """Return the answer to a POST that must not be repeated blindly.
+        """Send a POST that may not be repeated, and return its answer.
 
-        Only a 429, which says that nothing was done, is tried again. That nothing was
-        done is believed of a 4xx alone.
+        Only a 429, which means that nothing was done, is retried. Other 4xx also mean
+        that nothing was done; all other failures are unclear.
 
         Args:
-            path: Asked.
-            body: Sent, as JSON.
-            read: Parses the answer; may raise the errors of lookups.
+            path: The request's path.
+            body: The request's JSON.
+            read: Parses the answer; may raise lookup errors.
 
         Raises:
-            ComputeRefusedError: The provider said no: nothing was done.
-            UnclearLaunchError: It was sent, and there was no answer, or none that can
-                be read.
+            ComputeRefusedError: The provider refused: nothing was done.
+            UnclearLaunchError: It was sent, but there was no readable answer.
             UnreachableError: It was never sent.
         """
         unclear = f"{self.name} was asked for a machine, and the outcome is not"
@@ -220,10 +219,10 @@ class Api:
             )
 
     def _answer(self, response: httpx.Response) -> dict[str, Any]:
-        """Return the JSON object of a response.
+        """Parse the JSON object of a response.
 
         Raises:
-            UnreachableError: It may be another one later; ``wait_s`` if it says when.
+            UnreachableError: A retry may succeed; ``wait_s`` is ``Retry-After``.
         """
         status = response.status_code
         try:
@@ -253,7 +252,7 @@ class Api:
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return the message in an error's body, in any of the usual shapes."""
+        """Return the message in an error's body, in any of the common forms."""
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")
@@ -264,7 +263,7 @@ class Api:
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
-        """Return words without the key, on one line, and not too many."""
+        """Return a message without the key, on one line, and cut."""
         text = " ".join(str(said).split()).replace(self.key, "[key]")
         text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return text.rstrip(".") or type(said).__name__
@@ -281,7 +280,7 @@ def _code(found: Any) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return the seconds of a Retry-After; None if it gives none."""
+    """Return the seconds of Retry-After, or None."""
     try:
         return max(0.0, float(text or ""))
     except ValueError:

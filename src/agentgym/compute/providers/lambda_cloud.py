@@ -1,4 +1,4 @@
-"""Lambda's public cloud, by its API v1: https://docs.lambda.ai/api/cloud."""
+"""LambdaCloud: Lambda's public cloud, API v1: https://docs.lambda.ai/api/cloud."""
 
 import re
 import time
@@ -37,17 +37,17 @@ _STATES = {
 
 
 class LambdaCloud(Provider):
-    """On-demand instances of Lambda's, of one GPU.
+    """On-demand instances of Lambda with one GPU.
 
-    An SSH key must be known to Lambda before an instance may have it: one of the
-    instance's name is registered, and removed with it.
+    An instance needs an SSH key that Lambda knows: one with the instance's name is
+    registered, and removed with it.
 
     Attributes:
-        url: Of the API.
-        url_variable: Environment variable of another address to ask.
-        interval_s: Between requests, as Lambda wants it.
-        launch_interval_s: Between launches, likewise.
-        ssh_port: Where instances listen for SSH.
+        url: Base URL of the API.
+        url_variable: Environment variable with another base URL.
+        interval_s: Least seconds between requests, required by Lambda.
+        launch_interval_s: Least seconds between launches, likewise.
+        ssh_port: SSH port of instances.
     """
 
     name = "lambda"
@@ -63,11 +63,11 @@ class LambdaCloud(Provider):
         self._launched: float | None = None
 
     def check(self) -> None:
-        """Check that there is a key."""
+        """Check that the key is set."""
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return instances of one GPU: one offer a region, or one if there is none."""
+        """Return instances with one GPU: one offer per region, if there are any."""
         types = _data(self._api().ask("GET", "/instance-types"), dict)
         with understood(self.name):
             return [
@@ -122,11 +122,11 @@ class LambdaCloud(Provider):
                 raise NoCapacityError(str(error)) from None
             raise
         finally:
-            # From the answer on: the request may have waited for others before it.
+            # Counted from the answer: the request may have waited for earlier ones.
             self._launched = time.monotonic()
 
     def describe(self, machine: Machine) -> Machine:
-        """Return an instance as it is now."""
+        """Return an instance's current state."""
         try:
             found = self._api().ask("GET", f"/instances/{_id(machine)}")
             return self._machine(_data(found, dict))
@@ -136,7 +136,7 @@ class LambdaCloud(Provider):
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Terminate an instance; one that still boots may be refused that."""
+        """Terminate an instance; a booting one may refuse."""
         try:
             self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
         except ComputeRefusedError as error:
@@ -144,7 +144,7 @@ class LambdaCloud(Provider):
                 raise
 
     def machines(self) -> list[Machine]:
-        """Return the instances that bear AgentGym's name."""
+        """Return the instances with AgentGym's name prefix."""
         found = map(self._machine, _data(self._api().ask("GET", "/instances"), list))
         return [
             machine
@@ -160,7 +160,7 @@ class LambdaCloud(Provider):
         return EndRequest("POST", api.url + _TERMINATE, api.key, body)
 
     def _register(self, name: str, public_key: str) -> None:
-        """Make a key known, once."""
+        """Register a key, once."""
         if any(key["name"] == name for key in self._keys()):
             return
         body = {"name": name, "public_key": public_key}
@@ -177,7 +177,7 @@ class LambdaCloud(Provider):
         return found
 
     def forget(self, name: str) -> None:
-        """Remove the SSH key of an instance that is gone."""
+        """Remove the SSH key of a terminated instance."""
         try:
             for key in self._keys():
                 if key["name"] == name and name.startswith(NAME_PREFIX):
@@ -186,7 +186,7 @@ class LambdaCloud(Provider):
             return
 
     def _api(self) -> Api:
-        """Return the one that knows when it last asked."""
+        """Return the Api, which remembers the time of its last request."""
         key = key_from(self.key, self.name, _KEYS_AT)
         url = url_from(self.url_variable, self.url, self.key)
         if self._asked is None or (self._asked.key, self._asked.url) != (key, url):
@@ -194,7 +194,7 @@ class LambdaCloud(Provider):
         return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Return the machine in an instance's description, without its tokens."""
+        """Convert an instance's description, without its tokens, to a Machine."""
         with understood(self.name):
             host = found.get("ip")
             return Machine(
@@ -211,7 +211,7 @@ def _data(found: dict[str, Any], kind: type) -> Any:
     """Return the data of an answer.
 
     Raises:
-        ComputeRefusedError: Nothing of that kind: it may not be taken for empty.
+        ComputeRefusedError: The data has another type: it is not treated as empty.
     """
     data = found.get("data")
     if not isinstance(data, kind):
@@ -222,7 +222,7 @@ def _data(found: dict[str, Any], kind: type) -> Any:
 
 
 def _id(machine: Machine) -> str:
-    """Return an instance's id, which goes into an address."""
+    """Return an instance's id, checked for use in a URL."""
     if not re.fullmatch(r"[\w-]+", machine.id):
         raise ComputeError(f"{machine.id!r} is not the id of an instance.")
     return machine.id

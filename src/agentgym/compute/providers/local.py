@@ -1,4 +1,4 @@
-"""This machine, seen as one that can be had: its GPUs, else its CPU."""
+"""LocalMachine: this machine as a provider: its GPUs, else its CPU."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ _MIB_A_GB = 1000**3 / 2**20
 
 
 class LocalMachine(Provider):
-    """The machine that this runs on."""
+    """The local machine."""
 
     name = "local"
     is_rented = False
@@ -19,7 +19,7 @@ class LocalMachine(Provider):
         """The local machine needs no setup."""
 
     def offers(self) -> list[Offer]:
-        """Return each GPU that NVIDIA's driver knows; without one, the CPU."""
+        """Return each GPU that NVIDIA's driver reports; without one, the CPU."""
         import psutil
 
         memory = psutil.virtual_memory().total / 1000**3
@@ -30,23 +30,23 @@ class LocalMachine(Provider):
         return found or [Offer(self.name, "CPU", "", 0, 0.0, memory)]
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Return this machine, which runs already."""
+        """Return this machine, which is already running."""
         return Machine(self.name, "this", name, MachineState.RUNNING)
 
     def describe(self, machine: Machine) -> Machine:
-        """Return it as it is."""
+        """Return the machine unchanged."""
         return machine
 
     def terminate(self, machine: Machine) -> None:
-        """Do nothing: it is the user's."""
+        """Do nothing: the machine is the user's."""
 
     def machines(self) -> list[Machine]:
-        """Return none: nothing was rented."""
+        """Return an empty list: nothing was rented."""
         return []
 
 
 def _gpus() -> list[tuple[str, float]]:
-    """Return the names and MiB of memory from ``nvidia-smi``; none without it."""
+    """Return names and memory in MiB from ``nvidia-smi``; empty without it."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []

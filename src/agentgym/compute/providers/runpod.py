@@ -1,4 +1,4 @@
-"""RunPod, by its REST API v2: https://docs.runpod.io/api-reference-v2/overview."""
+"""RunPod: its REST API v2: https://docs.runpod.io/api-reference-v2/overview."""
 
 import re
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ _DISK_HOURLY = _DISK_GB * 0.10 * 12 / (365 * 24)
 """At $0.10 per GB and month: https://docs.runpod.io/pods/pricing (2026-08)."""
 _KEYS_AT = "https://console.runpod.io/user/settings"
 _NO_CAPACITY = 400
-"""The status where a kind of GPU cannot be placed, which has no code of its own."""
+"""Status if no GPU of a type is available; there is no specific code."""
 _FORBIDDEN = 403
 _IN_STOCK = ("LOW", "MEDIUM", "HIGH")
 _NO_MONEY = 402
@@ -41,11 +41,11 @@ _STATES = {
 
 
 class RunPod(Provider):
-    """Pods of RunPod's own data centres (its ``SECURE`` cloud), one GPU each.
+    """Pods in RunPod's own data centres (its ``SECURE`` cloud), with one GPU each.
 
     Attributes:
-        url: Of the API.
-        url_variable: Environment variable of another address to ask.
+        url: Base URL of the API.
+        url_variable: Environment variable with another base URL.
     """
 
     name = "runpod"
@@ -54,11 +54,11 @@ class RunPod(Provider):
     url_variable: ClassVar[str] = "RUNPOD_API_URL"
 
     def check(self) -> None:
-        """Check that there is a key."""
+        """Check that the key is set."""
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return NVIDIA's GPUs, with those that are out of stock."""
+        """Return NVIDIA's GPUs, those out of stock included."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE"}
         found = self._api().ask(
             "GET", "/catalog/gpus", count="1", minCudaVersion=_CUDA, **query
@@ -116,7 +116,7 @@ class RunPod(Provider):
             raise
 
     def describe(self, machine: Machine) -> Machine:
-        """Return a pod as it is now."""
+        """Return a pod's current state."""
         try:
             return self._machine(self._api().ask("GET", f"/pods/{_id(machine)}"))
         except ComputeRefusedError as error:
@@ -133,7 +133,7 @@ class RunPod(Provider):
                 raise
 
     def machines(self) -> list[Machine]:
-        """Return the pods that bear AgentGym's name."""
+        """Return the pods with AgentGym's name prefix."""
         found = self._api().ask("GET", "/pods")
         pods = [
             self._machine(pod)
@@ -153,7 +153,7 @@ class RunPod(Provider):
         return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Return the machine in a pod's description, without its variables."""
+        """Convert a pod's description, without its variables, to a Machine."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None
@@ -175,7 +175,7 @@ def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects of a list.
 
     Raises:
-        ComputeRefusedError: The answer has no such list: it may not be taken for empty.
+        ComputeRefusedError: The answer has no such list: it is not treated as empty.
     """
     items = found.get(name)
     if not isinstance(items, list):
@@ -184,7 +184,7 @@ def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _id(machine: Machine) -> str:
-    """Return a pod's id, which goes into an address."""
+    """Return a pod's id, checked for use in a URL."""
     if not re.fullmatch(r"[\w-]+", machine.id):
         raise ComputeError(f"{machine.id!r} is not the id of a pod.")
     return machine.id

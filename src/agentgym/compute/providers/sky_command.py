@@ -1,4 +1,4 @@
-"""The command ``sky`` of SkyPilot: run, waited for, and its words understood."""
+"""Run SkyPilot's command ``sky``, and parse its output."""
 
 import json
 import os
@@ -27,7 +27,7 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 
 
 def command() -> str:
-    """Return the path of the command: on the path, or next to this interpreter.
+    """Return the path of ``sky``: on PATH, or next to this interpreter.
 
     Raises:
         ComputeError: It is not installed.
@@ -43,11 +43,11 @@ def command() -> str:
 
 
 def answer(*words: str, timeout_s: float) -> Any:
-    """Return the JSON that a command prints, which may be asked twice.
+    """Return the JSON that a repeatable command prints.
 
     Raises:
         ComputeRefusedError: It failed, or printed no JSON.
-        UnreachableError: It gave no answer in time.
+        UnreachableError: It did not answer in time.
     """
     for attempt in range(1, _TRIES + 1):
         try:
@@ -63,12 +63,12 @@ def answer(*words: str, timeout_s: float) -> Any:
 def run(*words: str, timeout_s: float) -> str:
     """Run ``sky`` and return its output.
 
-    It is in a session of its own, where no Ctrl-C of the terminal's reaches it. Its
+    It runs in a new session, so that Ctrl-C in the terminal does not reach it. Its
     output is a file: SkyPilot's server, which it may start, would keep a pipe open.
 
     Raises:
         ComputeRefusedError: It failed; ``code`` is the name of SkyPilot's exception.
-        UnreachableError: It gave no answer in time. Its server may still execute the
+        UnreachableError: It did not answer in time. Its server may still execute the
             request.
     """
     environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
@@ -104,7 +104,7 @@ def _text(file: Any) -> str:
 
 
 def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Return the JSON at the end of the output; there may be text before it."""
+    """Return the JSON at the end of the output, after other text."""
     for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
         try:
             return json.loads(said[start.start() :])
@@ -118,7 +118,7 @@ def _json(said: str, words: tuple[str, ...]) -> Any:
 
 
 def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
-    """Return the last exception of a traceback, in its own words."""
+    """Return the last exception of a traceback as a ComputeRefusedError."""
     found = [*_ERROR.finditer(said)]
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:

@@ -1,4 +1,4 @@
-"""SkyPilot, by its command ``sky``: the clouds that it has access to."""
+"""SkyPilot: the clouds that its command ``sky`` has access to."""
 
 import math
 import re
@@ -28,9 +28,9 @@ from agentgym.errors import (
 )
 
 _SILENT_MINUTES = 30
-"""Without a heartbeat of the client, the cluster's job ends."""
+"""Minutes without the client's heartbeat after which the cluster's job ends."""
 _IDLE_MINUTES = 5
-"""Without a job, SkyPilot ends the cluster."""
+"""Minutes without a job after which SkyPilot ends the cluster."""
 _GUARD = f"""\
 # Lasts as long as the client sends heartbeats; SkyPilot ends the machine after it.
 sleep {_SILENT_MINUTES * 60}
@@ -39,7 +39,7 @@ do sleep 60
 done
 """
 _NO_AUTODOWN = ("hyperbolic", "primeintellect", "verda", "yotta")
-"""Clouds on which SkyPilot cannot end a machine by itself."""
+"""Clouds on which SkyPilot cannot end a machine automatically."""
 _STATES = {
     "PENDING": MachineState.STARTING,
     "INIT": MachineState.STARTING,
@@ -49,15 +49,16 @@ _UNHEALTHY = "unhealthy"
 
 
 class SkyPilot(Provider):
-    """On-demand machines of one GPU, of any cloud that SkyPilot has access to.
+    """On-demand machines with one GPU, of any cloud that SkyPilot has access to.
 
-    A cluster is of one kind and region, so that its price is the one offered. Its only
-    job waits as long as home is heard, and without a job SkyPilot ends the cluster: it
-    does not count training, which comes over SSH, nor connections without a terminal.
+    A cluster has one machine type and region, so that its price is the offered one. Its
+    only job runs while the client's heartbeat arrives; without a job, SkyPilot ends the
+    cluster. Training does not count as a job, since it runs over SSH.
 
     Attributes:
-        answer_s: How long a look may take; the first one starts SkyPilot's server.
-        launch_s: How long a launch is waited for before it is looked for by its name.
+        answer_s: Timeout of a request; the first one starts SkyPilot's server.
+        launch_s: Timeout of a launch, after which the cluster is searched for by its
+            name.
     """
 
     name = "sky"
@@ -70,7 +71,7 @@ class SkyPilot(Provider):
         sky_command.command()
 
     def offers(self) -> list[Offer]:
-        """Return the cheapest region of each machine, of clouds that can be used."""
+        """Return each machine type's cheapest region, of all enabled clouds."""
         clouds = self._clouds()
         found = sky_command.answer("gpus", "list", timeout_s=self.answer_s)
         with understood(self.name):
@@ -79,7 +80,7 @@ class SkyPilot(Provider):
                 row["accelerator_name"]: row["device_memory"]
                 for row in rows
                 if _is_number(row["device_memory"])
-            }  # some clouds do not report it, and the same GPU has the same
+            }  # some clouds do not report it; equal GPUs have the same
             return [
                 Offer(
                     provider=self.name,
@@ -101,10 +102,10 @@ class SkyPilot(Provider):
             ]
 
     def _clouds(self) -> set[str]:
-        """Return the clouds that can be used, in small letters.
+        """Return the enabled clouds, in lower case.
 
         Raises:
-            ComputeError: There is none.
+            ComputeError: No cloud is enabled.
         """
         found = sky_command.answer("check", timeout_s=self.answer_s)
         with understood(self.name):
@@ -121,8 +122,8 @@ class SkyPilot(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch a cluster; see :meth:`Provider.launch`.
 
-        SkyPilot makes a key and an entry for ``ssh`` itself. The remains of a launch
-        that failed are ended.
+        SkyPilot creates a key and an entry in SSH's settings itself. The remains of a
+        failed launch are removed.
         """
         with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
             task = Path(folder) / "task.yaml"
@@ -143,7 +144,7 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """End the remains of a failed launch.
+        """Remove the remains of a failed launch.
 
         Raises:
             UnclearLaunchError: That failed too.
@@ -158,18 +159,18 @@ class SkyPilot(Provider):
             raise UnclearLaunchError(f"{why} And a part of it is still there.")
 
     def describe(self, machine: Machine) -> Machine:
-        """Return a cluster as it is now; this renews its entry for ``ssh``."""
+        """Return a cluster's current state, and renew its entry in SSH's settings."""
         for found in self._status(_safe(machine.name)):
             if found.name == machine.name:
                 return found
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Tear a cluster down, also one that is being launched."""
+        """Tear down a cluster, also one that is being launched."""
         sky_command.run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
 
     def machines(self) -> list[Machine]:
-        """Return the user's clusters that bear AgentGym's name."""
+        """Return the user's clusters with AgentGym's name prefix."""
         return [each for each in self._status() if each.name.startswith(NAME_PREFIX)]
 
     def _status(self, *names: str) -> list[Machine]:
@@ -191,7 +192,7 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return the task to launch: just this machine, and its guard."""
+    """Return the task to launch: this machine type, and its heartbeat guard."""
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -202,15 +203,15 @@ def _task(offer: Offer) -> dict[str, Any]:
 
 
 def _readable(gpu: str) -> str:
-    """Return SkyPilot's name of a GPU as others write it: ``RTX 6000 Ada``."""
+    """Convert SkyPilot's name of a GPU to the usual one: ``RTX 6000 Ada``."""
     return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name, which ``sky`` would take for a pattern.
+    """Return a cluster's name, which ``sky`` would treat as a pattern.
 
     Raises:
-        ComputeError: It is none of AgentGym's.
+        ComputeError: It is not one of AgentGym's.
     """
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")

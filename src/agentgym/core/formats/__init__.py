@@ -1,6 +1,6 @@
-"""Forms of tool calls: one grammar per file, and how a template's form is found.
+"""Tool-call formats: one grammar per file, and the detection of a template's format.
 
-Add a form by a file with a :class:`ToolFormat` and its row in :data:`FORMATS`.
+To add one, write a file with a :class:`ToolFormat` and add it to :data:`FORMATS`.
 """
 
 from agentgym.core.formats.bare_json import BareJson
@@ -16,6 +16,6 @@ FORMATS: dict[str, ToolFormat] = {
     form.name: form
     for form in (Hermes(), Xml(), BareJson(), Harmony(), Gemma(), Mistral(), Pythonic())
 }
-"""Every form by its name, in the order in which documentation lists them."""
+"""Every format by name, in the order in which documentation lists them."""
 
 __all__ = ["FORMATS", "Reading", "ToolFormat", "WrittenCall"]

@@ -1,7 +1,7 @@
 """ToolFormat: read tool calls and reasoning in a response's text.
 
-A *form* is how a family of models writes tool calls and reasoning in its answers. It
-is a grammar over text; it knows no model names and no token ids.
+A *format* is the way in which a family of models writes tool calls and reasoning. It is
+a grammar over text; it knows no model names and no token ids.
 """
 
 import json
@@ -24,14 +24,14 @@ from agentgym.core.tools import whole_text
 
 @dataclass(frozen=True)
 class WrittenCall:
-    """A tool call as it stands in a response's text.
+    """A tool call as the model wrote it in a response's text.
 
     Attributes:
         start: Offset of its first character.
         end: Offset after its last character.
         name: The tool; None if the call is malformed.
         arguments: A JSON object as text; None if the call is malformed.
-        values: Offsets of the text that chooses the arguments.
+        values: Offsets of the argument values, without syntax.
         mark: Offset after the mark that opens the call.
     """
 
@@ -48,7 +48,7 @@ class WrittenCall:
         return self.name is None or self.arguments is None
 
     def spans(self) -> Iterator[Span]:
-        """Yield the spans that the call consists of."""
+        """Yield the spans of this call."""
         if self.malformed:
             yield Span(self.start, max(self.start, self.mark), TOOL)
             yield Span(max(self.start, self.mark), self.end, MALFORMED)
@@ -64,13 +64,13 @@ class CallText(NamedTuple):
 
     Attributes:
         opening: The mark that opens calls; empty without one.
-        before: Between that mark and the arguments: texts, and marks within them.
-        after: Between the arguments and the closing mark.
+        before: Texts and marks between that mark and the arguments.
+        after: Texts and marks between the arguments and the closing mark.
         closing: The mark that closes calls; empty without one.
-        notation: How the arguments are written: as a JSON object, as Python's keyword
-            arguments, or in tags up to that of the function's end.
+        notation: How arguments are written: a JSON object, Python's keyword arguments,
+            or tags until the function's closing tag.
         around: The texts before and after calls that share their marks.
-        separator: Between calls that share their marks; empty if each has its own.
+        separator: Text between calls that share their marks; empty if each has its own.
     """
 
     opening: str
@@ -84,7 +84,7 @@ class CallText(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """A response, read.
+    """A parsed response.
 
     Attributes:
         text: The response, end mark included if it has one.
@@ -107,16 +107,16 @@ class Reading:
 
 
 class ToolFormat(ABC):
-    """One form of tool calls. Instances hold no state.
+    """One format of tool calls. Instances hold no state.
 
-    Subclasses that write one answer as text with marked calls in it implement
-    :meth:`find_calls` alone; a form whose answers are several messages with headers
-    overrides :meth:`read`.
+    A format whose answer is one text with marked calls in it implements only
+    :meth:`find_calls`; a format whose answer is several messages with headers overrides
+    :meth:`read`.
 
     Attributes:
-        name: As ``--tool-format`` takes it.
-        vllm_parser: vLLM's parser of this form, for servers that read answers there.
-        openers: Texts that open a call. A streamed answer shows nothing after one.
+        name: The name that ``--tool-format`` accepts.
+        vllm_parser: vLLM's parser of this format, for serving with vLLM.
+        openers: Texts that open a call. Streaming shows no text after one.
         reasoning_marks: Pairs of texts that open and close reasoning.
         end_marks: Texts that may end an answer without being part of its content.
         example: A call, for error messages and documentation.
@@ -138,18 +138,18 @@ class ToolFormat(ABC):
         Args:
             text: The response.
             start: Where its reasoning ends.
-            tools: OpenAI-shaped tools that were offered. Forms that write values
-                without a type read them by these schemas.
+            tools: OpenAI-shaped tools of the request. Formats that write untyped values
+                read them by these schemas.
         """
 
     def call_text(self, name: str, written: str) -> CallText | None:
         """Return the text around the arguments of a call of the tool ``name``.
 
-        None if a grammar of such calls cannot be written: the default.
+        The default is None: no grammar of such calls can be written.
 
         Args:
             name: The tool.
-            written: A call as the model's chat template writes it, for forms that have
+            written: A call as the model's chat template writes it, for formats with
                 several spellings.
         """
         return None
@@ -166,7 +166,7 @@ class ToolFormat(ABC):
 
         Args:
             text: The response, end token included if it has one.
-            prefix: The end of its prompt. It may open the reasoning.
+            prefix: The end of its prompt, which may open the reasoning.
             tools: OpenAI-shaped tools that were offered.
             end: The text of the end token that ``text`` ends with; empty without one.
         """
@@ -196,16 +196,16 @@ class ToolFormat(ABC):
         )
 
     def thinks(self, prefix: str) -> bool:
-        """Return whether a prompt that ends in ``prefix`` leaves reasoning open."""
+        """Return whether a prompt that ends in ``prefix`` has opened reasoning."""
         return any(
             prefix.rfind(opening) > prefix.rfind(closing)
             for opening, closing in self.reasoning_marks
         )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Return the beginning of an unfinished answer that is content for certain.
+        """Return the start of an unfinished answer that is certainly content.
 
-        The rest is reasoning, a call, or the possible beginning of their marks.
+        The rest is reasoning, a call, or possibly the start of their marks.
         """
         _, closed = self._reasoning(text, prefix, ())
         if self._unclosed(text, prefix):
@@ -228,8 +228,8 @@ class ToolFormat(ABC):
     ) -> tuple[int, int]:
         """Return where the reasoning at the beginning of a response starts and ends.
 
-        It may have been opened by the prompt, or by nothing at all (some models only
-        close it). A closing mark among a call's arguments ends nothing.
+        The prompt may have opened it, or nothing at all (some models only close it). A
+        closing mark inside a call's arguments does not end it.
         """
         start = len(text) - len(text.lstrip())
         for opening, closing in self.reasoning_marks:
@@ -269,7 +269,7 @@ def call_of(
         span: Where the call starts and ends.
         name: The tool's name.
         arguments: A dictionary; or a string of JSON, which is kept as written.
-        values: Where the text that chooses the arguments starts and ends.
+        values: Offsets of the argument values.
         mark: Where the opening mark ends.
     """
     broken = WrittenCall(*span, mark=mark)
@@ -296,7 +296,7 @@ def is_object(text: str) -> bool:
 
 
 class JsonObject(NamedTuple):
-    """A JSON object in a text: its fields, each with value and offsets, and its end."""
+    """A JSON object in a text: its fields with values and offsets, and its end."""
 
     fields: dict[str, tuple[Any, int, int]]
     end: int
@@ -310,10 +310,10 @@ _END = re.compile(r"\s*\}")
 
 
 def read_object(text: str, start: int) -> JsonObject | None:
-    """Read the JSON object at ``start``, keeping where its values stand.
+    """Read the JSON object at ``start`` with the offsets of its values.
 
-    If a key occurs twice, the last value counts, as for ``json.loads``. Returns
-    None if there is no object or it has no end.
+    If a key occurs twice, the last value counts, as for ``json.loads``. Returns None if
+    there is no complete object.
     """
     fields: dict[str, tuple[Any, int, int]] = {}
     try:
@@ -343,7 +343,7 @@ def _after(mark: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return how many characters at the end of ``text`` begin ``mark``."""
+    """Return the length of the longest suffix of ``text`` that starts ``mark``."""
     for count in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:count]):
             return count
@@ -369,7 +369,7 @@ def parameter_types(
 
 
 def referred(reference: str, root: Any) -> Any:
-    """Return the part of a schema that a reference names; None if there is none."""
+    """Return the part of a schema that a ``$ref`` names, or None."""
     found = root
     for part in reference.removeprefix("#").strip("/").split("/"):
         found = found.get(part) if part and isinstance(found, Mapping) else found
@@ -399,7 +399,7 @@ _TYPE_NAMES = {
 
 
 def typed_value(raw: str, types: frozenset[str] | None) -> Any:
-    """Return the value that a text without quotes stands for.
+    """Convert a text without quotes to a value of the parameter's type.
 
     Args:
         raw: The text between a parameter's marks.

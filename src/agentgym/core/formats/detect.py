@@ -1,8 +1,8 @@
-"""Finds the form in which a chat template writes tool calls.
+"""Detect the format in which a chat template writes tool calls.
 
-The template renders a probe call; the form that reads the same call back is the
-template's. So models are known by the output of their template, not by their names, and
-fine-tunes and folders work as the models they came from.
+The template renders a probe call; the format that reads the same call back is the right
+one. Detection uses the template's output, not model names, so fine-tunes and local
+folders work like their base models.
 """
 
 import json
@@ -36,16 +36,16 @@ _ARGUMENTS = {"text": _TEXT, "count": _COUNT}
 _LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
 _THOUGHT = "probe thought"
 PREFIX = 200
-"""Characters of a prompt's end that show whether it leaves reasoning open."""
+"""Number of characters at a prompt's end that show whether it leaves reasoning open."""
 
 
 class Render(Protocol):
-    """Renders messages through a chat template; raises whatever the template does."""
+    """Renders messages with a chat template; raises the template's own errors."""
 
     def __call__(
         self, messages: list[Message], tools: list[Message], *, prompt: bool
     ) -> str:
-        """Return the text; ``prompt`` asks for the beginning of an answer."""
+        """Return the text; ``prompt`` adds the generation prompt."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class TemplateForm:
     """How a chat template writes and expects tool calls.
 
     Attributes:
-        format: The form of its calls.
+        format: The format of its calls.
         takes_objects: Whether it wants arguments as objects, not as JSON text.
         short_ids: Whether it refuses call ids other than nine letters and digits.
-        begins_reasoning: Whether its prompts leave reasoning open.
+        begins_reasoning: Whether its prompts open reasoning.
         one_call: Whether it refuses an answer with several calls, or leaves some out.
-        written: A call, as it writes it.
+        written: An example call, as the template writes it.
     """
 
     format: ToolFormat
@@ -79,16 +79,16 @@ class TemplateForm:
 def find_form(
     model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
 ) -> TemplateForm:
-    """Return the form of a chat template's calls.
+    """Return the format of a chat template's tool calls.
 
     Args:
-        model: For messages: the model that the template belongs to.
-        render: Renders through the template.
-        formats: The forms to choose from, by name.
-        forced: The name of the form that it must be; empty: exactly one must fit.
+        model: Name of the model, for messages.
+        render: Renders messages with the template.
+        formats: The formats to choose from, by name.
+        forced: Name of the required format; empty: exactly one must fit.
 
     Raises:
-        ModelError: No form fits, or several do; quotes the template's output.
+        ModelError: No format fits, or several do; quotes the template's output.
     """
     first_error = ""
     written = ""
@@ -126,13 +126,14 @@ def find_form(
 
 
 def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
-    """Return whether the template keeps earlier reasoning once the user speaks again.
+    """Return whether the template keeps earlier reasoning after the next user message.
 
-    A template that drops it writes an earlier turn in other tokens than were sampled.
+    If it drops reasoning, an earlier turn has other tokens than were sampled.
 
     Args:
-        render: Renders through the template.
-        form: Of its calls; its marks of reasoning are tried within the text too.
+        render: Renders messages with the template.
+        form: The template's tool format; its reasoning marks are also tried in the
+            text.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -142,11 +143,11 @@ def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
 
 
 _FIELDS = "reasoning_content", "reasoning", "thinking"
-"""Where templates look for reasoning: Qwen's, Gemma's, gpt-oss's."""
+"""Message fields in which templates read reasoning: Qwen's, Gemma's, gpt-oss's."""
 
 
 def _is_dropped(render: Render, answer: Message) -> bool:
-    """Return whether an answer's reasoning is shown first and not later."""
+    """Return whether the template drops an answer's reasoning in later turns."""
     said: list[Message] = [
         {"role": "user", "content": "u"},
         {"role": "assistant", **answer},
@@ -166,7 +167,7 @@ _ADVICE = (
 
 
 def _attempts() -> Iterator[tuple[bool, str]]:
-    """Yield ways to give a call: arguments as text first, as the policy wrote them."""
+    """Yield ways to pass a call to the template, arguments as JSON text first."""
     for call_id in (_LONG_ID, SHORT_ID):
         yield False, call_id
         yield True, call_id
@@ -201,7 +202,7 @@ def _answer(*calls: Message) -> Message:
 
 
 def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
-    """Return whether the template fails to write two calls of one answer."""
+    """Return whether the template cannot write two calls in one answer."""
     texts = "first value", "second value"
     calls = [
         _call({"text": text, "count": number}, as_object, f"{call_id[:-1]}{number}")
@@ -227,9 +228,9 @@ def _read_back(
     *,
     as_object: bool,
 ) -> WrittenCall | None:
-    """Return the probe call if ``form`` reads it, and nothing of another form."""
+    """Return the probe call if ``form`` reads it and no other format's call."""
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
-        return None  # written as a string within a string: another call than was made
+        return None  # written as a string within a string: not the call that was made
     reading = form.read(answer, prefix=before[-PREFIX:], tools=[PROBE_TOOL])
     if len(reading.calls) != 1:
         return None
@@ -241,7 +242,7 @@ def _read_back(
     if any(opener in rest for opener in others - set(form.openers)):
         return None
     if set(rest) & set('{}"'):
-        return None  # a part of something larger was read
+        return None  # only a part of a larger call was read
     return call
 
 

@@ -1,4 +1,4 @@
-"""Which part of an answer in a JSON schema is free text, and which is a decision.
+"""Separate free text from decisions in an answer with a JSON schema.
 
 A field that takes one of a few values (an enum, a boolean, a number, a text with a
 format) is a decision, as an argument of a tool is. A field for any text is the answer's
@@ -67,7 +67,7 @@ def _skipped(text: str, at: int, blanks: str) -> int:
 def _options(
     schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas of which a value follows one, references resolved."""
+    """Yield the alternatives of a schema (``anyOf`` and so on), references resolved."""
     if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
         return
     if isinstance(reference := schema.get("$ref"), str):
@@ -85,7 +85,7 @@ def _options(
 
 
 def _decides(schema: Any, root: Mapping[str, Any], depth: int) -> bool:
-    """Return whether a schema has a field that is a decision."""
+    """Return whether a schema has a field that counts as a decision."""
     if depth > _MOST_DEPTH:
         return False
     for option in _options(schema, root, 0):

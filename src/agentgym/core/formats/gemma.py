@@ -16,7 +16,7 @@ _NAME = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
 
 
 class Gemma(ToolFormat):
-    """A name and an object in a notation of its own, with marks for quotes."""
+    """A tool name and an object in Gemma's own notation, with marks for quotes."""
 
     name: ClassVar[str] = "gemma"
     vllm_parser: ClassVar[str] = "gemma4"

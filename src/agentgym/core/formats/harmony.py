@@ -23,7 +23,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 
 
 class Harmony(ToolFormat):
-    """An answer is one or more messages; each header names channel and recipient."""
+    """Messages with headers; each header names a channel and a recipient."""
 
     name: ClassVar[str] = "harmony"
     vllm_parser: ClassVar[str] = "openai"
@@ -77,7 +77,7 @@ class Harmony(ToolFormat):
             spans += [Span(message.start(), last, kind), Span(last, at, TOOL)]
         rest = text[at:]
         if rest:
-            # A header that was cut off: the decision was made, the message was not.
+            # A header that was cut off: the decision was made, but not the message.
             addressed = _RECIPIENT.search(rest)
             if addressed:
                 calls.append(WrittenCall(at, len(text), mark=at + addressed.start()))

@@ -17,7 +17,7 @@ from agentgym.core.formats.base import (
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _CLOSING = re.compile(rf"\s*{CLOSE}")
 _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
-"""After the last call of an answer its closing mark may be missing, as vLLM allows."""
+"""The closing mark may be missing after an answer's last call; vLLM allows it too."""
 
 
 class Hermes(ToolFormat):

@@ -1,7 +1,7 @@
-"""Reads values that models write in a notation of their own, with their offsets.
+"""Parse values in notations other than JSON, with their offsets.
 
-Both readers also take the invalid text that models write: newlines within quotes,
-JSON's words for true and null as well as Python's.
+Both readers also accept common invalid text: newlines within quotes, and true and null
+in JSON's as well as Python's spelling.
 """
 
 import json
@@ -40,7 +40,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """Read a Python literal at ``at``; return it and the offset after it.
 
     Raises:
-        Unreadable: It is not one, or is nested too deeply.
+        Unreadable: It is not a literal, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -72,7 +72,7 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
     """Read a value of Gemma's notation: strings between ``quote``, keys without quotes.
 
     Raises:
-        Unreadable: It is not one, or is nested too deeply.
+        Unreadable: It is not such a value, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):

@@ -51,7 +51,7 @@ class Pythonic(ToolFormat):
         )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Show nothing of an answer that begins as a list does."""
+        """Hold back an answer that starts like a list."""
         shown = super().safe_content(text, prefix=prefix)
         return "" if shown.lstrip().startswith("[") else shown
 

@@ -1,4 +1,4 @@
-"""TemplateSettings: how a model's chat template is used."""
+"""TemplateSettings: how to use a model's chat template."""
 
 from typing import Any, Literal
 
@@ -9,19 +9,19 @@ Constrain = Literal["auto", "none", "calls"]
 
 
 class TemplateSettings(BaseModel):
-    """How a model's chat template is used; the defaults leave it as it is.
+    """How to use a model's chat template; the defaults change nothing.
 
     Attributes:
-        tool_format: The form in which the model writes tool calls, by name; ``auto``
-            finds it.
+        tool_format: Name of the format in which the model writes tool calls; ``auto``
+            detects it.
         chat_template: The text of a template to use instead of the tokenizer's;
-            ``hermes`` is one that ships; empty keeps the tokenizer's.
+            ``hermes`` takes the built-in one; empty keeps the tokenizer's.
         thinking: Whether the template asks the model to reason first; ``auto`` leaves
             that to the template.
         chat_template_kwargs: Further variables of the template, by name.
-        constrain: ``calls`` restricts the tokens of tool calls to those that the
-            tools' schemas allow; text outside of calls stays free. ``none`` restricts
-            nothing; ``auto`` is as the model was trained.
+        constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
+            schemas allow; text outside of calls stays free. ``none`` restricts nothing;
+            ``auto`` does as the model was trained.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -19,17 +19,17 @@ _PARAMETER = re.compile(r"\s*<parameter=([^>\n]*)>")
 _VALUE_END = re.compile(
     r"</parameter>(?=\s*(?:<parameter=|</function>|</tool_call>|\Z))"
 )
-"""A value may hold ``</parameter>`` itself: only one before the next mark ends it."""
+"""A value may contain ``</parameter>``: only one before the next tag ends it."""
 _END = re.compile(r"\s*</function>(?:\s*</tool_call>)?|\s*</tool_call>")
-"""One of the two is required: a call cut short by a limit would lack parameters."""
+"""One of the two is required; without it, a truncated call would lack parameters."""
 _BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
 
 
 class Xml(ToolFormat):
-    """A function and its parameters in tags; values stand there without quotes.
+    """A function and its parameters in tags, with unquoted values.
 
-    One newline after a value's opening tag and one before its closing tag are the
-    form's own; everything else belongs to the value.
+    One newline after a value's opening tag and one before its closing tag belong to the
+    format; everything else belongs to the value.
     """
 
     name: ClassVar[str] = "xml"

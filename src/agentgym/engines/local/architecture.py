@@ -1,10 +1,10 @@
-"""Find which input a model's layers allow: packed tokens, or one sequence at a time.
+"""Traits: find out how a model's layers can compute several sequences.
 
-Tokens of several sequences can be packed into one row (:mod:`.attention`) where every
-layer attends to all earlier tokens, and lets that be replaced. All other models take
-the plain path: one sequence after the other through the model's own forward pass, with
-the cache of transformers. A model without weights, on torch's meta device, is enough
-to find this out, so the plan of a run says it before anything is loaded.
+Tokens of several sequences can be packed into one row (:mod:`.attention`) if every
+layer attends to all earlier tokens and its attention can be replaced. All other models
+take the plain path: one sequence after the other through the model's own forward pass,
+with the cache of transformers. A model without weights, on torch's meta device, is
+enough to detect this, so a run's plan shows it before anything is loaded.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ from agentgym.errors import ModelError, first_line
 _WATCH = "agentgym_watch"
 _TOKENS = 4
 UNLIMITED = 2**40
-"""Tokens, where neither positions nor a growing cache are a limit."""
+"""Number of tokens that stands for no limit by positions or by a growing cache."""
 _KNOWN = {
     "scaling",
     "layout",
@@ -55,7 +55,7 @@ _KNOWN = {
     "output_hidden_states",
     "output_router_logits",
 }
-"""Further arguments with which attention may be called."""
+"""Further arguments of attention calls that the packed path supports."""
 _OBSTACLES = {
     "sliding_window": "sliding-window attention",
     "softcap": "capped attention scores",
@@ -65,16 +65,16 @@ _OBSTACLES = {
 
 @dataclass(frozen=True)
 class Traits:
-    """The abilities of a model's layers.
+    """How a model's layers can be computed.
 
     Attributes:
-        obstacles: Why its tokens cannot be packed, in words; empty if they can.
-        cache: The keys and values of one token; None if tokens cannot be packed.
-        growing: Numbers that each token adds to the cache.
-        bounded: Numbers of the cache that do not grow: windows and states.
-        needs_eager: Whether its attention is more than torch's own function computes.
-        plain_head: Whether its logits are one linear layer of the last states.
-        continues: Whether its cache takes several tokens at once after others.
+        obstacles: Reasons why tokens cannot be packed; empty if they can.
+        cache: Shape of one token's keys and values; None if tokens cannot be packed.
+        growing: Numbers (scalars) that each token adds to the cache.
+        bounded: Numbers in the cache that do not grow: windows and states.
+        needs_eager: Whether its attention needs more than torch's own function.
+        plain_head: Whether its logits are one linear layer of the last hidden states.
+        continues: Whether its cache accepts several new tokens at once.
     """
 
     obstacles: tuple[str, ...]
@@ -87,22 +87,22 @@ class Traits:
 
     @property
     def is_packed(self) -> bool:
-        """Whether tokens of several sequences are computed in one row."""
+        """Whether tokens of several sequences are packed into one row."""
         return not self.obstacles
 
 
 def find_class(name: str, source: str) -> Any:
-    """Return the class of transformers' that loads a model, by its ``config.json``.
+    """Return the transformers class for a model, by its ``config.json``.
 
-    Of one for text and images that is the whole model: only its text part is sampled
-    from and trained, and saved weights fit the folder that they came from.
+    For a model of text and images that is the class of the whole model: only the text
+    part is sampled and trained, but saved weights fit the original folder.
 
     Args:
         name: The model's name, as the user wrote it.
         source: Its folder, or its id.
 
     Raises:
-        ModelError: The installed transformers does not have its architecture.
+        ModelError: The installed transformers does not support its architecture.
     """
     try:
         config = AutoConfig.from_pretrained(source)
@@ -128,14 +128,14 @@ def find_class(name: str, source: str) -> Any:
 
 
 def find_traits(name: str, model: PreTrainedModel) -> Traits:
-    """Run a model on a few tokens, with or without weights, and look at its layers.
+    """Run a model on a few tokens, with or without weights, to detect its traits.
 
     Args:
         name: Its name, as the user wrote it.
-        model: On any device; its numbers do not matter.
+        model: The model on any device; its weights do not matter.
 
     Raises:
-        ModelError: It cannot be sampled from with a cache of transformers.
+        ModelError: It cannot be sampled with a cache of transformers.
     """
     if model.get_decoder() is model or model.get_output_embeddings() is None:
         raise ModelError(
@@ -195,10 +195,11 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Return the most tokens for which positions do not depend on the text's length.
+    """Return the longest text for which positions do not depend on the text's length.
 
-    With rotary positions of type ``longrope`` all change beyond the original length, so
-    that those in a cache would be wrong; those of type ``dynamic`` beyond the longest.
+    Rotary positions of type ``longrope`` all change beyond the original length, so that
+    cached ones would be wrong; those of type ``dynamic`` change beyond the longest
+    length.
     """
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)
@@ -211,7 +212,7 @@ def longest_text(config: PreTrainedConfig) -> int:
 
 
 class _Call(NamedTuple):
-    """The arguments of a call of attention."""
+    """The arguments of an attention call."""
 
     has_layout: bool
     keys: torch.Size
@@ -219,7 +220,7 @@ class _Call(NamedTuple):
 
 
 def _watched(name: str, model: PreTrainedModel) -> tuple[DynamicCache, list[_Call]]:
-    """Return the cache of a few tokens, and the calls of attention."""
+    """Return the cache of a few tokens, and the recorded attention calls."""
     calls: list[_Call] = []
 
     def watch(
@@ -268,7 +269,7 @@ def _is_set(value: object) -> bool:
 
 
 def _states(layer: Any) -> Iterator[Tensor]:
-    """Yield the states of a cache's layer that do not grow."""
+    """Yield the states in a cache's layer that do not grow."""
     if isinstance(layer, LinearAttentionLayer):
         for held in (layer.conv_states, layer.recurrent_states):
             states = held.values() if isinstance(held, dict) else held or ()

@@ -1,10 +1,9 @@
-"""Attention for tokens of several rows, or of trees, that are packed into one row.
+"""Attention for tokens of several rows, or of trees, packed into one row.
 
-Models run as transformers has them, on one row, so that nothing is computed for filling
-up; a :class:`Layout` gives the tokens that each token attends to. The newest tokens of
-a batch attend to its cache: grouped keys are read in place, where transformers'
-``sdpa`` would repeat them for every query head, and a prefix that rows share is read
-once.
+Models run with transformers' code on one row, so that no padding is computed; a
+:class:`Layout` defines the tokens that each token attends to. The newest tokens of a
+batch attend to its cache: grouped keys are read in place, where transformers' ``sdpa``
+would repeat them for every query head, and a shared prefix is read once.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +21,7 @@ from agentgym.engines.local.decoding.kv_cache import BatchCache
 
 _NAME = "agentgym_packed_sdpa"
 _FEW = 8
-"""As many new tokens a row as a decoding step has at most: one, and those drafted."""
+"""Most new tokens per row in a decoding step: one, and the drafted ones."""
 
 
 class Layout(ABC):
@@ -32,14 +31,14 @@ class Layout(ABC):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Attend in one layer.
+        """Compute attention in one layer.
 
         Args:
-            layer: Its number.
+            layer: Index of the layer.
             query: (1, heads, tokens, head_dim).
             key: (1, key heads, tokens, head_dim); heads is a multiple of key heads.
             value: Shaped like ``key``.
-            scale: Of the scores.
+            scale: Factor of the scores.
 
         Returns:
             (1, tokens, heads, head_dim).
@@ -47,7 +46,7 @@ class Layout(ABC):
 
 
 def register() -> str:
-    """Make attention with layouts known to transformers; return its name there."""
+    """Register attention with layouts in transformers; return its name."""
     AttentionInterface.register(_NAME, _attend)
     AttentionMaskInterface.register(_NAME, sdpa_mask)
     return _NAME
@@ -64,7 +63,7 @@ def _attend(
     layout: Layout | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Attend, as transformers calls it; without a layout as it does itself."""
+    """Compute attention for transformers; without a layout use its default."""
     if layout is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
@@ -75,11 +74,11 @@ def _attend(
 
 
 class Kept(Layout):
-    """One sequence, each token of which attends to those before it and itself.
+    """One sequence with causal attention, which keeps its keys and values.
 
     Attributes:
-        pairs: Its keys and values by layer, (1, key heads, tokens, head_dim), as the
-            first pass left them: a backward pass may compute a layer once more.
+        pairs: Keys and values by layer, (1, key heads, tokens, head_dim), from the
+            first pass: a backward pass may compute a layer again.
     """
 
     def __init__(self) -> None:
@@ -88,7 +87,7 @@ class Kept(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Keep keys and values, and attend causally."""
+        """Store keys and values, and attend causally."""
         self.pairs.setdefault(layer, (key, value))
         return functional.scaled_dot_product_attention(
             query,
@@ -103,9 +102,9 @@ class Kept(Layout):
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Attend with grouped keys and an additive mask; return the shape of queries.
+    """Attend with grouped keys and an additive mask; return queries' shape.
 
-    On a GPU no kernel takes both but the plain one, which holds all scores at once.
+    On a GPU, only the plain kernel supports both, and it holds all scores at once.
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and query.device.type == "cuda":
@@ -123,18 +122,18 @@ def attend_masked(
 
 @dataclass(frozen=True)
 class PackedRows(Layout):
-    """New tokens of some rows of a batch, row after row.
+    """New tokens of several rows of a batch, row after row.
 
     Attributes:
-        cache: Of the batch; their keys and values are written to it.
-        first: First of the rows.
-        ids: The tokens, (tokens,).
-        rows: The row of each, from ``first`` on, same shape.
-        places: How many new tokens the row has before each, same shape.
+        cache: The batch's cache, to which their keys and values are written.
+        first: Index of the first row.
+        ids: The token ids, (tokens,).
+        rows: The row of each token, counted from ``first``, same shape.
+        places: Index of each token among its row's new tokens, same shape.
         positions: Their columns in the cache, same shape.
-        targets: Where the cache writes their keys and values.
+        targets: Positions in the cache to write their keys and values to.
         mask: Additive, (rows, 1, time, columns that the attention sees).
-        shared_prefix: How many first columns are the same in every row.
+        shared_prefix: Number of first columns that are the same in every row.
     """
 
     cache: BatchCache
@@ -150,13 +149,13 @@ class PackedRows(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Write keys and values, and attend to each token's row up to itself."""
+        """Write keys and values; let each token attend to its row up to itself."""
         new = torch.cat((key, value), 1)[0].transpose(0, 1)
         self.cache.write(layer, self.targets, new)
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
-        """Attend to the cache with queries, (tokens, heads, head_dim)."""
+        """Attend to the cache with queries of shape (tokens, heads, head_dim)."""
         count, _, time, width = self.mask.shape
         rows = slice(self.first, self.first + count)
         keys, values = self.cache.read(layer, rows, width)
@@ -171,7 +170,7 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return the layout of each row's last token alone, which ``at`` points to."""
+        """Return the layout of only each row's last token; ``at`` has their indices."""
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
@@ -180,7 +179,7 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with few scaled queries a row, (rows, heads, time, head_dim)."""
+    """Attend with a few scaled queries per row, (rows, heads, time, head_dim)."""
     batch, heads, time, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, -1, width)

@@ -1,4 +1,4 @@
-"""The tokens that the loss covers, in tensors, and their grammars' masks."""
+"""Tensors of the tokens that the loss covers, with their grammars' masks."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _HIDDEN = -1e30
 
 
 class GrammarMasks(NamedTuple):
-    """The tokens from which targets were sampled under a grammar.
+    """Masks of the tokens that grammars allowed for the targets.
 
-    A mask that several targets share is kept once, one bit a token.
+    A mask shared by several targets is stored once, one bit per token.
 
     Attributes:
         masks: (masks, bytes).
-        which: Of each target its mask; -1 where every token was allowed.
+        which: Index of each target's mask; -1 if every token was allowed.
     """
 
     masks: Tensor
@@ -30,7 +30,7 @@ class GrammarMasks(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[Target], device: torch.device) -> Self:
-        """Return those of some targets, in their order."""
+        """Return the masks of some targets, in their order."""
         number: dict[bytes, int] = {}
         which = [
             number.setdefault(each.allowed.bits, len(number)) if each.allowed else -1
@@ -43,7 +43,7 @@ class GrammarMasks(NamedTuple):
         return cls(masks.to(device), torch.tensor(which, device=device))
 
     def split(self, most: int) -> list[Self]:
-        """Return those of at most so many targets each."""
+        """Split into masks of at most ``most`` targets each."""
         if not self.is_any:
             return [self] * -(-len(self.which) // most)
         return [type(self)(self.masks, part) for part in self.which.split(most)]
@@ -54,10 +54,11 @@ class GrammarMasks(NamedTuple):
         return len(self.masks) > 0
 
     def hide(self, scaled: Tensor) -> Tensor:
-        """Return logits without those of tokens that were not allowed.
+        """Mask the logits of tokens that were not allowed.
 
         Args:
-            scaled: Of the targets, divided by the temperature, (targets, vocabulary).
+            scaled: The targets' logits divided by the temperature, (targets,
+                vocabulary).
         """
         if not self.is_any:
             return scaled
@@ -65,22 +66,22 @@ class GrammarMasks(NamedTuple):
         bits = self.masks[self.which[rows]]
         places = torch.arange(8, device=bits.device, dtype=_U8)
         allowed = ((bits[:, :, None] >> places) & 1).flatten(1)[:, : scaled.shape[1]]
-        # Not minus infinity: 0 times that is not a number, in the entropy.
+        # Not minus infinity: times 0 that is NaN, in the entropy.
         held = scaled.index_select(0, rows).masked_fill(allowed == 0, _HIDDEN)
         return scaled.index_copy(0, rows, held)
 
 
 class CoveredTokens(NamedTuple):
-    """The tokens that the loss of some trees covers, in tensors.
+    """Tensors of the tokens that the loss covers in some trees.
 
     Attributes:
-        tokens: Of each target, as are ``counts``, its occurrences, and ``sampled``,
-            its log-probability when sampled, their mean.
-        nodes: Of each target, whose prediction it is in its tree.
-        held: The tokens that targets were sampled from.
-        target: Of each occurrence, as are its ``sequence`` among those of all trees,
-            its ``logprob`` when sampled and its ``advantage``.
-        sequences: Of all trees.
+        tokens: Token id of each target; ``counts`` has its number of occurrences,
+            ``sampled`` their mean log-probability at sampling.
+        nodes: Node in the tree that predicts each target.
+        held: Grammar masks of the targets.
+        target: Target of each occurrence; likewise its ``sequence`` (among all trees),
+            its ``logprob`` at sampling and its ``advantage``.
+        sequences: Number of sequences in all trees.
     """
 
     tokens: Tensor
@@ -96,7 +97,7 @@ class CoveredTokens(NamedTuple):
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], device: torch.device) -> Self:
-        """Return those of at least one tree."""
+        """Build the tensors of at least one tree."""
         targets = [target for tree in trees for target in tree.targets.values()]
         before = accumulate((len(tree.sequences) for tree in trees), initial=0)
         first = [
@@ -128,11 +129,11 @@ class CoveredTokens(NamedTuple):
         )
 
     def near(self, now: Tensor, limit: float) -> Tensor:
-        """Return 1 for each sequence whose mean ratio is within a limit, else 0.
+        """Return 1 for each sequence whose mean ratio is within the limit, else 0.
 
         Args:
             now: Log-probability of each target.
-            limit: Above 1; the reciprocal is the lower one.
+            limit: Upper limit, above 1; its reciprocal is the lower limit.
         """
         apart = now.detach().index_select(0, self.target) - self.logprob
         sums = torch.zeros(len(self.sequences), 2, device=now.device)
@@ -154,14 +155,14 @@ class CoveredTokens(NamedTuple):
             self.sequence.tolist(), self.target.tolist(), strict=True
         ):
             found[number].append((self.nodes[target], values[target]))
-        # A node's number is above those of the nodes before it in a sequence.
+        # A node has a higher number than the nodes before it in a sequence.
         return {
             id(sequence): [value for _, value in sorted(own)]
             for sequence, own in zip(self.sequences, found, strict=True)
         }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return sums by target: of positive and negative advantages, and occurrences.
+        """Return sums by target: positive advantages, negative ones, and occurrences.
 
         Args:
             near: 1 for each sequence that counts, else 0.

@@ -1,4 +1,4 @@
-"""The local engine: the policy that answers and the learner share one model."""
+"""LocalEngine: policy and learner share one model in this process."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,12 +57,12 @@ class LocalEngine(Engine):
 
     @property
     def policy(self) -> LocalPolicy:
-        """The policy being trained."""
+        """The policy that is being trained."""
         return self._policy
 
     @property
     def step(self) -> int:
-        """Updates done so far."""
+        """Number of updates so far."""
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -70,7 +70,7 @@ class LocalEngine(Engine):
         return self._policy.tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each of its response's."""
+        """Return the tokens that a call's grammar allowed at each position."""
         return self._policy.tokens.allowed(call)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
@@ -85,23 +85,23 @@ class LocalEngine(Engine):
         return decoder.between_responses(update)
 
     def compare(self, batch: TrainingBatch) -> float:
-        """Return how far the weights are from those that sampled a batch."""
+        """Return the distance of the weights from those that sampled a batch."""
         decoder = self._policy.decoder
         return decoder.between_responses(partial(self._learner.compare, batch))
 
     def imitation(self) -> LocalImitation:
-        """Return the imitation of the policy, after which updates are smaller."""
+        """Return the imitation; updates after it use a smaller learning rate."""
         self._learner.is_warmed = True
         policy = self._policy
         alone = policy.decoder.between_responses
         return LocalImitation(self._loaded, policy.tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write weights (only the adapter's with LoRA), optimizer and random state."""
+        """Write weights (with LoRA only the adapter's), optimizer and random state."""
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; change nothing unless all of it can be read."""
         decoder = self._policy.decoder
 
         def load() -> None:
@@ -111,7 +111,7 @@ class LocalEngine(Engine):
         decoder.between_responses(load)
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer as transformers and peft read them."""
+        """Write model (or adapter) and tokenizer for transformers and peft."""
         self._learner.export(folder)
 
     def close(self) -> None:

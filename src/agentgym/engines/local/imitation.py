@@ -1,4 +1,4 @@
-"""Teaching the policy by examples: a likelihood loss, and an AdamW of its own."""
+"""LocalImitation: supervised fine-tuning of the policy with a separate AdamW."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ _BETAS = (0.9, 0.99)
 
 
 class LocalImitation(Imitation):
-    """Trains all weights of a small model, the adapter of others; see Imitation.
+    """Fine-tunes all weights of a small model, the adapter of others; see Imitation.
 
     Args:
         loaded: The model, which is trained in place.
-        tokens: Writes its answers.
-        alone: Does a piece of work while nothing samples from it.
+        tokens: Converts answers to tokens.
+        alone: Runs a function while nothing samples from the model.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LocalImitation(Imitation):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Return an answer in the chat template's own tokens."""
+        """Return an answer in the tokens of the chat template."""
         return self._tokens.written(request, content, calls, version=0)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:

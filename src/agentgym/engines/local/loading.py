@@ -1,4 +1,4 @@
-"""Loads a policy: weights, tokenizer, and the facts of both that the engine needs."""
+"""Load a policy: weights, tokenizer, and the properties that the engine needs."""
 
 import sys
 from contextlib import suppress
@@ -40,9 +40,9 @@ from agentgym.models.folder import ADAPTER_FILE, is_small, model_source, read_js
 from agentgym.models.template import template_of
 
 _LEAST_TOKENS = 512
-"""With room for fewer, hardly a prompt fits."""
+"""Least tokens that must fit into memory: prompts need about as many."""
 _FAR = 0.1
-"""Far more than rounding, and far less than attention to the wrong tokens makes."""
+"""Tolerance: far above rounding, far below the effect of attending to wrong tokens."""
 _ROUNDING = 0.01
 
 
@@ -61,16 +61,16 @@ def load_model(
     Args:
         model: ``nano``, a folder (of a model, or of a peft adapter) or an id.
         device: ``cpu`` or ``cuda``.
-        rank: Of a new LoRA adapter to train; 0 trains all weights (or the adapter,
-            if the folder holds one); None loads for inference alone.
-        seed: Of the new adapter's first weights.
-        precision: Of weights that are not trained: ``bf16``, ``float32``, or
-            ``auto``, which is bfloat16 where the GPU or the processor computes with
-            it, except for small models. Weights that are trained are float32, as are
-            those that a folder for inference holds in float32.
-        recompute: Whether layers are computed again in the backward pass; None if the
-            model is large.
-        template: How its chat template is used; None: as its folder says.
+        rank: Rank of a new LoRA adapter to train; 0 trains all weights (or the adapter,
+            if the folder has one); None loads for inference only.
+        seed: Seed of the new adapter's initial weights.
+        precision: Number type of frozen weights: ``bf16``, ``float32``, or ``auto``,
+            which is bfloat16 if the GPU or the CPU computes with it, except for small
+            models. Trained weights are float32, as are weights for inference that the
+            folder stores in float32.
+        recompute: Whether the backward pass computes layers again; None does so for
+            large models.
+        template: How to use its chat template; None takes the folder's settings.
 
     Raises:
         ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
@@ -129,7 +129,7 @@ def load_model(
 
 
 def _freeze_unused(causal: PreTrainedModel) -> None:
-    """Keep as they are the parts that see images: they are never given any."""
+    """Freeze the parts for images, which are never used."""
     used = {id(p) for p in causal.get_decoder().parameters()}
     if (head := causal.get_output_embeddings()) is not None:
         used |= {id(p) for p in head.parameters()}
@@ -141,14 +141,14 @@ def _freeze_unused(causal: PreTrainedModel) -> None:
 def _remove_empty_caches() -> None:
     """Remove the empty folders that importing transformers leaves in TMPDIR."""
     for folder in Path(gettempdir()).glob("torchinductor_*"):
-        with suppress(OSError):  # it is in use, or another user's
+        with suppress(OSError):  # in use, or another user's
             folder.rmdir()
 
 
 def _read(
     model: str, source: str, *, given: bool, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """Read tokenizer and base weights, those below an adapter if one is given."""
+    """Load tokenizer and base weights, those below the adapter if one is given."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if given:
@@ -167,7 +167,7 @@ def _read(
 
 
 def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
-    """Return the type of weights that are not trained."""
+    """Return the number type of frozen weights."""
     if precision != "auto":
         is_half = precision == "bf16"
     elif device == "cuda":
@@ -178,7 +178,7 @@ def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
 
 
 def _is_held_in_half(source: str) -> bool:
-    """Return whether a model's files hold 16 bits a weight, by its settings."""
+    """Return whether a model's files store 16 bits per weight, by its settings."""
     file = Path(source) / "config.json"
     found = read_json(file) if file.is_file() else {}
     named = found.get("dtype") or found.get("torch_dtype")
@@ -204,7 +204,7 @@ def _recomputed(
 
 
 def _merged_bytes(causal: PreTrainedModel) -> int:
-    """Return the bytes of the weights that are copied to be sampled from."""
+    """Return the bytes of the weights that are copied for sampling."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
@@ -218,10 +218,10 @@ def _free_bytes(causal: PreTrainedModel) -> int:
 
 
 def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
-    """Return the bytes that the keys and values of running responses may take.
+    """Return the memory budget for keys and values of running responses, in bytes.
 
-    On a GPU a quarter of the memory that the weights leave free, ``merged`` bytes of
-    which are yet to come: training needs the most.
+    On a GPU that is a quarter of the memory left by the weights and by ``merged`` bytes
+    of copies still to come: training needs the most.
     """
     if causal.device.type == "cuda":
         return (_free_bytes(causal) - merged) // 4
@@ -231,7 +231,7 @@ def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens' keys and values fit into a budget of bytes."""
+    """Return how many tokens' keys and values fit into a budget in bytes."""
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -260,7 +260,7 @@ def _stop_ids(
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
-    """Return a model's traits as far as they hold for short sequences."""
+    """Verify a model's traits on short sequences; return those that hold."""
     if not traits.needs_eager:
         causal.set_attn_implementation(attention.register())
     ids = torch.tensor([0, 1, 2, 3, 4, 5, 6], device=causal.device)
@@ -268,7 +268,7 @@ def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
     alone = decoder_states(causal, ids, positions, None)
     logits = causal(input_ids=ids[None]).logits[0]
     head = causal.get_output_embeddings()
-    assert head is not None  # find_traits has looked
+    assert head is not None  # find_traits has checked
     if _apart(head(alone), logits) > _ROUNDING:
         traits = replace(traits, plain_head=False)
     if traits.is_packed:
@@ -286,13 +286,13 @@ def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    """Return how far tensors are apart, as a share of the second one."""
+    """Return the relative distance of two tensors."""
     difference = (found.float() - expected.float()).norm()
     return float(difference / expected.float().norm().clamp(min=1e-30))
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the states of two short sequences, with their common part once."""
+    """Return the states of two short sequences with a common prefix, row by row."""
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,
@@ -308,7 +308,7 @@ def _tree(causal: PreTrainedModel) -> Tensor:
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the states of tokens that come a few at a time, with a cache."""
+    """Return the states of tokens that are added a few at a time to a cache."""
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

@@ -1,18 +1,18 @@
-"""The policy-gradient loss and its gradients, micro-batch by micro-batch.
+"""PolicyLoss: the policy-gradient loss and its gradients, by micro-batch.
 
-Per trained token, with r the ratio of the token's probability now to when it was
-sampled and A the advantage of its model call, the loss is PPO's clipped objective
-(arXiv:1707.06347), ``-min(r A, clip(r, 1 - low, 1 + high) A)``, where A is negative at
-most ``-3 A`` (the dual clip of arXiv:1912.09729), minus an entropy bonus, plus an
-optional penalty on the distance from a reference policy
-(:func:`~agentgym.engines.local.reference.k3`), averaged over the trained tokens of the
-whole batch, not within sequences (Dr. GRPO, arXiv:2503.20783: a mean within sequences
-favours short ones when they succeed). Of examples to imitate it is ``-A log p``.
+For each trained token, r is the ratio of its probability now to that at sampling, and A
+the advantage of its model call. The loss is PPO's clipped objective (arXiv:1707.06347),
+``-min(r A, clip(r, 1 - low, 1 + high) A)``, for negative A at most ``-3 A`` (the dual
+clip of arXiv:1912.09729), minus an entropy bonus, plus an optional penalty on the
+distance from a reference policy (:func:`~agentgym.engines.local.reference.k3`). It is
+averaged over the trained tokens of the whole batch, not within sequences (Dr. GRPO,
+arXiv:2503.20783: a mean within sequences favours short successful ones). For imitated
+examples it is ``-A log p``.
 
 A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
-arXiv:2507.18071), is beyond ``1 / limit`` and ``limit`` adds nothing to the loss: other
-weights than these have sampled it, so that its gradient says little about these. That
-is the masking of DeepSeek-V3.2 (arXiv:2512.02556) on both sides, for either sign of A.
+arXiv:2507.18071), is outside of ``1 / limit`` to ``limit`` adds nothing to the loss: it
+was sampled by other weights, so its gradient is not valid for these. This is the
+masking of DeepSeek-V3.2 (arXiv:2512.02556), on both sides and for either sign of A.
 """
 
 import math
@@ -43,10 +43,10 @@ from agentgym.errors import EngineError
 
 
 class LossSums(NamedTuple):
-    """Sums over trained tokens: policy loss, entropy, clipped ones, k3, and the gap.
+    """Sums over trained tokens: policy loss, entropy, clipped tokens, k3, and the gap.
 
-    The gap is the distance of the log-probability from that of sampling, ``away`` the
-    k3 estimate of the distance from the reference policy.
+    The gap is the distance from the log-probability at sampling, ``away`` the k3
+    estimate of the distance from the reference policy.
     """
 
     loss: float = 0.0
@@ -59,12 +59,12 @@ class LossSums(NamedTuple):
 
 
 class Ratios(NamedTuple):
-    """How far the trained tokens' probabilities are from those of sampling.
+    """Statistics of the trained tokens' probability ratios, now to sampling.
 
     ``p99`` and ``most`` are of the ratio of a token's probability before the update to
-    that when it was sampled. ``effective`` is the effective sample size (Kish 1965),
-    ``(sum of ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are
-    equal. ``far_off`` are the sequences that the loss left out. ``learned`` are the
+    that at sampling. ``effective`` is the effective sample size (Kish 1965), ``(sum of
+    ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are equal.
+    ``far_off`` are the sequences left out of the loss. ``learned`` has the
     log-probabilities before the update of each sequence's trained tokens, by the
     sequence's ``id``, and ``entropies`` the entropy at each of them.
     """
@@ -84,7 +84,7 @@ class Ratios(NamedTuple):
         learned: Mapping[int, Sequence[float]],
         entropies: Mapping[int, Sequence[float]],
     ) -> Self:
-        """Return those of one ratio per token, of at least one token."""
+        """Compute the statistics of at least one ratio."""
         ordered = ratios.double().sort().values
         count = len(ordered)
         return cls(
@@ -101,9 +101,9 @@ class _Part(NamedTuple):
     """A micro-batch.
 
     Attributes:
-        trees: Of its sequences.
+        trees: The trees of its sequences.
         reference: Log-probability of each target under the reference policy; None
-            where no distance from it is penalised.
+            without a penalty.
     """
 
     trees: Sequence[PrefixTree]
@@ -111,18 +111,18 @@ class _Part(NamedTuple):
 
 
 class PolicyLoss:
-    """Computes the loss of forests and adds its gradients to the parameters.
+    """Computes the loss of forests, and adds its gradients to the parameters.
 
-    ``clip`` is how far below and above 1 the ratio counts; with None the tokens were
-    not sampled, but are to be imitated. ``temperature`` is that of sampling. Sequences
-    whose mean ratio is beyond ``limit`` are left out; None leaves out none. The
-    distance from ``reference`` is penalised; None penalises nothing.
+    ``clip`` is how far the ratio may go below and above 1; None means that the tokens
+    are imitated, not sampled. ``temperature`` is the sampling temperature. Sequences
+    whose mean ratio is beyond ``limit`` are left out; None leaves out none.
+    ``reference`` adds the penalty; None adds none.
 
     Attributes:
-        chunk_tokens: Most tokens of a micro-batch, but for a tree that has more. 0
-            where tokens cannot be packed: then each sequence is one.
-        tree_nodes: Most nodes of a tree: larger ones share more, and take more memory.
-        predicted_floats: Most logits at once.
+        chunk_tokens: Most tokens of a micro-batch, unless one tree has more. 0 if
+            tokens cannot be packed: then each sequence is a micro-batch.
+        tree_nodes: Most nodes of a tree: larger trees share more, and take more memory.
+        predicted_floats: Most logits in memory at once.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return the ratios of all tokens since this was called last; None of none."""
+        """Return statistics of all ratios since the last call, or None."""
         found, self._ratios = self._ratios, []
         far_off, self._far_off = self._far_off, []
         learned, self._learned = self._learned, {}
@@ -162,16 +162,16 @@ class PolicyLoss:
         return Ratios.of(torch.cat(found), far_off, learned, entropies)
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Lay sequences out as the model can take them: trees, or one by one."""
+        """Arrange sequences as the model can take them: as trees, or one by one."""
         if self._loaded.traits.is_packed:
             return plant(sequences, self.tree_nodes)
         return [plant_apart(sequences)]
 
     def backward(self, forest: Forest, total: int) -> LossSums:
-        """Add the gradients of a forest's share of the loss, a mean over ``total``.
+        """Add the gradients of a forest's share of the mean loss over ``total`` tokens.
 
-        The head is computed once; each micro-batch leaves its gradients at the
-        head's keys and values, and they go back through it once at the end.
+        The head is computed once. Each micro-batch leaves gradients at the head's keys
+        and values, which go back through the head once at the end.
         """
         with self._loaded.recomputing():
             return self._backward(forest, total)
@@ -198,7 +198,7 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield micro-batches, each with the reference's log-probabilities."""
+        """Yield micro-batches with the reference's log-probabilities."""
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -215,7 +215,7 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Add the gradients of each micro-batch as they come: none is held twice."""
+        """Add each micro-batch's gradients at once, without a second copy."""
         for each in parts:
             objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
@@ -228,7 +228,7 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute micro-batches in threads, and add them up in their order."""
+        """Compute micro-batches in threads, and add their gradients in order."""
 
         def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
             objective, part = self._objective(each, head)
@@ -268,7 +268,7 @@ class PolicyLoss:
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
-        """Return a head's keys and values, layer after layer, with their graph."""
+        """Return a head's keys and values by layer, with their autograd graph."""
         if not ids:
             return []
         kept, device = Kept(), loaded.device
@@ -282,10 +282,10 @@ class PolicyLoss:
     def _forward(
         self, loaded: LoadedModel, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[CoveredTokens, Tensor, Tensor]:
-        """Return the tokens that the loss covers, and a model's predictions for them.
+        """Return the tokens that the loss covers, and a model's predictions of them.
 
         Returns:
-            The tokens, the log-probability of each target, and the entropy there.
+            The tokens, the log-probability of each target, and the entropy at it.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)
@@ -357,10 +357,10 @@ class PolicyLoss:
     def _predict(
         self, loaded: LoadedModel, states: Tensor, tokens: Tensor, held: GrammarMasks
     ) -> tuple[Tensor, Tensor]:
-        """Return the log-probability of each token, and the entropy there.
+        """Return the log-probability of each token, and the entropy at its position.
 
-        Logits of a large vocabulary are made block by block, and again in the backward
-        pass: those of a long sequence would take more memory than the model.
+        Logits of a large vocabulary are computed in blocks, and again in the backward
+        pass: for a long sequence they would take more memory than the model.
         """
 
         def block(

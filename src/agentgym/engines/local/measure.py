@@ -1,8 +1,8 @@
-"""Measures a model without its weights, on torch's meta device.
+"""Measure a model's memory without its weights, on torch's meta device.
 
-For architectures whose sizes :meth:`CountedShape.of` does not count: parameters,
-adapter, cache, and the memory that a forward pass keeps for the backward pass. It
-takes a second or two, whatever the model's size.
+For architectures that :meth:`CountedShape.of` does not know: parameters, adapter,
+cache, and the memory that a forward pass keeps for the backward pass. It takes a second
+or two, whatever the model's size.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ from agentgym.errors import ModelError, first_line
 
 _FUSED = "agentgym_fused"
 _LENGTHS = 256, 512
-"""Above the chunks in which linear attention goes."""
+"""Tokens of the two measurements, longer than the chunks of linear attention."""
 _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
@@ -36,11 +36,11 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
     Args:
         name: Its name, as the user wrote it.
-        folder: With its ``config.json``.
+        folder: The folder with its ``config.json``.
 
     Raises:
-        ModelError: transformers does not have its architecture, its settings do not
-            make a model, or that cannot be sampled from with a cache.
+        ModelError: transformers does not have its architecture, its settings are
+            invalid, or the model cannot be sampled with a cache.
     """
     with quiet():
         maker = find_class(name, str(folder))
@@ -88,7 +88,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure the bytes kept for the backward pass by the largest layer, and by all."""
+    """Measure the bytes that the largest layer, and all layers, keep for backward."""
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -106,9 +106,9 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
 
 
 def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
-    """Return the bytes kept by the largest layer, and by all, of so many tokens."""
+    """Return the bytes that the largest layer, and all layers, keep for some tokens."""
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
-    alive: list[Tensor] = []  # so that no storage takes the number of another
+    alive: list[Tensor] = []  # so that no storage reuses another's id
     counted: set[int] = set()
     parts = [0]
 
@@ -143,7 +143,7 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Keeps the tensors of an attention kernel: queries, keys, values, output."""
+    """Records the tensors that attention keeps: queries, keys, values, output."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

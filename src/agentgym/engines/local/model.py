@@ -1,4 +1,4 @@
-"""The model that is sampled from and trained: its passes, by either path."""
+"""LoadedModel: the model that is sampled from and trained, with its forward passes."""
 
 import copy
 from collections.abc import Iterator
@@ -33,23 +33,21 @@ class LoadedModel:
     Attributes:
         name: The model's name, as the user wrote it.
         model: The model; with LoRA its adapters are injected in place.
-        adapter: The same model as peft sees it, None without LoRA.
+        adapter: peft's view of the same model; None without LoRA.
         tokenizer: Its tokenizer.
-        template: Its chat template, and the form of its tool calls.
-        device: Where it is.
-        cores: How many threads torch has for it.
-        context: Most tokens of prompt and response that the model and memory hold.
+        template: Its chat template, and the format of its tool calls.
+        device: Its device.
+        cores: Number of threads that torch may use.
+        context: Most tokens of prompt and response that model and memory allow.
         stop_ids: Tokens that end a response.
         cache_bytes: Memory for keys and values of running responses.
-        cache_tokens: How many tokens that holds.
-        traits: The input that its layers allow: packed tokens, or one sequence at a
-            time.
-        merges: Whether it is sampled from without the modules of its adapter, which in
-            float32 takes weights of their own; on a GPU that may not hold them it is
-            not.
-        recomputed: Layers whose activations are not kept for the backward pass.
-        tree_nodes: Most nodes of a tree, and tokens of a micro-batch, of an update
-            where memory has room for more than is usual; None for the usual.
+        cache_tokens: Number of tokens that fit into it.
+        traits: How its layers can be computed.
+        merges: Whether sampling uses a copy without adapter modules, which takes memory
+            for weights in float32; False on a GPU that lacks the memory.
+        recomputed: Layers that the backward pass computes again.
+        tree_nodes: Most nodes of a tree, and tokens of a micro-batch, if memory allows
+            more than usual; None for the default.
         interrupted: Set to end a running update after its micro-batch.
     """
 
@@ -83,26 +81,26 @@ class LoadedModel:
 
     @property
     def is_small(self) -> bool:
-        """Whether its matrices are too small for kernels of several threads."""
+        """Whether its matrices are too small for multi-threaded kernels."""
         return (
             self.model.num_parameters() < SMALL_PARAMETERS and self.device.type == "cpu"
         )
 
     @property
     def threads(self) -> tuple[int, int]:
-        """How many compute parts side by side, and how many a kernel has in each."""
+        """Number of parts to compute in parallel, and of kernel threads in each."""
         return (self.cores, 1) if self.is_small else (1, self.cores)
 
     @property
     def cache_shape(self) -> CacheShape:
-        """The KV cache of one token, if tokens can be packed."""
+        """The shape of one token's KV cache, if tokens can be packed."""
         assert self.traits.cache is not None
         return self.traits.cache
 
     def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
-        """Return the model to sample from, and the copy that it is, if it is one.
+        """Return the model to sample from, and its SamplingCopy, if there is one.
 
-        Of a model with an adapter it is; refresh that after each update.
+        A model with an adapter has one; refresh it after each update.
         """
         if self.adapter is None or not self.merges:
             return self, None
@@ -111,7 +109,7 @@ class LoadedModel:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are."""
+        """Size of the vocabulary."""
         return int(self.model.config.get_text_config().vocab_size)
 
     def logits(
@@ -120,10 +118,10 @@ class LoadedModel:
         """Return the logits after packed tokens, (tokens, vocabulary).
 
         Args:
-            ids: Of the tokens, (tokens,).
-            positions: Of each in its sequence, same shape.
-            layout: The tokens that each attends to.
-            at: Indices of the tokens that count; None for all.
+            ids: Token ids, (tokens,).
+            positions: Position of each token in its sequence, same shape.
+            layout: The tokens that each token attends to.
+            at: Indices of the tokens to return logits of; None for all.
         """
         states = self.states(ids, positions, layout)
         return self.predict(states if at is None else states.index_select(0, at))
@@ -142,16 +140,16 @@ class LoadedModel:
         """Return the last layer's output for tokens, (tokens, width).
 
         Args:
-            ids: Of the tokens, (tokens,).
-            positions: Of each in its sequence, same shape.
-            layout: The tokens that each attends to; None for one sequence from its
-                beginning.
+            ids: Token ids, (tokens,).
+            positions: Position of each token in its sequence, same shape.
+            layout: The tokens that each token attends to; None for one sequence from
+                its start.
         """
         return decoder_states(self.model, ids, positions, layout)
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Keep only inputs of the layers in ``recomputed``; backward computes the rest.
+        """Keep only inputs of ``recomputed`` layers; backward computes the rest again.
 
         Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174):
         a third more arithmetic, and the activations of one layer instead of all.
@@ -177,7 +175,7 @@ def decoder_states(
     """Return the last layer's output; see :meth:`LoadedModel.states`."""
     packed: dict[str, Any] = {}
     if layout is not None:
-        # The mask is ignored, but transformers would make one if it were given none.
+        # The mask is ignored, but without one transformers would create it.
         mask = torch.zeros(1, 1, 1, 1, device=ids.device)
         packed = {
             "position_ids": positions[None],
@@ -191,10 +189,10 @@ def decoder_states(
 
 
 def head_of(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a model without its layers: from the last one's output to logits.
+    """Return a model without its layers: it maps the last layer's output to logits.
 
-    Some models scale or cap the output of their last linear layer. This is their own
-    forward pass, with the weights that the model has now.
+    Some models scale or cap these logits. This runs their own forward pass, with the
+    model's current weights.
     """
     decoder = model.get_decoder()
     head = copy.copy(model)
@@ -206,14 +204,14 @@ def head_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class _Through(nn.Module):
-    """Stands in for a model's layers and returns the states that it is given."""
+    """Replaces a model's layers, and returns the given states."""
 
     def forward(self, inputs_embeds: Tensor, **_: Any) -> MoeModelOutputWithPast:
         return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
 
 
 class _States(MoeModelOutputWithPast):
-    """An output of which all is None but the states."""
+    """A model output in which only the states are set."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("_"):

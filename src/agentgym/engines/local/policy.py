@@ -1,4 +1,4 @@
-"""The policy: chat completions from a model in this process."""
+"""LocalPolicy: chat completions from a model in this process."""
 
 import asyncio
 import weakref
@@ -30,11 +30,11 @@ _FIXED_ROWS = 32
 class LocalPolicy(Policy):
     """A model in this process that answers many requests at once, from any thread.
 
-    If it is ``deterministic``, the same request gives the same bits whatever else runs.
+    In ``deterministic`` mode, a request gives the same bits whatever else runs.
 
     Attributes:
         decoder: Samples the responses.
-        tokens: Turns requests into prompt ids, and response ids into answers.
+        tokens: Converts requests to prompt ids, and response ids to answers.
     """
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
@@ -50,13 +50,13 @@ class LocalPolicy(Policy):
         gpu: str = "auto",
         template: TemplateSettings | None = None,
     ) -> Self:
-        """Load a policy for inference; its weights and thread are let go with it.
+        """Load a policy for inference; dropping it frees its weights and thread.
 
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
-            gpu: As :func:`check_device` takes and refuses it.
-            template: How its chat template is used; None: as its folder says.
+            gpu: See :func:`check_device`.
+            template: How to use its chat template; None takes the folder's settings.
 
         Raises:
             ModelError: It cannot be loaded or does not call tools.
@@ -69,18 +69,18 @@ class LocalPolicy(Policy):
                 )
             )
         )
-        # Not closed, which waits for the decoder's thread: that may be who lets go.
+        # Not closed, since that waits for the decoder's thread, which may run this.
         weakref.finalize(policy, policy.decoder.stop).atexit = False
         return policy
 
     @property
     def model_name(self) -> str:
-        """The user's name of the model: ``nano``, a folder's name, or an id."""
+        """The user's name for the model: ``nano``, a folder's name, or an id."""
         path = Path(self._loaded.name)
         return path.name if path.is_dir() else self._loaded.name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request; one that leaves no room is a ContextLengthError."""
+        """Answer one request; raise ContextLengthError if the prompt leaves no room."""
         prompt, job = self._job(request)
         self.decoder.submit(job)
         generation = await asyncio.wrap_future(job.future)
@@ -93,7 +93,7 @@ class LocalPolicy(Policy):
         tokens: asyncio.Queue[int | None] = asyncio.Queue()
 
         def post(token: int | None) -> None:
-            with suppress(RuntimeError):  # the loop is gone
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(tokens.put_nowait, token)
 
         job.on_token = post
@@ -114,20 +114,20 @@ class LocalPolicy(Policy):
         yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the tokens of a request's prompt, and those left of the context."""
+        """Return the number of prompt tokens, and of tokens left in the context."""
         used = self.tokens.count(request)
         return used, self._loaded.context - used
 
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
-        """Take over the weights of a copy of the model that another trainer updates.
+        """Copy the weights of another copy of the model that a trainer updates.
 
         Running responses finish first.
 
         Args:
-            weights: By the names that they have in this model; all of its.
-            version: Updates that they have had.
+            weights: All weights, by their names in this model.
+            version: Number of updates that they have had.
 
         Raises:
             ModelError: They are another model's; the policy cannot be used any more.
@@ -158,7 +158,7 @@ class LocalPolicy(Policy):
         self.decoder.between_responses(copy)
 
     def close(self) -> None:
-        """Stop generating; requests that run or wait fail with EngineError."""
+        """Stop generating; running and waiting requests fail with EngineError."""
         self.decoder.close()
 
     def _job(self, request: ChatRequest) -> tuple[Prompt, DecodingJob]:
@@ -194,7 +194,7 @@ class LocalPolicy(Policy):
 
 
 def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
-    """Return the decoder that a model's layers allow."""
+    """Return the decoder that suits a model's layers."""
     if not loaded.traits.is_packed:
         return PlainDecoder(loaded, keeps=not deterministic)
     forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)

@@ -1,12 +1,11 @@
-"""Prefix trees: tokens that several sequences share are computed once.
+"""Prefix trees: compute tokens that several sequences share only once.
 
-Rollouts of a group begin alike: the same prompt, often the same first calls and
-results. Their sequences are laid out as a tree, one token per node, and a token
-attends to its ancestors alone, so the result for each is that of its own sequence.
-A tree is made of branches, the runs of nodes that one sequence adds, and attention is
-computed branch by branch: other branches are not even looked at.
-The prefix of all sequences (system prompt and tools) is cut off as their head, which is
-computed once for all trees. Neither changes loss or gradients, as a test shows.
+Rollouts of a group start alike: the same prompt, often the same first calls and
+results. Their sequences form a tree with one token per node. A token attends only to
+its ancestors, so its result is that of its own sequence. A tree consists of branches
+(the nodes that one sequence adds), and attention is computed branch by branch. The
+prefix of all sequences (system prompt and tools) is the head, computed once for all
+trees. Loss and gradients do not change; a test checks this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,18 +25,18 @@ _SHORTEST_HEAD = 16
 
 @dataclass
 class Target:
-    """A token that the loss covers, of one or several sequences.
+    """A token that the loss covers, in one or several sequences.
 
-    The clipped objective is linear in the advantage on either side of zero, so the
-    advantages of equal tokens after equal prefixes are added up by their sign, if
-    they were sampled with the same probability, from the same tokens.
+    The clipped objective is linear in the advantage on either side of zero. So equal
+    tokens after equal prefixes add up their advantages by sign, if they were sampled
+    with the same probability from the same tokens.
 
     Attributes:
-        node: Whose prediction it is: its prefix's last token.
+        node: The node that predicts it: its prefix's last token.
         token: The token.
         allowed: The tokens that it was sampled from; None for all.
-        occurrences: Of each sequence that has it, the sequence's number in the tree,
-            the log-probability when sampled, and the advantage.
+        occurrences: For each sequence with this token: the sequence's number in the
+            tree, the log-probability at sampling, and the advantage.
     """
 
     node: int
@@ -47,18 +46,18 @@ class Target:
 
 
 class PrefixTree:
-    """Sequences of one group, shared prefixes once.
+    """Sequences of one group, with shared prefixes stored once.
 
     Args:
-        offset: Length of the head, which is not in the tree.
+        offset: Length of the head, which is not part of the tree.
 
     Attributes:
-        sequences: Those that were added.
+        sequences: The added sequences.
         targets: The tokens that the loss covers.
-        tokens: Of each node, branch after branch; parents come before children.
-        depths: Position of each in the sequence, head included.
-        branches: In the order of their nodes: of each the runs of nodes from the head
-            on, its own last.
+        tokens: Token of each node, branch after branch; parents come before children.
+        depths: Position of each node in its sequence, head included.
+        branches: In the order of their nodes: for each, the runs of nodes from the head
+            to it, its own run last.
     """
 
     def __init__(self, offset: int) -> None:
@@ -93,7 +92,7 @@ class PrefixTree:
             self.branches.append([*self._path(parent), range(start, len(self))])
 
     def count_new(self, sequence: TrainingSequence) -> int:
-        """Return how many nodes :meth:`add` would add."""
+        """Return how many nodes :meth:`add` would add for a sequence."""
         node, end = -1, max(token.position for token in sequence.trained)
         for position in range(self._offset, end):
             found = self._children.get((node, sequence.ids[position]))
@@ -110,7 +109,7 @@ class PrefixTree:
         target.occurrences.append((own, trained.logprob, trained.advantage))
 
     def _path(self, node: int) -> list[range]:
-        """Return the runs of nodes from the head to ``node`` and with it."""
+        """Return the runs of nodes from the head to ``node``, inclusive."""
         for *before, own in self.branches:
             if node in own:
                 return [*before, range(own.start, node + 1)]
@@ -119,15 +118,15 @@ class PrefixTree:
 
 @dataclass(frozen=True)
 class TreeLayout(Layout):
-    """Trees one after the other: each branch sees its ancestors and, causally, itself.
+    """Trees in one row: each branch attends to its ancestors and, causally, to itself.
 
     Attributes:
         pieces: Lengths of the runs of nodes, in order.
         queries: Lengths of the branches, in order.
-        seen: Of each branch, the pieces that it attends to, counted from 1; its own
-            come last. 0 is the head.
-        head: The head's keys and values, layer after layer; empty for no head.
-        masks: Those made so far, by their shape: all layers have the same.
+        seen: For each branch, the numbers of the pieces that it attends to, from 1; its
+            own come last. 0 is the head.
+        head: The head's keys and values, layer by layer; empty without a head.
+        masks: Masks created so far, by shape: all layers use the same.
     """
 
     pieces: list[int]
@@ -167,7 +166,7 @@ class TreeLayout(Layout):
         return torch.cat(found, 2).transpose(1, 2)
 
     def _mask(self, branch: Tensor, total: int) -> Tensor:
-        """Return the mask that hides a branch's later tokens from its earlier ones."""
+        """Return the causal mask within a branch."""
         new = branch.shape[2]
         if (new, total) not in self.masks:
             hidden = branch.new_full((new, total), -torch.inf)
@@ -177,13 +176,13 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees after the tokens, possibly none, that all their sequences begin with."""
+    """Trees with a common head, the (possibly empty) prefix of all sequences."""
 
     head: list[int]
     trees: list[PrefixTree]
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield trees in chunks of at most ``tokens`` nodes, or one larger tree."""
+        """Yield trees in chunks of at most ``tokens`` nodes, or single larger trees."""
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:
@@ -195,7 +194,7 @@ class Forest:
 
 
 def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
-    """Lay sequences out: a forest per agent of a team, a tree per group.
+    """Arrange sequences in a forest per agent of a team, with a tree per group.
 
     A group that needs more than ``most_nodes`` gets several trees.
     """
@@ -206,7 +205,7 @@ def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest
 
 
 def plant_apart(sequences: Sequence[TrainingSequence]) -> Forest:
-    """Lay each sequence out as a tree of its own, for models that cannot pack them."""
+    """Arrange each sequence in a tree of its own, for models that cannot pack them."""
     trees = []
     for sequence in sequences:
         trees.append(PrefixTree(0))
@@ -220,13 +219,13 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
         sequences,
         sequences[0].ids,
     )
-    # The first trained token is predicted by a node, so the head ends before it.
+    # A node predicts the first trained token, so the head ends before it.
     first = min(s.trained[0].position for s in sequences)
     head = shared[: max(0, first - 1)]
     if len(head) < _SHORTEST_HEAD:
         head = []
     trees: list[PrefixTree] = []
-    # Groups one after the other, and in each shared prefixes adjacent.
+    # Groups one after the other; shared prefixes adjacent within each.
     ordered = sorted(sequences, key=lambda s: (s.group, s.ids))
     for _, group in groupby(ordered, key=lambda s: s.group):
         trees.append(PrefixTree(len(head)))

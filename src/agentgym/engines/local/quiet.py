@@ -1,4 +1,4 @@
-"""Keeps transformers quiet."""
+"""Silence transformers' progress bars and warnings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import transformers
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and advice off the terminal."""
+    """Silence transformers' progress bars and advice within the block."""
     logging = transformers.logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""The policy before training, from which a penalty keeps the trained one."""
+"""ReferencePolicy: the policy before training, for the KL penalty."""
 
 import copy
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class ReferencePolicy:
-    """The model without the changes of training.
+    """The model without its training.
 
-    A model that is trained through an adapter is its own reference, with the adapter
-    switched off. Where all weights are trained, the reference is a copy of them.
+    With an adapter, it is the same model with the adapter switched off. If all weights
+    are trained, it is a copy of them.
 
     Args:
         loaded: The model, before its first update.
-        coefficient: Weight of the penalty on the distance, at least 0.
+        coefficient: Weight of the penalty, at least 0.
     """
 
     def __init__(self, loaded: LoadedModel, coefficient: float) -> None:
@@ -31,7 +31,7 @@ class ReferencePolicy:
 
     @contextmanager
     def model(self) -> Iterator[LoadedModel]:
-        """Lend the reference; the trained model must not be used meanwhile."""
+        """Yield the reference model; the trained model must not be used meanwhile."""
         with torch.no_grad():
             if self._loaded.adapter is None:
                 yield self._loaded

@@ -1,4 +1,4 @@
-"""The shape of a model and the way it is trained, on which its memory depends.
+"""Shape and Use: the sizes of a model and its training, which determine its memory.
 
 Importing this imports no torch.
 """
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 FLOAT = 4
-"""Bytes of a number in float32."""
+"""Bytes of a float32."""
 SEEN = 8
-"""Branches of a tree that attend to as much as the longest episode holds."""
+"""Number of a tree's branches assumed to attend to as much as the longest episode."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,17 @@ class Use:
     """How a model is trained.
 
     Attributes:
-        rank: Of its adapter; 0 trains all weights.
-        is_half: Whether weights below an adapter are bfloat16.
-        recomputes: Whether backward computes layers again; None if the model is large.
+        rank: Rank of its adapter; 0 trains all weights.
+        is_half: Whether the frozen weights below an adapter are bfloat16.
+        recomputes: Whether backward computes layers again; None does so for large
+            models.
         longest: Most tokens of a trained sequence.
         on_gpu: Whether it is on a GPU.
-        cores: Of the CPU.
-        samples: Whether it also answers; else it only learns.
-        nodes: Most nodes of a tree of sequences that begin alike; None: as few as
-            work well.
-        compares: Whether each update measures the distance from the untrained model.
+        cores: Number of CPU cores.
+        samples: Whether it also samples; else it only learns.
+        nodes: Most nodes of a prefix tree; None takes the default.
+        compares: Whether each update computes the KL penalty against the untrained
+            model.
     """
 
     rank: int
@@ -47,8 +48,8 @@ class Shape(ABC):
     """The sizes of a decoder.
 
     Attributes:
-        kind: The ``model_type`` of transformers.
-        context: Most tokens of a text.
+        kind: transformers' ``model_type``.
+        context: Most tokens of prompt and answer.
     """
 
     kind: str
@@ -62,33 +63,33 @@ class Shape(ABC):
     @property
     @abstractmethod
     def linear_parameters(self) -> int:
-        """Weights of the linear layers that an adapter gets."""
+        """Number of weights in the linear layers that an adapter gets."""
 
     @property
     @abstractmethod
     def parameters(self) -> int:
-        """All parameters."""
+        """Number of all parameters."""
 
     @abstractmethod
     def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter of all linear layers but the last."""
+        """Return the parameters of an adapter for all linear layers but the last."""
 
     @property
     @abstractmethod
     def cache_token(self) -> int:
-        """Numbers that each token adds to the cache."""
+        """Numbers (scalars) that each token adds to the cache."""
 
     @abstractmethod
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
         Args:
-            tokens: Of one row.
+            tokens: Tokens in one row.
             use: How the model is trained.
-            size: Bytes of a weight below the adapter.
+            size: Bytes of a frozen weight.
 
         Returns:
-            Those of the largest layer, and those of all layers.
+            The bytes of the largest layer, and of all layers.
         """
 
     @property
@@ -103,19 +104,19 @@ class Shape(ABC):
 
     @property
     def cache_fixed(self) -> int:
-        """Numbers of the cache that do not grow with the text."""
+        """Numbers in the cache that do not grow with the text."""
         return 0
 
 
 @dataclass(frozen=True)
 class CountedShape(Shape):
-    """A shape whose sizes are counted from the settings in ``config.json``.
+    """Model sizes, computed from the settings in ``config.json``.
 
     Attributes:
         inner: Width of the multilayer perceptron.
-        biases: Of one layer's linear layers, in numbers.
-        norms: Weights of one layer's norms.
-        is_tied: Whether the last layer is the embedding.
+        biases: Number of biases in one layer's linear layers.
+        norms: Number of weights in one layer's norms.
+        is_tied: Whether the last layer shares the embedding's weights.
     """
 
     inner: int
@@ -126,9 +127,10 @@ class CountedShape(Shape):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self | None:
-        """Return the shape by a ``config.json``; None if it is of another kind.
+        """Return the shape for a ``config.json``; None for an unknown architecture.
 
-        Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3 are known, without windows.
+        Known are Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3, without sliding
+        windows.
         """
         kind = config.get("model_type")
         has_window = config.get("sliding_window") is not None
@@ -171,7 +173,7 @@ class CountedShape(Shape):
 
     @property
     def linears(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of one layer's linear layers."""
+        """Input and output sizes of one layer's linear layers."""
         query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
         attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
         mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
@@ -179,23 +181,23 @@ class CountedShape(Shape):
 
     @property
     def linear_parameters(self) -> int:
-        """Weights of all layers' linear layers."""
+        """Number of weights in all layers' linear layers."""
         return self.layers * sum(given * made for given, made in self.linears)
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Number of all parameters."""
         embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
         rest = self.layers * (self.biases + self.norms) + self.hidden
         return embeddings + self.linear_parameters + rest
 
     def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter of all linear layers but the last."""
+        """Return the parameters of an adapter for all linear layers but the last."""
         return self.layers * rank * sum(map(sum, self.linears))
 
     @property
     def cache_token(self) -> int:
-        """Numbers that each token adds to the cache."""
+        """Numbers (scalars) that each token adds to the cache."""
         return 2 * self.layers * self.key_heads * self.head_dim
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
@@ -213,37 +215,37 @@ class CountedShape(Shape):
 
 @dataclass(frozen=True)
 class Growth:
-    """Bytes by the number of tokens: so many each, and so many for each pair."""
+    """Bytes as a function of the number of tokens: a linear and a quadratic part."""
 
     each: float
     pair: float = 0.0
 
     @classmethod
     def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
-        """Return a bound through two measurements of tokens and bytes."""
+        """Return a bound through two measurements, of tokens and bytes."""
         (few, least), (many, most) = first, second
         pair = max(0.0, (most / many - least / few) / (many - few))
         return cls(max(least / few, most / many) - pair * few, pair)
 
     def at(self, tokens: int) -> int:
-        """Return the bytes of so many tokens."""
+        """Return the bytes for a number of tokens."""
         return int(tokens * (self.each + tokens * self.pair))
 
 
 @dataclass(frozen=True)
 class MeasuredShape(Shape):
-    """A shape of another architecture, measured on a model without weights.
+    """Model sizes of another architecture, measured on a model without weights.
 
     Attributes:
         blocked: See ``obstacles``.
         expert: See ``has_experts``.
-        held: All parameters.
-        adapted: Inputs and outputs of each layer that an adapter gets.
+        held: Number of all parameters.
+        adapted: Input and output sizes of each layer that an adapter gets.
         growing: Numbers that each token adds to the cache.
-        fixed: Numbers of the cache that do not grow.
-        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
-            of a number.
-        whole: Bytes that all layers keep, likewise.
+        fixed: Numbers in the cache that do not grow.
+        largest: Bytes that the largest layer keeps for backward, by the bytes of a
+            number.
+        whole: Bytes that all layers keep for backward, likewise.
     """
 
     blocked: tuple[str, ...]
@@ -257,7 +259,7 @@ class MeasuredShape(Shape):
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Why tokens of several sequences cannot be packed."""
+        """Reasons why tokens of several sequences cannot be packed."""
         return self.blocked
 
     @property
@@ -267,26 +269,26 @@ class MeasuredShape(Shape):
 
     @property
     def linear_parameters(self) -> int:
-        """Weights of the layers that an adapter gets."""
+        """Number of weights in the layers that an adapter gets."""
         return sum(given * made for given, made in self.adapted)
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Number of all parameters."""
         return self.held
 
     def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter."""
+        """Return the number of parameters of an adapter."""
         return rank * sum(map(sum, self.adapted))
 
     @property
     def cache_token(self) -> int:
-        """Numbers that each token adds to the cache."""
+        """Numbers (scalars) that each token adds to the cache."""
         return self.growing
 
     @property
     def cache_fixed(self) -> int:
-        """Numbers of the cache that do not grow with the text."""
+        """Numbers in the cache that do not grow with the text."""
         return self.fixed
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:

@@ -22,13 +22,13 @@ from agentgym.models.folder import (
 )
 
 _PLAIN_IN_FLIGHT = 4
-"""One at a time is computed, and the tools of others run meanwhile."""
+"""Episodes in flight if answers are computed one at a time; tools run meanwhile."""
 _PLAIN_COST = "one sequence at a time, several times slower"
 _PLAIN_UPDATE = "an update takes one sequence at a time, several times slower"
 
 
 class LocalEngines(EngineFactory):
-    """Engines of torch in this process, on the CPU or one GPU."""
+    """Creates engines of torch in this process, on the CPU or one GPU."""
 
     imitates = True
 
@@ -67,7 +67,7 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with fewer rollouts at once where answers are slow."""
+        """Return the settings with fewer rollouts in flight if answers are slow."""
         known = shape_of(config.model)
         if known is not None and known[0].obstacles:
             return paced(config, in_flight=_PLAIN_IN_FLIGHT)
@@ -86,15 +86,15 @@ class LocalEngines(EngineFactory):
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
-    """Return how a model is computed if its tokens cannot be packed; else nothing.
+    """Return a note on the slower path if tokens cannot be packed; else "".
 
     Args:
-        model: As ``config.model``.
+        model: The setting ``config.model``.
         is_adapter: Whether an adapter is trained.
-        samples: Whether this process samples, too; else it only trains.
+        samples: Whether this process also samples; else it only trains.
 
     Raises:
-        ModelError: It can be computed in neither way.
+        ModelError: Neither path can compute it.
     """
     known = shape_of(model)
     if known is None:
@@ -114,7 +114,7 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
     Args:
         model: ``nano``, a folder, or a Hugging Face id.
-        template: How its chat template is used; None: as its folder says.
+        template: How to use its chat template; None takes the folder's settings.
 
     Raises:
         MissingExtraError: torch or another library is not installed.
@@ -131,10 +131,10 @@ def require_libraries(purpose: str) -> None:
     """Check that torch and the libraries around it are installed.
 
     Args:
-        purpose: The beginning of a sentence: who needs them.
+        purpose: Start of the message: the feature that needs them.
 
     Raises:
-        MissingExtraError: One is not.
+        MissingExtraError: A library is not installed.
     """
     if any(find_spec(library) is None for library in LIBRARIES):
         raise MissingExtraError("local", purpose)

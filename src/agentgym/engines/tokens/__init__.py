@@ -1,1 +1,1 @@
-"""Between chat messages and token ids: rendering, turns continued, answers read."""
+"""Convert between chat messages and token ids: render prompts, parse answers."""

@@ -1,4 +1,4 @@
-"""ChatTokens: requests as prompt ids, and responses as answers, for every sampler."""
+"""ChatTokens: convert requests to prompt ids and responses to answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ class ChatTokens:
     Attributes:
         stop_ids: Tokens that end a response.
         context: Most tokens of prompt and response.
-        grammars: Which tokens an answer in a given form may consist of.
+        grammars: Grammars of answers with a JSON schema or tool calls.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ChatTokens:
         )
 
     def prompt(self, request: ChatRequest) -> tuple[Prompt, int]:
-        """Return a request's prompt, and how many tokens the context has left.
+        """Return a request's prompt, and the number of tokens left in the context.
 
         Raises:
             ContextLengthError: There is no room for an answer.
@@ -75,15 +75,15 @@ class ChatTokens:
         return prompt, room
 
     def check_ends(self, *, imitates: bool) -> None:
-        """Check that the template ends answers with a token that ends responses.
+        """Check that the template ends answers with one of the end tokens.
 
-        Without one answers end only where the model chooses another end token.
+        If it does not, an answer ends only if the model chooses another end token.
 
         Args:
-            imitates: Whether answers of the template are to be imitated.
+            imitates: Whether answers written by the template will be imitated.
 
         Raises:
-            EngineError: They are, and would have no end.
+            EngineError: They will be, and would not have an end.
         """
         written = self._renderer.unended()
         if not written:
@@ -101,11 +101,11 @@ class ChatTokens:
         )
 
     def count(self, request: ChatRequest) -> int:
-        """Return the object that turns an answer's tokens into content as they come."""
+        """Return the number of tokens of a request's prompt."""
         return len(self._renderer.render(request.messages, request.tools).ids)
 
     def growing(self, prompt: Prompt) -> GrowingContent:
-        """Return a reader that turns tokens of an answer into content as they come."""
+        """Return a reader that converts an answer's tokens to content as they come."""
         return GrowingContent(self._reader, prompt.end)
 
     def result(
@@ -119,21 +119,21 @@ class ChatTokens:
         version: int,
         grammar: Grammar | None = None,
     ) -> ChatResult:
-        """Return the answer that sampled tokens are, and keep them for the next turn.
+        """Return the answer of sampled tokens, and keep the tokens for the next turn.
 
         Args:
             request: The request.
             prompt: Its prompt.
-            ids: The response, end token included.
-            logprobs: One per response token.
+            ids: Token ids of the response, end token included.
+            logprobs: Log-probability of each response token.
             reason: ``stop`` or ``length``.
-            version: Updates that the policy had had.
-            grammar: That they were sampled under; None for none.
+            version: Number of updates that the policy had had.
+            grammar: The grammar that restricted them; None for none.
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
         if content is None and not request.tools and reading.malformed:
-            # Nothing could be called, and some frameworks fail on an empty answer.
+            # No tool can be called, and some frameworks fail on an empty answer.
             content = "".join(reading.malformed)
         calls = requested_calls(
             reading,
@@ -160,7 +160,7 @@ class ChatTokens:
         calls: Sequence[RequestedCall],
         version: int,
     ) -> ChatResult:
-        """Return a given answer as if it had been sampled.
+        """Return a given answer in the form of a sampled one.
 
         Raises:
             EngineError: The template cannot write it, or it does not fit.
@@ -202,9 +202,9 @@ class ChatTokens:
         )
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each of its response's.
+        """Return the tokens that a call's grammar allowed at each position.
 
-        None if the response is not one of the grammar.
+        None if the response does not follow the grammar.
         """
         assert call.grammar is not None
         return self.grammars.replay(call.grammar, call.response_ids)
@@ -217,7 +217,7 @@ class ChatTokens:
         answer: dict[str, Any],
         reading: Reading,
     ) -> None:
-        """Keep an answer's tokens for the next turn of its session."""
+        """Keep an answer's tokens for the session's next turn."""
         self._renderer.remember(
             request.session,
             request.messages,

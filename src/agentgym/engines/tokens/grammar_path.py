@@ -1,4 +1,4 @@
-"""GrammarPath: one answer's way through a grammar, and the tokens it may go on with."""
+"""GrammarPath: follow an answer through a grammar, and list the allowed next tokens."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """A place in an answer: the tokens that may come next, and the places after."""
+    """A position in an answer: the allowed tokens, and the positions after each."""
 
     __slots__ = ("after", "allowed")
 
@@ -27,7 +27,7 @@ class GrammarPath:
 
     Attributes:
         grammar: The grammar.
-        failure: Why the grammar cannot go on; empty while it can.
+        failure: Why the grammar cannot continue; empty while it can.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class GrammarPath:
         self.grammar = grammar
         self._first = matcher
         self._matcher: LLMatcher | None = None
-        self._fed: list[int] = []  # the matcher has read these
+        self._fed: list[int] = []  # tokens that the matcher has read
         self._node = start
         self._ids: list[int] = []
         self._stop_ids = stop_ids
@@ -49,13 +49,13 @@ class GrammarPath:
         self.failure = ""
 
     def advance(self, token: int) -> None:
-        """Go on by a token that was sampled."""
+        """Add a sampled token."""
         if token not in self._stop_ids:
             self._node = self._next(self._node, token)
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the tokens that may come next, and after each token of a draft."""
+        """Return the allowed tokens now, and after each token of a draft."""
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
             if token in self._stop_ids:
@@ -66,9 +66,9 @@ class GrammarPath:
         return found
 
     def draft(self, guess: Sequence[int], most: int) -> list[int]:
-        """Return up to ``most`` tokens that may come next.
+        """Return up to ``most`` likely next tokens.
 
-        Where a single one may, it is that; elsewhere that of a guess, if it may be.
+        If only one token is allowed, it is that; otherwise the guess's, if allowed.
         """
         node, made, guesses = self._node, list[int](), list(guess)
         while len(made) < most:
@@ -98,7 +98,7 @@ class GrammarPath:
         return node.allowed
 
     def _ask(self, ids: list[int]) -> Allowed:
-        """Return the tokens that may come after others."""
+        """Return the tokens that are allowed after ``ids``."""
         if self._matcher is None:
             self._matcher = self._first.deep_copy()
         matcher, fed = self._matcher, self._fed
@@ -117,7 +117,7 @@ class GrammarPath:
 
 
 def reason_of(message: str) -> str:
-    """Return an error of the library without the grammar's text."""
+    """Return a library error's message without the grammar's text."""
     named = message.partition(_WHERE)[2] or message
     lines = named.partition("\n   1 |")[0].strip().splitlines() or [""]
     return lines[-1].removeprefix("error: ").rstrip(".")

@@ -1,4 +1,4 @@
-"""Rules of a grammar for keyword arguments, as the form pythonic writes them."""
+"""PythonArguments: grammar rules for keyword arguments, for the format pythonic."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ _ESCAPE = (
     r"\\(['\"\\nrtbf]|x[0-9a-fA-F]{2}|u([0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-"
     r"fA-F]{2})|U000[1-9a-fA-F][0-9a-fA-F]{4}|U0010[0-9a-fA-F]{4})"
 )
-"""An escape of a whole character: the reader refuses half a surrogate pair."""
+"""An escaped character: the reader refuses half a surrogate pair."""
 _SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
 _WORDS: Mapping[Any, str] = {
     True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
 }  # fmt: skip
-"""Models write Python's words, and JSON's within lists and objects."""
+"""Models write Python's words, and within lists and objects also JSON's."""
 
 SHARED = (
     f"PY_TEXT: /'{_SINGLE}*'/ | /\"{_DOUBLE}*\"/",
@@ -26,18 +26,18 @@ SHARED = (
     'py_list: "[" (py_any (", " py_any)*)? "]"',
     'py_dict: "{" (PY_TEXT ": " py_any (", " PY_TEXT ": " py_any)*)? "}"',
 )
-"""Rules that those of every tool use."""
+"""Rules that all tools share."""
 
 
 class PythonArguments:
-    """Writes the rules of the arguments of one tool.
+    """Writes the grammar rules for the arguments of one tool.
 
-    ``pattern``, ``format`` and ``allOf`` of several schemas are not restricted. An
-    object with named fields has no others.
+    ``pattern``, ``format`` and ``allOf`` of several schemas are ignored. An object with
+    named fields allows no others.
 
     Args:
-        name: Of the rule to make.
-        schema: Of the arguments.
+        name: Name of the first rule.
+        schema: JSON schema of the arguments.
     """
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class PythonArguments:
         self._references: dict[str, str] = {}
 
     def rules(self) -> list[str]:
-        """Return the rules, that of the arguments first."""
+        """Return the rules; the first is that of the arguments."""
         properties = self._root.get("properties")
         if not isinstance(properties, Mapping):
             pair = 'PY_NAME "=" py_any'
@@ -56,7 +56,7 @@ class PythonArguments:
         items = [
             (f"{json.dumps(f'{key}=')} ({self._value(value)})", key in required)
             for key, value in properties.items()
-            if key.isidentifier() and key.isascii()  # others cannot be written so
+            if key.isidentifier() and key.isascii()  # others cannot be keywords
         ]
         return [*ordered(self._name, items), *self._rules]
 
@@ -78,7 +78,7 @@ class PythonArguments:
             found = referred(reference, self._root)
             at = len(self._rules)
             name = self._references[reference] = f"{self._name}_v{at}"
-            self._rules.append("")  # its own name may stand within it
+            self._rules.append("")  # a reserved place: its own name may occur within it
             self._rules[at] = f"{name}: {self._value(found)}"
         return self._references[reference]
 
@@ -134,7 +134,7 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return the ways to write a value, as Python or JSON does."""
+    """Return the ways to write a value, in Python and in JSON."""
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])

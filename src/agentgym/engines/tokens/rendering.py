@@ -1,4 +1,4 @@
-"""Renderer: from messages and tools to a prompt's token ids, turn after turn."""
+"""Renderer: convert messages and tools to a prompt's token ids, turn by turn."""
 
 import json
 import threading
@@ -27,10 +27,10 @@ class Prompt:
     """A rendered request.
 
     Attributes:
-        ids: Its tokens. Where it continues an earlier turn of its session, that
-            turn's tokens are the sampled ones, not a second tokenisation.
+        ids: Its token ids. If it continues an earlier turn of its session, that turn's
+            tokens are the sampled ones, not a new tokenisation.
         end: The end of its text, which shows whether reasoning is open.
-        head: How many of the tokens are system prompt and tools.
+        head: Number of tokens of system prompt and tools.
     """
 
     ids: list[int]
@@ -46,43 +46,43 @@ class _Head:
     bare: str  # rendered without the tools
     ids: list[int]  # of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
-    """By the roles of a conversation (and whether they call tools): whether the
-    template was found to keep the head apart from the rest."""
+    """Whether the template renders the head separately from the rest, by the roles in a
+    conversation (and whether they call tools)."""
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """An answered request that a later request of its session may continue."""
+    """An answered request that a later request of the session may continue."""
 
     said: tuple[Hashable, ...]  # the messages, the answer last
     tools: list[Message]
     answer: Message
     ids: list[int]
-    end: str  # the text of its end token; empty if it was cut by a limit
+    end: str  # text of its end token; empty if a limit cut it
     reasons: bool
     head: int
 
 
 class Renderer:
-    """Renders requests through a chat template, from any thread.
+    """Renders requests with a chat template, from any thread.
 
-    A request that continues a turn of its session keeps that turn's tokens and gets
-    only the tokens that the template adds for the new messages. They are found by
-    difference: the turn's answer is rendered with and without the new messages. So a
-    prompt always begins with the tokens that were seen and sampled before, however
-    the policy spelled them. Where the template would drop an earlier turn's reasoning,
-    or writes the end of the answer in another way, the request is rendered again.
+    A request that continues a turn of its session keeps that turn's tokens, and adds
+    only the template's tokens for the new messages. They are found by difference: the
+    turn's answer is rendered with and without the new messages. So a prompt always
+    begins with the exact tokens that were seen and sampled before. If the template
+    would drop an earlier turn's reasoning, or writes the end of the answer differently,
+    the whole request is rendered again.
 
-    Templates spend their time on the tools, which are the same in every request. So
-    the head (system prompt and tools) of a new conversation is rendered once and kept,
-    and the rest is rendered without tools and joined to it. That this gives the
-    template's own text is checked for each kind of conversation when it first occurs;
-    where it does not, everything is rendered each time.
+    Templates spend most of their time on tools, which are the same in every request. So
+    the head (system prompt and tools) of a conversation is rendered once and kept; the
+    rest is rendered without tools and appended. This is checked to give the template's
+    own text, for each kind of conversation when it first occurs. If it does not,
+    everything is rendered each time.
 
     Args:
-        tokenizer: Of the model.
-        template: Its chat template.
-        stop_texts: The texts of the tokens that end an answer.
+        tokenizer: The model's tokenizer.
+        template: The model's chat template.
+        stop_texts: Texts of the tokens that end an answer.
     """
 
     def __init__(
@@ -105,8 +105,7 @@ class Renderer:
         """Return the prompt of a request, which may continue a turn of its session.
 
         Raises:
-            EngineError: The chat template refuses the messages, or one holds
-                something other than text.
+            EngineError: The chat template refuses the messages, or one is not text.
         """
         with self._lock:
             turns = self._sessions.get(session) if session else None
@@ -120,12 +119,13 @@ class Renderer:
             return Prompt(ids, text[-PREFIX:], head=len(head.ids))
 
     def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
-        """Return the tokens in which the template writes an answer to ``messages``.
+        """Return the tokens that the template writes for an answer to ``messages``.
 
-        The end of the answer is among them, and may be followed by other tokens.
+        They include the answer's end, maybe with other tokens after it.
 
         Raises:
-            EngineError: The template refuses it, or writes earlier messages otherwise.
+            EngineError: The template refuses it, or writes earlier messages
+                differently.
         """
         with self._lock:
             listed = self._template.prepared_all(messages)
@@ -140,12 +140,12 @@ class Renderer:
                 )
             if shared == len(before):
                 return self._encode(whole[shared:])
-            # Templates write an empty line after the mark that opens reasoning in a
-            # prompt alone: the answer closes it at once.
+            # Only in a prompt do templates write an empty line after the mark that
+            # opens reasoning: an answer closes it at once.
             return self._encode(whole[shared:].lstrip())
 
     def unended(self) -> str:
-        """Return an answer that the template ends without one of the ends, or ""."""
+        """Return an answer to which the template writes no end token, or ""."""
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}
         for more in ({}, {"tool_calls": [call]}):
@@ -171,17 +171,17 @@ class Renderer:
         reading: Reading,
         end: str,
     ) -> None:
-        """Keep a response's exact tokens for the next turn of its session.
+        """Keep a response's exact tokens for the session's next turn.
 
         Args:
-            session: Of the request.
-            messages: Of the request.
-            tools: Of the request.
-            prompt: As :meth:`render` returned it.
-            answer: The message of the assistant that the agent gets.
+            session: The request's session.
+            messages: The request's messages.
+            tools: The request's tools.
+            prompt: The result of :meth:`render`.
+            answer: The assistant's message that the agent gets.
             ids: The response.
-            reading: The response, read.
-            end: The text of its end token, empty without one.
+            reading: The parsed response.
+            end: Text of its end token, empty without one.
         """
         if not session:
             return
@@ -206,9 +206,9 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that goes on from the longest turn it continues.
+        """Return the prompt that continues the longest matching turn.
 
-        Of an answer that was asked for twice it is the newer one.
+        If the same request was answered twice, the newer answer is used.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
@@ -224,9 +224,9 @@ class Renderer:
     def _added(self, turn: _Turn, new: Sequence[Message]) -> str | None:
         """Return the text that the template writes after a turn's end token.
 
-        It is found after a mark that stands where the turn's answer ends: an answer's
-        own text may be written in another way once other messages follow. None if the
-        template does not write the answer, or no longer shows its reasoning.
+        It is found after a mark at the end of the turn's answer, since the answer's own
+        text may be written differently once other messages follow. None if the template
+        does not write the answer, or drops its reasoning.
         """
         asked: Message = {"role": "user", "content": "u"}
         answer = self._template.prepared(
@@ -253,7 +253,7 @@ class Renderer:
     def _text(
         self, messages: list[Message], tools: list[Message]
     ) -> tuple[str, _Head | None]:
-        """Return the whole text, and its head if the template keeps it apart."""
+        """Return the whole text, and its head if that is rendered separately."""
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
         if head is None or head.is_apart.get(kind) is False:
@@ -278,7 +278,7 @@ class Renderer:
         try:
             text = self._template.render(system, tools, prompt=False)
             bare = self._template.render(system, [], prompt=False)
-        except EngineError:  # the template wants a user message before anything
+        except EngineError:  # the template requires a user message first
             return None
         head = _Head(system, tools, text, bare, self._encode(text))
         self._heads = [head, *self._heads][:_HEADS]
@@ -293,10 +293,10 @@ class Renderer:
 
 
 def _key(message: Message) -> Hashable:
-    """Return a key that is equal for messages which the template renders alike.
+    """Return a key that is equal for messages that the template renders alike.
 
-    Frameworks send an answer back with its arguments spelled in their own way, with an
-    empty text instead of none, and with fields of their own.
+    Frameworks send an answer back with arguments in another spelling, with an empty
+    text instead of none, and with extra fields.
     """
     calls = message.get("tool_calls") or ()
     return (
@@ -323,9 +323,9 @@ def _call_key(call: Any) -> Hashable:
 
 
 def _marked(answer: Message, *, one_call: bool) -> Message:
-    """Return an answer that says nothing but ``_MARK``, in its last call if it calls.
+    """Replace an answer's text, or its last call's arguments, by ``_MARK``.
 
-    Names and ids of its calls stay: templates look for those of a result's call.
+    Names and ids of calls stay: templates match results to calls by them.
     """
     *calls, last = answer.get("tool_calls") or [None]
     if last is None:
@@ -336,7 +336,7 @@ def _marked(answer: Message, *, one_call: bool) -> Message:
 
 
 def _common(one: str, other: str) -> int:
-    """Return how many characters two texts begin with in common."""
+    """Return the length of two texts' common prefix."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""From a response's tokens to its text, its content, its calls and its labels."""
+"""ResponseReader: convert a response's tokens to text, content, calls and labels."""
 
 import json
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from agentgym.core.tools import MALFORMED_CALL
 from agentgym.core.trajectory import RequestedCall
 
 _PROMPT_TOKENS = 64
-"""At the end of a prompt: enough of them to show whether it leaves reasoning open."""
+"""Number of last prompt tokens that show whether the prompt leaves reasoning open."""
 _SHOWN = 300
 
 
 class Detokenizer:
-    """Turns tokens into text; ``piece`` is the text of a token alone."""
+    """Converts token ids to text; ``piece`` returns the text of a single token."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -36,10 +36,11 @@ class Detokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token, so that the pieces join to the whole.
+        """Return the text of each token, so that the pieces join to the whole text.
 
-        A token may hold part of a character; its piece is then empty and the token
-        that completes the character has all of it. None if they do not add up.
+        A token may hold part of a character: its piece is empty, and the token that
+        completes the character has all of it. None if the pieces do not join to the
+        text.
         """
         whole = self.decode(list(ids))
         pieces = [self.piece(token) for token in ids]
@@ -55,12 +56,12 @@ class Detokenizer:
 
 
 class ResponseReader:
-    """Reads responses: the text of their tokens in the model's form of tool calls.
+    """Parses responses in the model's tool-call format.
 
     Attributes:
-        format: The form.
+        format: The format.
         stop_ids: Tokens that end a response.
-        detokenizer: Turns tokens into text.
+        detokenizer: Converts tokens to text.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Read a response.
+        """Parse a response.
 
         Args:
             ids: Its tokens, the end token included.
@@ -103,14 +104,15 @@ class ResponseReader:
     ) -> list[Components] | None:
         """Return the components of each token of a response.
 
-        None if its tokens do not add up to its text.
+        None if the tokens do not join to the text.
 
         Args:
             prompt_ids: Tokens of its prompt.
             ids: Its tokens.
             tools: OpenAI-shaped tools that were offered.
-            form: The tool whose arguments are the answer's content; empty for none.
-                Free text in them is output, as it is in an answer without a form.
+            form: The tool whose arguments are the answer's content, for an answer with
+                a JSON schema; else empty. Free text in them is labelled as output, as
+                in other answers.
         """
         pieces = self.detokenizer.pieces(ids)
         if pieces is None:
@@ -138,15 +140,15 @@ def _parameters(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 def requested_calls(
     reading: Reading, key: str, *, offered: bool = True
 ) -> list[RequestedCall]:
-    """Return the calls of a response as an agent gets them.
+    """Return the calls of a response as the agent gets them.
 
-    A call that cannot be read becomes one of a tool that no agent has, so that
-    frameworks answer it with an error and the model can correct itself.
+    An unreadable call becomes one of a tool that no agent has, so that frameworks
+    answer with an error and the model can correct itself.
 
     Args:
-        reading: The response.
-        key: The calls' ids are made from it: the same key, the same ids.
-        offered: Whether the request offered tools; without, a malformed call is left
+        reading: The parsed response.
+        key: Text from which the calls' ids are derived.
+        offered: Whether the request offered tools; if not, malformed calls are left
             out.
     """
     calls: list[RequestedCall] = []
@@ -164,11 +166,11 @@ def requested_calls(
 
 
 class GrowingText:
-    """The text of a response that comes token by token.
+    """The text of a response that arrives token by token.
 
-    Each token costs the same however many came before: it is decoded with no more of
-    them than the last piece's, so that text that depends on its neighbour (a space that
-    only the first word of a text goes without) comes out as in the whole text.
+    Each token costs the same, however many came before: it is decoded only with the
+    tokens of the last piece. So text that depends on its neighbour (such as the space
+    that only the first word lacks) is the same as in the whole text.
     """
 
     def __init__(self, detokenizer: Detokenizer) -> None:
@@ -178,9 +180,9 @@ class GrowingText:
         self._text = ""
 
     def add(self, token: int, *, last: bool = False) -> str | None:
-        """Return the text that one more token adds; None if it changes earlier text.
+        """Return the text added by one more token; None if earlier text changes.
 
-        Nothing is added while a character is unfinished, unless this is the last token.
+        Nothing is added while a character is incomplete, unless this is the last token.
         """
         self._ids.append(token)
         text = self._decode(self._ids)
@@ -197,10 +199,10 @@ class GrowingText:
 
 
 class GrowingContent:
-    """Turns tokens into the pieces of content that are safe to show already.
+    """Converts tokens to those pieces of content that are safe to show already.
 
-    From the mark of a call on, or a text that may become one, nothing is shown: whether
-    it is a call is known only at the end. ``sent`` counts characters.
+    After the mark of a call, or a text that may become one, nothing is shown, since
+    only the end shows whether it is a call. ``sent`` counts characters.
     """
 
     def __init__(self, reader: ResponseReader, prompt_end: str) -> None:

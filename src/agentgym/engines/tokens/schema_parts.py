@@ -1,11 +1,11 @@
-"""Parts of JSON schemas as rules of a grammar, for forms with values of their own."""
+"""Grammar rules for parts of JSON schemas, for formats with their own notation."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON as Python writes it, which is how chat templates write calls."""
+"""JSON in Python's style, in which chat templates write calls."""
 _BOUNDS = (
     *("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     "multipleOf",
@@ -14,7 +14,7 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas of which a value follows one, each of one type at most."""
+    """Yield a schema's alternatives, each of at most one type."""
     if not isinstance(schema, Mapping):
         yield {}
         return
@@ -46,12 +46,12 @@ def number_rule(schema: Mapping[str, Any]) -> str:
 def ordered(
     name: str, items: Sequence[tuple[str, bool]], separator: str = ", "
 ) -> list[str]:
-    """Return the rules of a list in a fixed order, parts of which may be left out.
+    """Return the rules of a list in fixed order with optional items.
 
     Args:
-        name: Of the first rule.
+        name: Name of the first rule.
         items: Each item, and whether it is required.
-        separator: Between items.
+        separator: Text between items.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []
     between = json.dumps(separator)

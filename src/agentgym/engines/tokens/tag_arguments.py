@@ -1,4 +1,4 @@
-"""Rules of a grammar for arguments in tags, as the form xml writes them."""
+"""TagArguments: grammar rules for arguments in tags, for the format xml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ _DEEPEST = 8
 _WORDS: Mapping[str, str] = {
     "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
 }  # fmt: skip
-"""Chat templates write Python's words for values that they do not turn into JSON."""
+"""Chat templates write Python's words for values that they do not convert to JSON."""
 
 
 class TagArguments:
-    """Writes the rules of the arguments of one tool, to the end of its function's tag.
+    """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
-    A text stands there as it is, up to a closing tag that another tag follows: so the
-    reader finds its end. Other values are JSON. ``pattern`` and ``format`` of a text
-    are not restricted.
+    A text is written as it is, up to a closing tag that is followed by another tag: so
+    the reader finds its end. Other values are JSON. ``pattern`` and ``format`` of a
+    text are ignored.
 
     Args:
-        name: Of the rule to make.
-        schema: Of the arguments.
+        name: Name of the first rule.
+        schema: JSON schema of the arguments.
     """
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class TagArguments:
         self._rules: list[str] = []
 
     def rules(self) -> list[str]:
-        """Return the rules, that of the arguments first."""
+        """Return the rules; the first is that of the arguments."""
         properties = self._root.get("properties")
         if not isinstance(properties, Mapping):
             return self._unknown()
@@ -66,7 +66,7 @@ class TagArguments:
         return [*made, *self._rules]
 
     def _unknown(self) -> list[str]:
-        """Return the rules of parameters that no schema names: any texts."""
+        """Return the rules for parameters outside of the schema: any text."""
         follow = _Follow(f"{self._name}_s", f"{self._name}_n", ends=True)
         texts = " | ".join(self._texts({}, follow))
         return [
@@ -77,7 +77,7 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield the ways to write a value with all that follows it."""
+        """Yield the ways to write a value together with the text after it."""
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
@@ -88,10 +88,10 @@ class TagArguments:
             yield f'NL? ({self._value(each)}) NL? "</parameter>" NL? {follow.tag}'
 
     def _texts(self, schema: Mapping[str, Any], follow: "_Follow") -> Iterator[str]:
-        """Yield the ways to write a text with the beginning of the tag that ends it."""
+        """Yield the ways to write a text together with the start of its closing tag."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
-        line = r"\n" if least else r"\n?"  # the form's own: they do not count
+        line = r"\n" if least else r"\n?"  # part of the format, not of the text
         ends = {_NEXT: bool(follow.key), _END: follow.ends}
         for end in (each for each, is_allowed in ends.items() if is_allowed):
             name = f"{self._name}_t{len(self._rules)}"
@@ -131,9 +131,9 @@ class _Follow(NamedTuple):
 
     Attributes:
         tag: The rule of the next tag.
-        key: The rule of the next parameter after the beginning of its tag; empty if
-            there is none.
-        ends: Whether the function's tag may be closed.
+        key: The rule of the next parameter after the start of its tag; empty if there
+            is none.
+        ends: Whether the function's closing tag may follow.
     """
 
     tag: str

@@ -1,5 +1,5 @@
-"""verl as the updater: its workers on Ray learn and serve, our loop drives them.
+"""The verl engine: verl's workers on Ray learn and serve; our loop controls them.
 
-Modules below ``server`` run in verl's own environment, and import nothing of this
+Modules imported by ``server`` run in verl's own environment, and import nothing of this
 package but each other and ``engines/supervise.py``; see the README of this folder.
 """

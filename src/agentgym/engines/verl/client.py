@@ -1,4 +1,4 @@
-"""The client of verl's server: a lease that holds it, and requests with one answer."""
+"""VerlClient: hold a lease on verl's server, and send it requests."""
 
 import json
 import threading
@@ -17,12 +17,12 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """Talks to one server, whose driver lives for as long as this is open.
+    """A client of one server, whose driver runs as long as the client is open.
 
     Args:
         address: ``host:port``.
-        key: Which the server asks for.
-        busy_s: Between two tries of a server that answers another client.
+        key: The server's key.
+        busy_s: Seconds between attempts while the server is busy with another client.
     """
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
@@ -40,11 +40,11 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl with ``settings``, and return its servers and their model.
+        """Start verl with ``settings``; return its servers and their model.
 
         Raises:
             UsageError: The server refuses the key, the settings or the protocol.
-            EngineError: It does not answer, or verl does not start.
+            EngineError: The server does not answer, or verl does not start.
         """
         body = {"protocol": PROTOCOL, "settings": dict(settings)}
         threading.Thread(
@@ -62,7 +62,7 @@ class VerlClient:
             return self._state
 
     def ask(self, verb: str, **given: Any) -> Any:
-        """Return the server's answer to a request.
+        """Send a request, and return the server's answer.
 
         Raises:
             EngineError: verl has ended or failed, or is overloaded.
@@ -74,7 +74,7 @@ class VerlClient:
                 answer = self._http.post(f"/{verb}", json=given)
                 told = answer.json()
             except (httpx.HTTPError, ValueError, RuntimeError) as error:
-                with self._heard:  # who holds the lease may know why
+                with self._heard:  # the lease holder may know why
                     self._heard.wait_for(lambda: bool(self._lost), 3.0)
                 if self._lost:
                     raise self._error() from None
@@ -98,7 +98,7 @@ class VerlClient:
         self._http.close()
 
     def _hold(self, body: dict[str, Any]) -> None:
-        """Read the answer to ``/start``, which goes on for as long as verl runs."""
+        """Read the answer to ``/start``, which continues while verl runs."""
         why = "closed the connection"
         try:
             timeout = httpx.Timeout(_SILENT_S, connect=10.0)

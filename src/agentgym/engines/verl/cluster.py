@@ -1,4 +1,4 @@
-"""verl's actor, its inference servers and the way of the weights, on Ray."""
+"""Cluster: verl's actor, its inference servers and weight transfer, on Ray."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from agentgym.engines.verl.updates import Updates
 
 
 class Cluster:
-    """The parts of verl for an engine, made from a composed configuration."""
+    """verl's parts for an engine, created from a composed configuration."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import ray
@@ -33,7 +33,7 @@ class Cluster:
         self._config, self._ray = config, ray
         self.version = 0
         join(ray, dict(config.ray_kwargs.ray_init))
-        # Other nodes need nothing of this package.
+        # Other nodes need no part of this package.
         ray.cloudpickle.register_pickle_by_value(learner)
         nodes, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
         role, name = "actor_rollout", "agentgym"
@@ -67,7 +67,7 @@ class Cluster:
         self._sync.update_weights(0)
 
     def state(self) -> dict[str, Any]:
-        """Return where the servers are and which weights they have."""
+        """Return the servers' addresses and the version of their weights."""
         servers = [f"http://{a}/v1" for a in self._servers.get_addresses()]
         model = self._config.actor_rollout_ref.model.path
         return {"servers": servers, "model": model, "version": self.version}
@@ -75,13 +75,13 @@ class Cluster:
     def update(
         self, rows: Sequence[UpdateRow], version: int, rate: float, temperature: float
     ) -> dict[str, float]:
-        """Take one step of the optimizer; the servers answer with its weights then.
+        """Take one optimizer step; the servers then answer with the new weights.
 
         Args:
-            rows: None leave the weights as they are.
-            version: The updates after this one.
+            rows: The training rows; without any, the weights stay.
+            version: Number of updates, this one included.
             rate: The learning rate.
-            temperature: Of sampling.
+            temperature: Sampling temperature.
         """
         if version != self.version + 1:
             raise ValueError(
@@ -97,12 +97,12 @@ class Cluster:
         return done
 
     def save(self, folder: str) -> list[str]:
-        """Write weights, optimizer and random state; return the files' names."""
+        """Write weights, optimizer and random state; return the file names."""
         self._workers.save_checkpoint(folder, None, self.version, None)
         return sorted(os.listdir(folder))
 
     def load(self, folder: str, version: int) -> None:
-        """Continue from the checkpoint of :meth:`save`; update the servers' weights."""
+        """Load a checkpoint of :meth:`save`, and update the servers' weights."""
         self._sync.sleep_replicas()
         self._workers.load_checkpoint(folder)
         self.version = version
@@ -114,15 +114,14 @@ class Cluster:
         self._workers.export(folder, dtype)
 
     def close(self) -> None:
-        """End the workers, and Ray if it was started for them."""
+        """End the workers, and the Ray cluster if it was started for them."""
         self._ray.shutdown()
 
 
 def join(ray: Any, given: dict[str, Any]) -> None:
-    """Join the Ray cluster of RAY_ADDRESS, or start one for this process alone.
+    """Join the Ray cluster of RAY_ADDRESS, or start one for this process.
 
-    A cluster of our own listens on loopback, and keeps its files in the HOME that this
-    process was given.
+    A new cluster listens on loopback, and keeps its files in this process's HOME.
     """
     given = {key: value for key, value in given.items() if value is not None}
     environment = given.pop("runtime_env", None) or {}

@@ -1,4 +1,4 @@
-"""Compose verl's configuration: its defaults, with settings over them."""
+"""Compose verl's configuration from its defaults and our settings."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 _TRAINER = "ppo_trainer"
 USED = ("actor_rollout_ref", "model_engine", "ray_kwargs", "trainer")
-"""Parts of verl's settings that are read here: it only learns and serves."""
+"""Sections of verl's settings that are used: it only learns and serves."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
 _OPEN = (
     "engine_kwargs",
@@ -18,16 +18,16 @@ _OPEN = (
     "override_optimizer_config",
     "ray_init",
 )
-"""Parts of verl's settings whose keys are those of another library."""
+"""Sections of verl's settings whose keys belong to another library."""
 
 
 def compose(settings: dict[str, Any]) -> Any:
-    """Return verl's configuration with ``settings`` (dotted keys) over its defaults.
+    """Return verl's configuration with ``settings`` (dotted keys) applied.
 
     ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``.
 
     Raises:
-        ValueError: A key that verl does not have; names the nearest.
+        ValueError: A key is unknown to verl; the message has the nearest one.
     """
     from importlib import resources
 
@@ -49,7 +49,7 @@ def compose(settings: dict[str, Any]) -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return the problem of a key, and the nearest known one; empty if none."""
+    """Return a message on an unknown key with the nearest known one; empty if known."""
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)
@@ -58,9 +58,9 @@ def key_problem(key: str, known: set[str]) -> str:
 
 
 def dotted(values: Any, above: str = "") -> list[str]:
-    """Return the dotted keys of nested mappings, those of the mappings too.
+    """Return the dotted keys of nested mappings, and of the mappings themselves.
 
-    A mapping with ``_target_`` also has the fields of that class.
+    For a mapping with ``_target_``, the fields of that class are included.
     """
     if not isinstance(values, dict):
         return []
@@ -79,7 +79,7 @@ def dotted(values: Any, above: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Print the configuration of the settings on standard input; or all its keys."""
+    """Print the configuration for the settings on standard input, or all its keys."""
     from omegaconf import OmegaConf
 
     if sys.argv[1:] == ["--keys"]:

@@ -1,6 +1,6 @@
-"""The process that drives verl: reads requests as lines of JSON, answers in lines.
+"""The process that drives verl: reads requests as JSON lines, and answers in lines.
 
-It is started by the server and ends with it. Output of libraries goes to the log.
+The server starts it, and it ends with the server. Output of libraries goes to the log.
 """
 
 import json
@@ -15,7 +15,7 @@ _SHUTDOWN_S = 20
 
 
 def main(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until standard input ends; ``make`` a cluster at the first."""
+    """Answer requests until standard input ends; call ``make`` at the first."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()
@@ -39,13 +39,13 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
     finally:
-        signal.alarm(_SHUTDOWN_S)  # a shutdown that hangs ends all the same
+        signal.alarm(_SHUTDOWN_S)  # a hanging shutdown ends too
         if cluster is not None:
             cluster.close()
 
 
 def told(error: Exception) -> str:
-    """Return an error in one line: Ray's have the worker's traceback before it."""
+    """Return an error in one line: Ray's messages begin with the worker's traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("\x1b[36mray::"):
         return lines[-1]

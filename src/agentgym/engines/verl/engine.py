@@ -1,4 +1,4 @@
-"""VerlEngine: updates happen in verl's workers, answers come from its servers."""
+"""VerlEngine: verl's workers update the weights, its servers answer."""
 
 import math
 import os
@@ -40,7 +40,7 @@ _KEPT = ("gpus_per_node", "nodes")
 
 
 class VerlEngine(Engine):
-    """An engine whose learner and servers are verl's; use :meth:`create`."""
+    """An engine that learns and samples with verl; use :meth:`create`."""
 
     def __init__(
         self, config: TrainingConfig, client: VerlClient, server: LocalServer | None
@@ -78,10 +78,10 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, here or at ``engine_server``, and wait until it answers.
+        """Start verl, locally or at ``engine_server``, and wait until it answers.
 
         Raises:
-            EngineError: It does not start; its log is named.
+            EngineError: It does not start; the message names its log.
         """
         with ExitStack() as stack:
             server = None
@@ -104,12 +104,12 @@ class VerlEngine(Engine):
 
     @property
     def policy(self) -> ServedPolicy:
-        """Where verl's servers answer, and how often their weights were updated."""
+        """The policy: the addresses of verl's servers, and their weights' version."""
         return self._policy
 
     @property
     def step(self) -> int:
-        """Updates done so far."""
+        """Number of updates so far."""
         return self._step
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -120,8 +120,8 @@ class VerlEngine(Engine):
         """Do one update in verl's workers; its servers sleep meanwhile.
 
         Raises:
-            EngineError: verl failed, or its servers answered with other weights than
-                its learner has.
+            EngineError: verl failed, or its servers sampled with other weights than the
+                learner's.
         """
         rows = [row_of(sequence) for sequence in batch.sequences]
         rate = scheduled_rate(self._peak_rate, self._step, batch.spent)
@@ -149,9 +149,9 @@ class VerlEngine(Engine):
         )
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Let verl write weights, optimizer and random state, each rank its own.
+        """Let verl write weights, optimizer and random state; each rank writes its own.
 
-        The manifest comes last. On another machine the folder must be the same one.
+        The manifest comes last. A server on another machine needs the same folder.
         """
         place = folder / _WEIGHTS
         place.mkdir()
@@ -180,7 +180,7 @@ class VerlEngine(Engine):
         write_json(folder / _MANIFEST, manifest)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from a checkpoint; change nothing unless all of it exists."""
+        """Load a checkpoint; change nothing unless all of it exists."""
         manifest = _read_manifest(folder / _MANIFEST)
         if manifest["model"] != self._identity():
             raise CheckpointError(
@@ -201,13 +201,13 @@ class VerlEngine(Engine):
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that a checkpoint must share, as it has a file a rank."""
+        """Return the settings that must match a checkpoint's."""
         config = self._config
         kept = {name: getattr(config, name) for name in _KEPT}
         return {"name": config.model, "rank": trained_rank(config), **kept}
 
     def export(self, folder: Path) -> None:
-        """Let verl write model or adapter; the tokenizer is written here."""
+        """Let verl write model or adapter; write the tokenizer."""
         self._ask("export", folder=str(folder.absolute()))
         if not folder.is_dir():
             raise EngineError(
@@ -232,7 +232,7 @@ class VerlEngine(Engine):
 
 
 def row_of(sequence: TrainingSequence) -> UpdateRow:
-    """Return a sequence as a row: nothing after its last trained token is read."""
+    """Convert a sequence to a row, up to its last trained token."""
     positions = [token.position for token in sequence.trained]
     return {
         "ids": sequence.ids[: max(positions) + 1],

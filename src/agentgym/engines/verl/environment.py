@@ -1,4 +1,4 @@
-"""verl's own environment: where it is, and whether it works."""
+"""verl's own environment: its path, and checks that it works."""
 
 import os
 import subprocess
@@ -24,11 +24,11 @@ ENVIRONMENT = EngineEnvironment(
     ),
     gigabytes=30,
 )
-"""verl imports the last three without asking for them."""
+"""verl imports the last three without declaring them."""
 
 
 def check() -> list[Checked]:
-    """Look at the environment, the GPUs and the Ray cluster, and start nothing."""
+    """Check the environment, the GPUs and the Ray cluster; start nothing."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:

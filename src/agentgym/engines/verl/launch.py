@@ -1,4 +1,4 @@
-"""Starts verl's server on this machine, in verl's own environment, for one run."""
+"""LocalServer: start verl's server on this machine for one run."""
 
 import os
 import subprocess
@@ -17,16 +17,17 @@ _STARTS_S = 60.0
 _ENDS_S = 45.0
 _TURN_S = 0.05
 _SHORT = 30
-"""Ray makes sockets far below, and a socket's path has 107 bytes at most."""
+"""Longest folder name: Ray creates sockets far below, and their paths have at most 107
+bytes."""
 
 
 class LocalServer:
-    """A server of this process's own, on loopback; it ends with its last user.
+    """A verl server of this process, on loopback; it ends with its last client.
 
-    Ray's files and its HOME are in a folder of this run's, removed at the end.
+    Ray's files and its HOME are in a folder of this run, removed at the end.
 
     Args:
-        log: The file that output of verl and Ray is added to.
+        log: File to append the output of verl and Ray to.
     """
 
     def __init__(self, log: Path) -> None:
@@ -37,7 +38,7 @@ class LocalServer:
         self._folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
         packages = self._folder / "path"
         packages.mkdir()
-        # Of this environment verl's gets our package, and no other.
+        # verl's environment gets only our package from this one.
         (packages / "agentgym").symlink_to(Path(__file__).parents[2])
         (self._folder / "home").mkdir()
         port = self._folder / "port"
@@ -51,7 +52,7 @@ class LocalServer:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.fileno(),
                 stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us, who then end it
+                start_new_session=True,  # Ctrl-C is for us; we then end it
             )
         try:
             self.address = f"127.0.0.1:{self._await(port)}"
@@ -68,9 +69,10 @@ class LocalServer:
             "XDG_CACHE_HOME": str(Path.home() / ".cache"),
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # Under `uv run` Ray would pack this folder, with its own files in it.
+            # Under `uv run`, Ray would pack this folder with Ray's own files in it.
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-            # Else Ray takes the machine's own address for loopback's, and all listen.
+            # Otherwise Ray replaces loopback by the machine's address, and all listen
+            # on it.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
             "RAY_enable_worker_prestart": "0",
             "RAY_prestart_worker_first_driver": "0",
@@ -96,7 +98,7 @@ class LocalServer:
         )
 
     def close(self) -> None:
-        """End the server with all that it started, and remove its files."""
+        """End the server with all processes it started, and remove its files."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -1,4 +1,4 @@
-"""verl's worker, with the learning rate, the measures and the export that are ours."""
+"""VerlLearner: verl's worker with our learning rate, metrics and export."""
 
 import os
 from functools import partial
@@ -12,7 +12,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One process of the actor: it learns, and gives its weights to the servers."""
+    """One process of the actor: it learns, and sends its weights to the servers."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
@@ -70,7 +70,7 @@ class VerlLearner(ActorRolloutRefWorker):
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:
-    """Return a tensor of all shards, in this machine's memory."""
+    """Gather a sharded tensor in CPU memory."""
     if isinstance(tensor, torch.distributed.tensor.DTensor):
         tensor = tensor.full_tensor()
     whole: torch.Tensor = tensor.detach().cpu().contiguous().clone()
@@ -80,11 +80,11 @@ def whole_tensor(tensor: Any) -> torch.Tensor:
 def measured_loss(
     model_output: Any, data: Any, dp_group: Any = None, *, inner: Any, clip: float
 ) -> Any:
-    """Return verl's loss and its metrics, and two of ours over the trained tokens.
+    """Return verl's loss and metrics, with two further metrics over trained tokens.
 
-    ``gap`` is the mean distance between the log-probabilities that the sampler gave
-    and the learner's own, before the update; ``clipped`` is the share of tokens whose
-    ratio is clipped.
+    ``gap`` is the mean difference between the sampler's log-probabilities and the
+    learner's before the update; ``clipped`` is the share of tokens whose ratio is
+    clipped.
     """
     loss, metrics = inner(model_output=model_output, data=data, dp_group=dp_group)
     with torch.no_grad():

@@ -1,21 +1,22 @@
-"""The protocol of client and server; imported by both, so it imports little."""
+"""The protocol of client and server; both import it, so it imports little."""
 
 from typing import Any, TypedDict
 
 PROTOCOL = 1
-"""Counted on when a request or an answer changes its meaning."""
+"""Version, increased when a request or an answer changes its meaning."""
 KEY_VARIABLE = "AGENTGYM_ENGINE_KEY"
 SUPPORTED = (0, 9)
-"""The release of verl whose workers and settings these are."""
+"""The release of verl that this code supports."""
 
 
 class UpdateRow(TypedDict):
-    """Tokens that an update reads, and those of them that its loss covers.
+    """The tokens of an update, with those that its loss covers.
 
     Attributes:
-        ids: Of prompt and responses, without anything after the last trained token.
+        ids: Token ids of prompt and responses, up to the last trained token.
         start: The position of the first trained token, 1 or more.
-        trained: For each: its position, log-probability when sampled, and advantage.
+        trained: For each trained token: its position, log-probability at sampling, and
+            advantage.
     """
 
     ids: list[int]
@@ -24,7 +25,7 @@ class UpdateRow(TypedDict):
 
 
 def row_problem(row: Any) -> str:
-    """Return why a value is not a valid row; empty if it is one."""
+    """Return why a value is not a valid row; empty if it is."""
     try:
         ids, start, trained = row["ids"], row["start"], row["trained"]
         if not 1 <= start < len(ids):

@@ -1,4 +1,4 @@
-"""From rows to the padded tensors that verl's workers take; needs torch."""
+"""Convert rows to the padded tensors of verl's workers; needs torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from agentgym.engines.verl.protocol import UpdateRow
 
 EMPTY: UpdateRow = {"ids": [0, 0], "start": 1, "trained": []}
-"""Nothing of it is trained: it makes a batch divisible among workers."""
+"""A row without trained tokens, which fills a batch up to a multiple of the workers."""
 
 
 def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
-    """Return a batch as verl names it: prompts padded left, responses right.
+    """Return a batch in verl's names: prompts padded left, responses right.
 
-    Tokens before the first trained token are the prompt; all others are the
-    response, of which ``response_mask`` has the trained tokens alone.
+    Tokens before the first trained one are the prompt; all others are the response.
+    ``response_mask`` marks the trained tokens.
 
     Returns:
         Tensors of (rows, …): ``prompts``, ``responses``, ``input_ids``,
@@ -52,5 +52,5 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
 
 def divisible(rows: Sequence[UpdateRow], by: int) -> list[UpdateRow]:
-    """Return the rows, and as many empty ones as make their number divisible."""
+    """Add empty rows until the number of rows is divisible."""
     return [*rows, *[EMPTY] * (-len(rows) % by)]

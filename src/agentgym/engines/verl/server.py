@@ -1,11 +1,11 @@
-"""A small HTTP server, with a key, in front of verl: it may run on another machine.
+"""An HTTP server with a key in front of verl, which may run on another machine.
 
 ::
 
     AGENTGYM_ENGINE_KEY=… python -m agentgym.engines.verl.server --host 0.0.0.0
 
-It is light until a client starts a cluster. The answer to ``/start`` goes on for as
-long as the client lives: once its reader is gone, all that was started ends.
+It takes little memory until a client starts a cluster. The response to ``/start`` stays
+open while the client lives; when the client is gone, everything that was started ends.
 """
 
 import argparse
@@ -36,11 +36,11 @@ _MOST_BYTES = 2**31
 _SHOWN_LINES = 12
 _LAST_WORDS_S = 1.0
 DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
-"""Starts the process that drives verl."""
+"""Command that starts the process that drives verl."""
 
 
 class Refused(Exception):
-    """An error that a request gets instead of an answer.
+    """An error to send instead of an answer.
 
     Attributes:
         status: The HTTP status.
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class Driver:
-    """The process that drives verl, and everything below it."""
+    """The process that drives verl, with all its descendants."""
 
     def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
@@ -68,10 +68,10 @@ class Driver:
             )
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Return the driver's answer; one request at a time.
+        """Send a request and return the answer; one request at a time.
 
         Raises:
-            Refused: It is busy, it failed, or it has ended.
+            Refused: The driver is busy, has failed, or has ended.
         """
         if not self._lock.acquire(blocking=False):
             raise Refused(503, "another request is still being answered")
@@ -98,13 +98,13 @@ class Driver:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the driver's log."""
         self._output.wait(0 if self.is_alive else _LAST_WORDS_S)
         lines = self._log.read_text(errors="replace").splitlines()
         return f"Its log, {self._log}, ends: " + " | ".join(lines[-_SHOWN_LINES:])
 
     def end(self) -> None:
-        """End it and everything that it has started."""
+        """End the driver and all processes that it started."""
         if self.is_alive:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -117,9 +117,9 @@ class Desk:
     """Holds the server's driver: at most one, for one client at a time.
 
     Args:
-        log: Where a driver's words are added.
+        log: File to append a driver's output to.
         once: Whether to end with the first client.
-        command: Starts a driver.
+        command: Command that starts a driver.
     """
 
     def __init__(self, log: Path, *, once: bool, command: Sequence[str]) -> None:
@@ -137,7 +137,7 @@ class Desk:
         """Start a driver with a client's settings, without waiting for it.
 
         Raises:
-            Refused: Another client has one, or the settings are none.
+            Refused: Another client has a driver, or the settings are invalid.
         """
         if given.get("protocol") != PROTOCOL:
             raise Refused(
@@ -164,7 +164,7 @@ class Desk:
         return driver, thread, found
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Hand a request on; see :meth:`Driver.ask`."""
+        """Send a request to the driver; see :meth:`Driver.ask`."""
         driver = self._driver
         if driver is None:
             raise Refused(409, "nothing was started")
@@ -182,7 +182,7 @@ class Desk:
             self.ended.set()
 
     def watch(self) -> None:
-        """End a server that is for one client, and whose client never came."""
+        """End a server for a single client if that client never connects."""
         while not self.ended.wait(1.0):
             waited = time.monotonic() - self._begun
             if self._once and self._driver is None and waited > _UNUSED_S:
@@ -195,7 +195,7 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return who answers requests."""
+    """Return the class that handles requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -227,7 +227,7 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             return given
 
         def _lease(self, given: dict[str, Any]) -> None:
-            """Start a cluster, and keep it for as long as the client reads."""
+            """Start a cluster, and keep it while the client reads."""
             driver, starting, found = desk.start(given)
             try:
                 self.send_response(200)
@@ -260,13 +260,13 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
 def main(command: Sequence[str] = DRIVER) -> None:
-    """Serve until a signal, or, with ``--once``, until the client has gone."""
+    """Serve until a signal or, with ``--once``, until the client disconnects."""
     parser = argparse.ArgumentParser(description="verl, for agentgym train.")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen")
     parser.add_argument("--port", type=int, default=8700, help="0 takes a free one")

@@ -1,4 +1,4 @@
-"""From a run's settings to verl's: the objective of all engines, and the hardware."""
+"""Convert a run's settings to verl's: the objective and the hardware."""
 
 from importlib import resources
 from pathlib import Path
@@ -33,9 +33,9 @@ _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
 TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
-"""vLLM's parser of tool calls: verl's servers read the answers themselves."""
+"""Setting for vLLM's tool-call parser: verl's servers parse answers themselves."""
 CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
-"""The text of the template that they render, where it is not the model's own."""
+"""Setting for the text of the chat template, if it is not the model's own."""
 _OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
@@ -47,15 +47,16 @@ _OURS = {
     "trainer.n_gpus_per_node": "gpus_per_node",
     "trainer.nnodes": "nodes",
 }
-"""Settings of verl's that have one here, which every engine reads."""
+"""Settings of verl with a counterpart in our settings, which every engine reads."""
 
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings over verl's defaults, by dotted key.
+    """Return the settings to apply over verl's defaults, by dotted key.
 
     Raises:
-        ConfigError: ``verl`` has a key that verl does not, or one that is set here.
-        UnsupportedError: The GPUs cannot be shared out so.
+        ConfigError: ``verl`` has a key that verl does not know, or that another setting
+            sets.
+        UnsupportedError: The GPUs cannot be divided this way.
     """
     given = flat(config.verl)
     _check_given(given)
@@ -97,13 +98,13 @@ def learning_rate(config: TrainingConfig) -> float:
 
 
 def trained_rank(config: TrainingConfig) -> int:
-    """Return the rank of the adapter that is trained; 0 if all weights are."""
+    """Return the rank of the trained adapter; 0 if all weights are trained."""
     held = held_rank(Path(model_source(config.model)))
     return held or new_rank(config.model, config.lora_rank)
 
 
 def known_keys() -> set[str]:
-    """Return the settings of verl that are read here, by dotted name."""
+    """Return the dotted names of verl's settings that this code uses."""
     file = resources.files("agentgym.engines.verl").joinpath("keys.txt")
     return set(file.read_text().split())
 
@@ -130,7 +131,8 @@ def _model(config: TrainingConfig, engine: str) -> dict[str, Any]:
             "trained with dp here. Set lora_rank to 0, or leave model_engine out."
         )
     if rank:
-        # Merged while it samples: adapters that a server does not take go unseen.
+        # Merged for sampling: an adapter that a server does not support would be
+        # ignored.
         found |= {f"{_MODEL}.lora_rank": rank, f"{_MODEL}.lora_alpha": 2 * rank}
         found |= {f"{_MODEL}.lora.merge": True}
     if (source / ADAPTER_FILE).is_file():
@@ -190,5 +192,5 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
         "engine_kwargs.vllm.enable_auto_tool_choice": True,
     }
     form = "hermes" if config.tool_format == "auto" else config.tool_format
-    parser = {TOOL_PARSER: FORMATS[form].vllm_parser}  # the engine finds the form
+    parser = {TOOL_PARSER: FORMATS[form].vllm_parser}  # the engine finds the format
     return {f"{_ROLLOUT}.{key}": value for key, value in values.items()} | parser

@@ -1,4 +1,4 @@
-"""Refuse settings that verl cannot support, before anything starts."""
+"""Refuse settings that verl does not support, before anything starts."""
 
 import json
 import os
@@ -34,12 +34,12 @@ _CONNECT_S = 5.0
 
 
 class VerlEngines(EngineFactory):
-    """Engines whose learner and servers are verl's, on one GPU or many."""
+    """Creates engines that learn and sample with verl, on one GPU or many."""
 
     environment = ENVIRONMENT
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, environment and GPUs; each has its own error."""
+        """Check settings, environment and GPUs; each problem has its own error."""
         if config.deterministic:
             raise UnsupportedError(
                 "deterministic = true with engine = 'verl': bit-for-bit repetition is "
@@ -94,7 +94,7 @@ class VerlEngines(EngineFactory):
                 "and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
-            return  # verl itself is given the kind of devices
+            return  # verl itself gets the kind of devices
         found = len(list(Path("/dev").glob("nvidia[0-9]*")))
         if found < config.gpus_per_node:
             raise GPUNotAvailableError(
@@ -104,13 +104,13 @@ class VerlEngines(EngineFactory):
             )
 
     def announced(self, config: TrainingConfig) -> str:
-        """Say that verl starts."""
+        """Return the message that verl starts."""
         if config.engine_server is not None:
             return f"verl starts at {config.engine_server}, which takes minutes"
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return a run's settings over verl's defaults, and then all settings.
+        """Return our settings for verl, followed by its complete configuration.
 
         Raises:
             EngineError: verl refuses a setting.
@@ -146,7 +146,7 @@ class VerlEngines(EngineFactory):
         return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
 
     def examine(self) -> Iterator[Checked]:
-        """Look at verl's environment and the machine, and start nano with it."""
+        """Check verl's environment and the machine, and start nano with it."""
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -164,10 +164,10 @@ def _check_cluster(address: str) -> None:
     """Check that something listens at the address of a Ray cluster.
 
     Raises:
-        UsageError: Nothing does.
+        UsageError: Nothing listens there.
     """
     host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
-    if not port.isdecimal():  # "auto" and "local" are found by Ray itself
+    if not port.isdecimal():  # Ray itself resolves "auto" and "local"
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()

@@ -1,4 +1,4 @@
-"""One update in verl's workers, and its measurements."""
+"""Updates: one update in verl's workers, and its metrics."""
 
 import math
 from collections.abc import Sequence
@@ -11,12 +11,13 @@ _MEASURED_ROWS = 8
 
 
 class Updates:
-    """Learns from rows.
+    """Trains on rows.
 
     Args:
-        workers: A group of :class:`~agentgym.engines.verl.learner.VerlLearner`, or one.
-        config: verl's, composed.
-        ranks: How many workers share a batch.
+        workers: A worker group of :class:`~agentgym.engines.verl.learner.VerlLearner`,
+            or one.
+        config: verl's composed configuration.
+        ranks: Number of workers that share a batch.
     """
 
     def __init__(self, workers: Any, config: Any, ranks: int) -> None:
@@ -25,12 +26,12 @@ class Updates:
     def learn(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
-        """Take one step of the optimizer on ``rows``; return its measures.
+        """Take one optimizer step on ``rows``; return its metrics.
 
         Args:
             rows: At least one; all of them are one mini-batch.
             rate: The learning rate.
-            temperature: Of sampling.
+            temperature: Sampling temperature.
         """
         from verl.utils import tensordict_utils
 
@@ -64,7 +65,7 @@ class Updates:
         }
 
     def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
-        """Return rows as verl's workers take them."""
+        """Convert rows to the batch that verl's workers take."""
         from tensordict import TensorDict
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import left_right_2_no_padding
@@ -81,7 +82,7 @@ class Updates:
         return data
 
     def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
-        """Return the mean k3 estimate of some tokens between sampling and now."""
+        """Return the mean k3 estimate between sampling and now, over some tokens."""
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding
 
@@ -98,7 +99,7 @@ class Updates:
 
 
 def _number(value: Any) -> float:
-    """Return a metric that came for each mini-batch, of which there is one."""
+    """Return a metric that has one value per mini-batch, of which there is one."""
     while isinstance(value, list | tuple):
         value = value[0] if value else math.nan
     return float(value)

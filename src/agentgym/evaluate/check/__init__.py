@@ -1,7 +1,7 @@
-"""Tripwires: check a scenario for faults before anything is trained on it.
+"""Tripwires: check a scenario for faults before training on it.
 
-``check_scenario`` runs them all; each is a function of an :class:`Examination` in
-``tripwires.py`` or ``repeats.py`` and yields the problems that it finds.
+``check_scenario`` runs all of them. Each is a function of an :class:`Examination` in
+``tripwires.py`` or ``repeats.py`` that yields the problems it finds.
 """
 
 from agentgym.evaluate.check.examination import Examination, Finding

@@ -1,4 +1,4 @@
-"""The input of tripwires: a scenario, its tasks, and episodes played in it."""
+"""Examination: the input of tripwires: a scenario, its tasks, and played episodes."""
 
 import json
 from collections import defaultdict
@@ -22,12 +22,12 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of a tripwire.
+    """The result of a tripwire.
 
     Attributes:
-        name: The tripwire.
-        status: ``skip`` if the scenario gives it nothing to look at.
-        why: The problem, or the checks that passed.
+        name: The tripwire's name.
+        status: ``skip`` if the tripwire does not apply to the scenario.
+        why: The problem, or the passed checks.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Played:
-    """One episode that an agent without a model played.
+    """An episode played by an agent without a model.
 
     Attributes:
-        agent: Its name.
+        agent: The agent's name.
         trajectory: None if a tool or the environment raised.
-        scored: The result of ``calculate_reward``, None if it raised.
-        error: The exception in words, empty if none was raised.
+        scored: The result of ``calculate_reward``; None if it raised.
+        error: Description of the exception, empty if there was none.
     """
 
     task: Task
@@ -54,11 +54,11 @@ class Played:
 
     @property
     def reward(self) -> Reward | None:
-        """The score, if it is one."""
+        """The score, if it is valid."""
         return self.scored if isinstance(self.scored, Reward) else None
 
     def traces(self) -> str:
-        """Return everything that must be the same when it is played again."""
+        """Return everything that must be equal when the episode is repeated."""
         calls = self.trajectory.get_tool_calls() if self.trajectory else []
         steps = [[c.name, c.arguments, c.outcome, c.result] for c in calls]
         return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
@@ -86,13 +86,13 @@ class _AsReturned(Ending):
 
 @dataclass
 class Examination:
-    """A scenario under examination; slow results are computed once, when first used.
+    """A scenario under examination; slow results are computed at first use.
 
     Attributes:
-        reference: The reference that the scenario was loaded by.
+        reference: The reference from which the scenario was loaded.
         scenario: The scenario.
-        count: Training tasks to play.
-        seed: Of the tasks.
+        count: Number of training tasks to play.
+        seed: Seed of the tasks.
     """
 
     reference: str
@@ -112,17 +112,17 @@ class Examination:
 
     @cached_property
     def tools(self) -> dict[str, list[ToolSpec]]:
-        """The tools of each task that is played, by its id."""
+        """The tools of each played task, by task id."""
         return {task.id: tools_of(self.scenario, task) for task in self.to_play}
 
     @property
     def asked(self) -> int:
-        """Tasks that each split is asked for."""
+        """Number of tasks to request of each split."""
         return 4 * self.count
 
     @cached_property
     def episodes(self) -> list[Played]:
-        """Episodes of every agent on the tasks to play, the idle one first."""
+        """Episodes of every agent on these tasks, the idle agent first."""
         made = [
             self.play(task, agent.name, agent.calls(task, self.tools[task.id]))
             for agent in (DoNothing(), *CALL_EVERYTHING)
@@ -138,7 +138,7 @@ class Examination:
         return make_tasks(self.scenario, split, self.seed, self.asked)
 
     def of(self, agent: str) -> dict[str, list[Reward]]:
-        """Return the rewards of an agent by family of tasks."""
+        """Return an agent's rewards by family."""
         found: dict[str, list[Reward]] = defaultdict(list)
         for episode in self.episodes:
             if episode.agent == agent and episode.reward is not None:
@@ -146,7 +146,7 @@ class Examination:
         return dict(found)
 
     def solution(self, task: Task) -> list[Call] | None:
-        """Return the scenario's own solution of a task, None if it has none."""
+        """Return the scenario's own solution of a task, or None."""
         needed = self.scenario.needed_calls(task)
         if needed is None:
             return None
@@ -159,7 +159,7 @@ class Examination:
         calls: Sequence[Call],
         environment: Environment | None = None,
     ) -> Played:
-        """Play one episode; an exception is kept, not raised."""
+        """Play one episode; keep an exception instead of raising it."""
         ending = _AsReturned(self.scenario)
         made = in_background(
             attempt(self.scenario, task, calls, environment=environment, ending=ending)

@@ -1,10 +1,10 @@
-"""Remark: the note of a tripwire on something that is not a fault."""
+"""Note: a tripwire's remark on something that is not a fault."""
 
 from typing import Literal, NamedTuple
 
 
 class Note(NamedTuple):
-    """A note on a scenario, instead of the usual one, if nothing is wrong."""
+    """A remark that replaces the usual message if nothing is wrong."""
 
     status: Literal["pass", "warn", "skip"]
     why: str

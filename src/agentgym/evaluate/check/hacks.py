@@ -1,4 +1,4 @@
-"""Tripwires on agents without a model: they must not be paid like a right plan."""
+"""Tripwires with agents that have no model: they must earn less than a solution."""
 
 import statistics
 from collections import defaultdict
@@ -19,12 +19,12 @@ _JUDGED = 12
 
 @dataclass(frozen=True)
 class _Pay:
-    """The pay of one agent for one family of tasks.
+    """The rewards of one agent in one family of tasks.
 
     Attributes:
-        mean: Of the rewards.
-        unearned: Mean of the reward that the calls do not explain; None without a plan.
-        lucky: Episodes that made just the calls of the plan.
+        mean: Mean reward.
+        unearned: Mean of the reward that its calls do not deserve; None without a plan.
+        lucky: Number of episodes that made exactly the needed calls.
     """
 
     family: str
@@ -35,7 +35,7 @@ class _Pay:
 
 
 def do_nothing(examined: Examination) -> Iterator[str | Note]:
-    """An agent that answers at once must earn nothing, unless that is the plan."""
+    """Check that an agent that only answers earns nothing, unless that is right."""
     top = max(map(abs, examined.scenario.reward_range))
     unknown = []
     for pay in _pays(examined, "do-nothing"):
@@ -50,11 +50,11 @@ def do_nothing(examined: Examination) -> Iterator[str | Note]:
 
 
 def call_everything(examined: Examination) -> Iterator[str | Note]:
-    """An agent that calls everything must earn little, but by luck; it may lose.
+    """Check that an agent that calls everything earns little, luck aside; it may lose.
 
-    Where there are few tools, it sometimes makes just the calls that a task needs,
-    with a word of the request as the argument. Training starts from these episodes. A
-    reward is wrong that pays for other calls than these.
+    With few tools, it sometimes makes exactly the needed calls, with a word of the
+    request as the argument; training starts from such episodes. The reward is wrong if
+    it pays for other calls.
     """
     top = max(map(abs, examined.scenario.reward_range))
     unknown, lucky = [], []
@@ -88,7 +88,7 @@ _IDLE_CHANGES = {
 
 
 def code(examined: Examination) -> Iterator[str | Note]:
-    """Code that solves nothing must earn nothing, however tidy or well tested."""
+    """Check that code that solves nothing earns nothing, however tidy or tested."""
     judge = examined.scenario.judge_changes
     top = max(map(abs, examined.scenario.reward_range))
     judged = 0
@@ -110,7 +110,7 @@ def code(examined: Examination) -> Iterator[str | Note]:
 def _without_plan(
     pays: Sequence[_Pay], top: float, message: str
 ) -> Iterator[str | Note]:
-    """Compare with the highest reward where the scenario does not know a plan."""
+    """Compare with the highest reward if the needed calls are not known."""
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:
         return
@@ -159,10 +159,10 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 
 
 def _due(examined: Examination, episode: Played) -> float | None:
-    """Return the share of a right plan's reward that the calls made deserve.
+    """Return the share of a right solution's reward that the calls deserve.
 
-    That is the share of the plan's calls among them, and half of it together with calls
-    of other tools, which a reward may charge; None if no plan is known.
+    That is the share of needed calls among them, or half of it if there are calls of
+    other tools, which a reward may penalise; None if the needed calls are not known.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

@@ -1,4 +1,4 @@
-"""Tripwires on results that must be equal when they are repeated."""
+"""Tripwires that repeat tasks and episodes, whose results must be equal."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _FLOOD = CallEverything(seed=1, from_instruction=True)
 
 
 def determinism(examined: Examination) -> Iterator[str]:
-    """The same seed gives the same tasks and episodes in any process."""
+    """Check that a seed gives the same tasks and episodes in any process."""
     for split in examined.scenario.splits:
         make = partial(
             make_tasks, examined.scenario, split, examined.seed, examined.count
@@ -52,7 +52,7 @@ def determinism(examined: Examination) -> Iterator[str]:
 
 
 def _digests_of_others(examined: Examination) -> list[str]:
-    """Return the digests that two fresh processes with their own hashes compute."""
+    """Return the digests of two new processes with other hash seeds."""
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
         children = [
@@ -67,18 +67,18 @@ def _digests_of_others(examined: Examination) -> list[str]:
         late = f"it took longer than {_TIMEOUT_S:.0f} s"
         return [json.dumps({"error": late})]
     finally:
-        for child in children:  # one that hangs, or is not waited for any more
+        for child in children:  # a hanging one, or one not needed any more
             child.signal(signal.SIGKILL)
             child.close()
 
 
 def report(asked: str) -> None:
-    """Write digests, or why there are none, as JSON to standard output.
+    """Write digests, or the error, as JSON to standard output.
 
-    The scenario's own prints are redirected to standard error.
+    The scenario's own prints go to standard error.
 
     Args:
-        asked: Reference of the scenario, seed and number of tasks, as a JSON list.
+        asked: The scenario's reference, seed and number of tasks, as a JSON list.
     """
     reference, seed, count = json.loads(asked)
     stdout = os.dup(1)
@@ -96,7 +96,7 @@ def report(asked: str) -> None:
 
 
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
-    """Return digests of tasks and episodes by name, to compare with another's."""
+    """Return digests of tasks and episodes by name, to compare processes."""
     scenario = examined.scenario
     tasks = {
         f"task {number} of {split.value} ({task.id})": _digest(
@@ -124,7 +124,7 @@ def _schemas(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def isolation(examined: Examination) -> Iterator[str]:
-    """Episodes of a task share nothing and leave nothing behind."""
+    """Check that a task's episodes share nothing and leave nothing behind."""
     for task in examined.to_play[:_REPLAYED]:
         before = task.model_dump(mode="json")
         specs = examined.tools[task.id]

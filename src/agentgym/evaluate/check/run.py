@@ -1,4 +1,4 @@
-"""Runs the tripwires on a scenario."""
+"""check_scenario: run the tripwires on a scenario."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,10 +26,10 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "isolation": (repeats.isolation, "episodes share nothing"),
     "prompts": (tripwires.prompts, ""),
 }
-"""The tripwires: a function that yields problems, and the sentence if there are none.
+"""The tripwires: a function that yields problems, and the message if there are none.
 """
 _OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
-"""Those that look at the check of a scenario."""
+"""Tripwires that test a scenario's check."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
@@ -37,14 +37,14 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 
     Args:
         reference: Name or path of the scenario.
-        tasks: Training tasks to play, by each agent.
-        seed: Of the tasks.
+        tasks: Number of training tasks to play with each agent.
+        seed: Seed of the tasks.
 
     Returns:
-        One finding a tripwire; a single one if the scenario cannot be loaded.
+        One finding per tripwire; a single one if the scenario cannot be loaded.
 
     Raises:
-        UsageError: No scenario has this name.
+        UsageError: The scenario is unknown.
     """
     try:
         scenario = get_scenario(reference).rehearsal()
@@ -59,7 +59,7 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 
 
 def run_tripwire(name: str, examined: Examination) -> Finding:
-    """Run one of the ``TRIPWIRES``; an exception is a finding too."""
+    """Run one of the ``TRIPWIRES``; convert an exception to a finding."""
     look, holds = TRIPWIRES[name]
     if name in _OF_CHECKS and not examined.scenario.has_check:
         return Finding(name, "skip", "no check judges attempts, a model ranks them")

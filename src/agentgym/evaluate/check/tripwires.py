@@ -1,4 +1,4 @@
-"""Tripwires on the texts, rewards and tools of a scenario.
+"""Tripwires for the texts, rewards and tools of a scenario.
 
 Each yields problems, or a :class:`Note` on something that is not a fault.
 """
@@ -30,7 +30,7 @@ _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 
 def card(examined: Examination) -> Iterator[str | Note]:
-    """Look at the attributes that lists show, and at limits."""
+    """Check the attributes that lists show, and limits."""
     scenario = examined.scenario
     said = scenario.card()
     for name in ("description", "difficulty", "estimated_time"):
@@ -52,7 +52,7 @@ def card(examined: Examination) -> Iterator[str | Note]:
 
 
 def tools(examined: Examination) -> Iterator[str | Note]:
-    """Check names, descriptions and types of the tools, as models see them."""
+    """Check names, descriptions and types of the tools as models see them."""
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
     for task in examined.to_play:
@@ -101,12 +101,12 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
 def _unlike(
     usual: Sequence[ToolSpec], sets: Iterable[tuple[str, Sequence[ToolSpec]]]
 ) -> Iterator[str]:
-    """Look for environments with tools that ``Scenario.tools`` does not have."""
+    """Find environments with tools missing in ``Scenario.tools``."""
     known = {spec.name: spec.to_openai() for spec in usual}
     for where, specs in sets:
         names = [spec.name for spec in specs]
         if all(known.get(spec.name) == spec.to_openai() for spec in specs):
-            continue  # some of them: not every task has every tool
+            continue  # a subset: not every task has every tool
         yield (
             f"{where} has {names}, and tools() of the scenario has {list(known)}, or "
             "other arguments. If each task has tools of its own, return [] there"
@@ -115,7 +115,7 @@ def _unlike(
 
 
 def episodes(examined: Examination) -> Iterator[str]:
-    """Look for episodes that crash whatever the arguments are."""
+    """Find episodes that crash whatever the arguments are."""
     crashed = [e for e in examined.episodes if e.error and e.trajectory is None]
     for episode in crashed[:1]:
         yield (
@@ -125,7 +125,7 @@ def episodes(examined: Examination) -> Iterator[str]:
 
 
 def rewards(examined: Examination) -> Iterator[str]:
-    """Look for rewards that are not numbers, out of range, or at odds with success."""
+    """Find rewards that are not numbers, out of range, or contradict success."""
     for episode in examined.episodes:
         wrong = _reward_fault(episode, examined.scenario.reward_range)
         if wrong:
@@ -135,7 +135,7 @@ def rewards(examined: Examination) -> Iterator[str]:
 
 
 def answer(examined: Examination) -> Iterator[Note]:
-    """Look for a reward that reads text which is not trained."""
+    """Report a reward that reads text which is not trained."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
         yield Note("warn", note)
@@ -159,7 +159,7 @@ def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
 
 
 def _broadcast(examined: Examination) -> Iterator[str]:
-    """Check the rewards of the model calls of the longest episode."""
+    """Check the rewards of the model calls in the longest episode."""
     scored = [
         episode.trajectory.scored(episode.reward)
         for episode in examined.episodes
@@ -180,7 +180,7 @@ def _broadcast(examined: Examination) -> Iterator[str]:
 
 
 def oracle(examined: Examination) -> Iterator[str | Note]:
-    """The scenario's own solutions must succeed."""
+    """Check that the scenario's own solutions succeed."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
@@ -191,7 +191,7 @@ def oracle(examined: Examination) -> Iterator[str | Note]:
 
 
 def tasks(examined: Examination) -> Iterator[str | Note]:
-    """Every split must give a list with tasks, as many as are asked for if it can."""
+    """Check that every split returns tasks, as many as requested if possible."""
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:
@@ -215,7 +215,7 @@ def tasks(examined: Examination) -> Iterator[str | Note]:
 
 
 def splits(examined: Examination) -> Iterator[str]:
-    """No task, request or declared word of one split may occur in another."""
+    """Check that no task, request or declared word occurs in two splits."""
     vocabulary = examined.scenario.vocabulary
     for split, tasks in examined.tasks.items():
         wrong = [task.split for task in tasks if task.split is not split]
@@ -252,7 +252,7 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """First prompts should leave room in the context of the shipped policy."""
+    """Check that first prompts leave room in the context of nano."""
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

@@ -1,7 +1,7 @@
-"""A judge: a model that ranks attempts at one task, within those that a check accepts.
+"""A judge: a model that ranks those attempts at one task that the check accepts.
 
 - ``settings``: check a judge's settings, and show its price.
-- ``prompt``: the request, with the common beginning of the attempts once.
-- ``answer``: read its scores.
-- ``group_judge``: ask it, and put its ranking into rewards.
+- ``prompt``: the request, with the attempts' common start written once.
+- ``answer``: parse its scores.
+- ``group_judge``: ask it, and add its ranking to rewards.
 """

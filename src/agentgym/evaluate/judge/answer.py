@@ -1,4 +1,4 @@
-"""Reads the scores of a judge's answer, and refuses anything else."""
+"""Parse the scores in a judge's answer, and refuse anything else."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ class _Scores(BaseModel):
 
 
 def response_format(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the form of the answer, for servers that decode under a JSON schema."""
+    """Return the answer's JSON schema, for servers that enforce one."""
     entry = {
         "type": "object",
         "properties": {
@@ -56,10 +56,10 @@ def response_format(labels: Sequence[str]) -> dict[str, Any]:
 def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score]:
     """Return the scores of a completion, in the order of ``labels``.
 
-    Text around the JSON object is ignored, as some servers know no schema.
+    Text around the JSON object is ignored, as some servers do not enforce a schema.
 
     Raises:
-        ReplyError: It does not hold one score from 0 to 1 for each label.
+        ReplyError: It does not have one score from 0 to 1 for each label.
     """
     reply = read_reply(completion)
     text = reply.content

@@ -1,13 +1,13 @@
-"""GroupJudge: asks a judge about groups of attempts, and puts its ranking into rewards.
+"""GroupJudge: ask a judge about groups of attempts, and add its ranking to rewards.
 
-As ART's RULER (https://art.openpipe.ai/fundamentals/ruler) it shows all attempts at a
-task together, which is easier to judge than one alone. Unlike there, a check has the
-first word: attempts that it rejects keep their reward, and those that it accepts are
-ranked among themselves. With r the reward of an accepted attempt and s its score, it
-becomes ``r + w * (s - mean of s)``. The mean reward of the group stays as it is, so
-that groups without a ranking lose nothing compared with it. The weight w is at most the
-distance from the lowest accepted to the highest rejected reward, so that no accepted
-attempt comes to be worth less than a rejected one.
+Like ART's RULER (https://art.openpipe.ai/fundamentals/ruler), it shows all attempts at
+a task together, which are easier to judge than one alone. Unlike RULER, the check
+decides first: attempts that it rejects keep their reward, and those that it accepts are
+ranked. With r the reward of an accepted attempt and s its score, the new reward is ``r
++ w * (s - mean of s)``. The group's mean reward does not change, so that unranked
+groups are not at a disadvantage. The weight w is at most the distance from the lowest
+accepted to the highest rejected reward, so that no accepted attempt falls below a
+rejected one.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.security.redaction import beginning
 
 PART = "judge"
-"""Name of the part of a reward that the judge's ranking adds."""
+"""Name of the reward part with the judge's ranking."""
 MOST_ANSWER = 4_096
-"""Tokens of an answer, those of a reasoning model's thoughts included."""
+"""Most tokens of an answer, including a reasoning model's thoughts."""
 FEW = "fewer than two attempts that the check accepts"
 ALIKE = "its attempts are alike"
 NO_ROOM = "a rejected attempt has as much reward as an accepted one"
@@ -57,7 +57,7 @@ CAP = "the judge's cost limit was reached"
 _IN_FLIGHT = 8
 _TIMEOUT_S = 180.0
 _CHARACTERS = 4
-"""Characters of a token in an estimate; in a bound two."""
+"""Characters per token in an estimate; two in an upper bound."""
 _SHOWN = 300
 
 
@@ -83,7 +83,7 @@ class _Group:
 
     @cached_property
     def kinds(self) -> list[int]:
-        """For each attempt the place of the first one that is like it."""
+        """For each attempt, the index of the first attempt equal to it."""
         seen: dict[str, int] = {}
         texts = (json.dumps(each, default=str) for each in self.transcripts)
         return [seen.setdefault(text, place) for place, text in enumerate(texts)]
@@ -103,7 +103,7 @@ class _Group:
         return min(self.rewards(True)) - max(rejected, default=-float("inf"))
 
     def unranked(self) -> str:
-        """Return why a ranking could change no reward; empty if it can."""
+        """Return why a ranking could not change a reward, or ""."""
         chosen = [k for k, good in zip(self.kinds, self.accepted, strict=True) if good]
         if len(chosen) < 2:
             return FEW
@@ -112,51 +112,49 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why the judge cannot be compared with the check; empty if it can."""
+        """Return why the judge cannot be compared with the check, or ""."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
 class Ranker:
-    """Ranks nothing; :class:`GroupJudge` ranks.
+    """A ranker that does nothing; :class:`GroupJudge` ranks.
 
     Attributes:
-        verdicts: The score of each judged attempt of the last groups, and why.
+        verdicts: Score and reason for each judged attempt of the last groups.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[str, dict[str, Any]] = {}
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the ranking in the rewards of accepted attempts.
+        """Return the groups with the ranking added to accepted attempts' rewards.
 
-        Each of these has a further part of its reward, ``judge``.
+        These attempts get a further reward part, ``judge``.
         """
         return list(map(list, groups))
 
     def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record how often the judge agrees with the check; change no reward."""
+        """Record how often the judge agrees with the check; change no rewards."""
 
 
 class GroupJudge(Ranker):
-    """Ranks the attempts of each group, as far as the check and the limit allow.
+    """Ranks the attempts of each group, as far as check and cost limit allow.
 
-    A group about which the judge gives no usable answer keeps its own rewards; the
-    record says why.
+    If the judge gives no usable answer, a group keeps its rewards; the record says why.
 
     Args:
-        endpoint: Of the judge.
-        rubric: By which it judges, as text.
-        record: Is kept up to date.
-        weight: Most reward between two accepted attempts.
-        prices: Of its tokens; None if they are not known.
-        max_cost: Most US dollars of all requests in the record. A request that might
-            cost more is not sent.
-        timeout_s: Seconds of one request, tries again included; None: three minutes.
-        begin: Called with the number of attempts before they are judged, and ``done``
-            for each of them once its group was.
-        beat: Called every half second while the judge is waited for; may raise.
-        warn: Called with a sentence on the first group of each reason for which the
-            judge failed.
+        endpoint: The judge's servers.
+        rubric: The judge's instructions, as text.
+        record: The record, which is updated.
+        weight: Largest reward difference between two accepted attempts.
+        prices: Prices of its tokens; None if unknown.
+        max_cost: Most US dollars for all requests in the record. A request that might
+            exceed it is not sent.
+        timeout_s: Timeout of one request, retries included; None: three minutes.
+        begin: Called with the number of attempts before judging; ``done`` is called for
+            each judged attempt.
+        beat: Called every half second while waiting; may raise.
+        warn: Called with a sentence on the first failed group, for each reason.
     """
 
     def __init__(
@@ -192,7 +190,7 @@ class GroupJudge(Ranker):
             record.cost = 0.0
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the ranking in the rewards of accepted attempts."""
+        """Return the groups with the ranking added to accepted attempts' rewards."""
         found = list(map(_Group.of, groups))
         scores = self._judged(found, [group.unranked() for group in found])
         return [
@@ -201,7 +199,7 @@ class GroupJudge(Ranker):
         ]
 
     def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record how often the judge agrees with the check; change no reward."""
+        """Record how often the judge agrees with the check; change no rewards."""
         found = list(map(_Group.of, groups))
         self._judged(found, [group.uncompared() for group in found])
 
@@ -222,7 +220,7 @@ class GroupJudge(Ranker):
     def _judged(
         self, groups: Sequence[_Group], unfit: Sequence[str]
     ) -> list[list[float] | None]:
-        """Return the scores of each group's attempts; None for one that has none."""
+        """Return the scores of each group's attempts, or None without scores."""
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
         if asked:
@@ -242,7 +240,7 @@ class GroupJudge(Ranker):
         return found
 
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
-        """Return the score of every attempt, and count where judge and check agree."""
+        """Return the score of every attempt; count agreements of judge and check."""
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]
         for attempt, score in zip(group.attempts, found, strict=True):
@@ -266,7 +264,7 @@ class GroupJudge(Ranker):
                 while not all(task.done() for task in made):
                     await asyncio.wait(made, timeout=BEAT_S)
                     self._beat()
-        except BaseExceptionGroup as error:  # of one: _ask fails in no other way
+        except BaseExceptionGroup as error:  # always of one: _ask fails in no other way
             raise error.exceptions[0] from None
         finally:
             await llm.close()
@@ -286,7 +284,7 @@ class GroupJudge(Ranker):
                 async with asyncio.timeout(self._timeout_s):
                     return await self._answer(llm, asked)
             except TimeoutError:
-                self._count({}, asked, "")  # it may be charged all the same
+                self._count({}, asked, "")  # it may be charged anyway
                 return self._failed(TIMEOUT, f"{self._timeout_s:g} s")
             except ReplyError as error:
                 return self._failed(NONSENSE, str(error))
@@ -302,7 +300,7 @@ class GroupJudge(Ranker):
                     self._done()
 
     async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
-        """Ask; where the server knows no schema, ask without one."""
+        """Ask with a JSON schema; without one if the server does not support it."""
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {
             "max_completion_tokens" if is_openai else "max_tokens": MOST_ANSWER
@@ -331,7 +329,7 @@ class GroupJudge(Ranker):
         return question(shown, tools, self._rubric, mark=mark, order=order)
 
     def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
-        """Count a request's tokens, estimated where the server counts none."""
+        """Count a request's tokens; estimate them if the server does not count."""
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
         if prompt is None or response is None:
@@ -373,7 +371,7 @@ def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
 
 
 def by_task(trajectories: Collection[Trajectory]) -> list[list[Trajectory]]:
-    """Return the attempts at each task as a group."""
+    """Group attempts by task."""
     found: dict[str, list[Trajectory]] = {}
     for made in trajectories:
         found.setdefault(made.task_id, []).append(made)

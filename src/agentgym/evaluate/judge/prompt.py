@@ -1,8 +1,8 @@
-"""The request to a judge: attempts at one task, with their common beginning once.
+"""The request to a judge: attempts at one task, with their common start written once.
 
-Agents, their tools and their users wrote the attempts, and may have written orders to
-a judge. Each entry is one line of JSON, so that a text cannot begin a line of its own,
-and the lines between attempts begin with a mark that is drawn for each request.
+Agents, tools and users wrote the attempts, and may have written instructions to a
+judge. So each entry is one line of JSON, which cannot contain line breaks, and the
+separators between attempts begin with a random mark per request.
 """
 
 import json
@@ -15,11 +15,11 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.security.redaction import Redactor
 
 MOST_CHARACTERS = 60_000
-"""Most characters of all attempts of a request; longer ones lose their middle."""
+"""Most characters of all attempts in a request; longer ones lose their middle."""
 _MOST_OF_TEXT = 3_000
 _TOOLS = 40
 _BREAKS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
-"""Characters that end a line, and that JSON writes as they are."""
+"""Characters that end a line, although JSON does not escape them."""
 
 _SYSTEM = """\
 You compare attempts of an assistant at one task, and score each from 0 to 1.
@@ -45,8 +45,8 @@ class Question:
     """A request to a judge.
 
     Attributes:
-        messages: OpenAI-shaped.
-        labels: The names of the attempts in it, in the order that they were given in.
+        messages: OpenAI-shaped messages.
+        labels: Labels of the attempts, in the order of the argument.
     """
 
     messages: list[dict[str, Any]]
@@ -54,12 +54,12 @@ class Question:
 
     @property
     def size(self) -> int:
-        """Characters of the messages."""
+        """Number of characters in the messages."""
         return sum(len(message["content"]) for message in self.messages)
 
 
 def transcript(trajectory: Trajectory) -> list[Entry]:
-    """Return an attempt as a judge reads it: messages, calls and results in order."""
+    """Return an attempt for a judge: messages, calls and results in order."""
     entries: list[Entry] = []
     seen: dict[str, list[dict[str, Any]]] = {}
     asked: set[str] = set()
@@ -97,14 +97,14 @@ def question(
     mark: str,
     order: Sequence[int],
 ) -> Question:
-    """Return the request that has attempts judged.
+    """Return the request to judge some attempts.
 
     Args:
-        attempts: Transcripts at one task.
-        tools: Offered to them, OpenAI-shaped.
-        rubric: Its text.
-        mark: Begins the lines between the attempts; no attempt can hold it.
-        order: In which they are shown, so that no place is always the same attempt's.
+        attempts: Transcripts of one task.
+        tools: The offered tools, OpenAI-shaped.
+        rubric: The judge's instructions.
+        mark: Random start of the separators between attempts.
+        order: Order in which to show them, so that positions vary.
     """
     redactor = Redactor.of_environment()
     clean = [redactor.json(list(entries)) for entries in attempts]
@@ -134,7 +134,7 @@ def question(
 
 
 def _is_input(message: Mapping[str, Any]) -> bool:
-    """Say whether a message is not the model's, and not the result of a tool."""
+    """Return whether a message is neither the model's nor a tool's result."""
     return message.get("role") not in ("assistant", "tool")
 
 
@@ -148,14 +148,14 @@ def _tool(tool: Mapping[str, Any]) -> Entry:
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> int:
-    """Return how many first items all lists have in common."""
+    """Return the length of the lists' common prefix."""
     places = zip(*lists, strict=False)
     equal = takewhile(lambda items: all(each == items[0] for each in items), places)
     return sum(1 for _ in equal)
 
 
 def _lines(entries: Sequence[Entry], most: int) -> list[str]:
-    """Return entries as lines; those in the middle are left out beyond so much text."""
+    """Return entries as lines; leave out middle ones beyond ``most`` characters."""
     lines = [_line(entry) for entry in entries]
     head: list[str] = []
     tail: list[str] = []
@@ -177,7 +177,7 @@ def _line(entry: Any) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Return a value whose long texts have lost their middle."""
+    """Return a value with the middle of long texts removed."""
     if isinstance(value, dict):
         return {key: _short(each) for key, each in value.items()}
     if isinstance(value, list):

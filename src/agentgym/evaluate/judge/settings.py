@@ -1,4 +1,4 @@
-"""A judge's settings: checked before anything starts, and shown with their price."""
+"""Check a judge's settings before anything starts, and describe them with the price."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from agentgym.rollout.located import rubric_text
 
 _SETTINGS = ("judge_rubric", "judge_price_in", "judge_price_out", "judge_max_cost")
 _CHARACTERS = 4
-"""Characters of a token."""
+"""Characters per token."""
 
 
 def rubric_of(config: TrainingConfig) -> str:
-    """Return the text of the rubric: the one given, or the one that ships.
+    """Return the judge's instructions: the user's, or the built-in ones.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: They cannot be read.
     """
     if given := rubric_text(config.judge_rubric):
         return given
@@ -32,10 +32,10 @@ def rubric_of(config: TrainingConfig) -> str:
 
 
 def prices_of(config: TrainingConfig) -> Prices | None:
-    """Return the prices of a judge's tokens; None if they are not known.
+    """Return the prices of a judge's tokens; None if unknown.
 
     Raises:
-        UsageError: One is missing.
+        UsageError: One price is missing.
     """
     read, written = config.judge_price_in, config.judge_price_out
     if (read is None) != (written is None):
@@ -46,10 +46,10 @@ def prices_of(config: TrainingConfig) -> Prices | None:
 
 
 def check_judge(config: TrainingConfig) -> None:
-    """Check the settings of a judge; nothing is sent to it.
+    """Check the settings of a judge, without sending a request.
 
     Raises:
-        UsageError: One cannot work; says which and what to do.
+        UsageError: A setting is unusable; the message says which, and the fix.
     """
     prices = prices_of(config)
     if config.judge is None:
@@ -87,19 +87,19 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Return the judge of a run, which keeps its record in ``ledger``.
+    """Return a run's judge, which keeps its record in ``ledger``.
 
     Args:
         config: Every setting.
-        ledger: Of the run.
+        ledger: The run's ledger.
         progress: Receives the phase ``judging``, and warnings.
-        beat: Called every half second while the judge is waited for; may raise.
+        beat: Called every half second while waiting; may raise.
 
     Returns:
-        One that ranks nothing, if the settings name none.
+        A ranker that does nothing, if the settings name no judge.
 
     Raises:
-        UsageError: Its settings cannot work.
+        UsageError: A setting is unusable.
     """
     if config.judge is None:
         return Ranker()
@@ -120,7 +120,7 @@ def open_judge(
 
 
 def plan_words(config: TrainingConfig) -> str:
-    """Say how often a run may ask its judge, and for how much; empty without one."""
+    """Describe how often a run may ask its judge, and the price; empty without one."""
     if config.judge is None:
         return ""
     requests = math.ceil(config.episodes / config.group_size)
@@ -142,7 +142,7 @@ def plan_words(config: TrainingConfig) -> str:
 
 
 def judging_words(record: Judging) -> str:
-    """Return how a judge ranked groups, how far a check agrees, and the price."""
+    """Describe a judge's ranking, its agreement with the check, and the price."""
     kept = "".join(f"; {why}: {n:,}" for why, n in record.kept.most_common())
     text = (
         f"Judge {record.model}: {record.judged:,} of {record.groups:,} groups of "

@@ -1,1 +1,1 @@
-"""Microsoft Agent Framework: its agents and workflows, trained in their own loop."""
+"""Microsoft Agent Framework: train its agents and workflows in their own loop."""

@@ -1,4 +1,4 @@
-"""The adapter of Microsoft Agent Framework: real agents and workflows, trained."""
+"""The adapter of Microsoft Agent Framework: trains agents and workflows."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _MOST = 1_000
-"""Requests and errors in a row of a scenario's own agent: the episode ends it first."""
+"""Limit of requests and errors in a row for a scenario's own agent, above the episode's
+limit."""
 
 
 class AgentFrameworkAdapter(ClientAdapter):
-    """agent-framework-core 1.23: ``Agent``, and workflows of agents."""
+    """Adapter of agent-framework-core 1.23: ``Agent``, and workflows of agents."""
 
     name = "agent_framework"
     title = "Agent Framework"
@@ -40,7 +41,7 @@ class AgentFrameworkAdapter(ClientAdapter):
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a client of chat completions."""
+        """Return a chat-completions client."""
         from agent_framework.openai import OpenAIChatCompletionClient
 
         made: Any = OpenAIChatCompletionClient(model=name, async_client=client)
@@ -51,7 +52,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema, which checks its arguments itself."""
+        """Return a tool with the original schema; AgentGym validates its arguments."""
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:
@@ -70,25 +71,25 @@ class AgentFrameworkAdapter(ClientAdapter):
             text = await run(dict(arguments or {}), tool_call_id)
             return FunctionTool.parse_result(text)
 
-        vars(made)["invoke"] = invoke  # its errors read as always
+        vars(made)["invoke"] = invoke  # errors read as in other frameworks
         return made
 
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the agent of a scenario, which goes on until it answers."""
+        """Return the scenario's own agent, which works until it answers."""
         from agent_framework import Agent
 
         return Agent(model, system_prompt or None, name=name, tools=list(tools))
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the copies with training's client."""
+        """Return the copies that use the training client."""
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
         return FrameworkCopies(model)
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation that no message was said in."""
+        """Return a new conversation."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
@@ -102,7 +103,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that asks ``model``, as do the agents that its tools run."""
+        """Return a copy that uses ``model``, also for the agents that its tools run."""
         from agent_framework import Workflow
 
         from agentgym.integrations.agent_framework.copies import FrameworkCopies

@@ -1,4 +1,4 @@
-"""One episode's talk with an agent, or with a workflow, of Agent Framework."""
+"""FrameworkConversation: one episode with an agent or workflow of Agent Framework."""
 
 import json
 from typing import Any
@@ -19,8 +19,8 @@ class FrameworkConversation(Conversation):
 
     Args:
         found: The agent or workflow, as its author wrote it.
-        copies: Have training's client.
-        loop: Has the agent's input.
+        copies: Creates copies with the training client.
+        loop: The agent loop with the agent's inputs.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
@@ -37,7 +37,7 @@ class FrameworkConversation(Conversation):
             self._session = agent.create_session()
 
     async def turn(self, message: str) -> str:
-        """Run it to its end, through all that it waits for."""
+        """Run it to its end, and answer its requests for approval or input."""
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
         redirected = clients_redirected_to(self._loop.blueprint)
@@ -56,7 +56,7 @@ class FrameworkConversation(Conversation):
         return response.text
 
     async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
-        """Run a workflow until it ends, or an agent's answer waits for the user."""
+        """Run a workflow until it ends or waits for the user."""
         given: dict[str, Any] = {}
         for name, asked in self._waiting.items():
             given[name] = asked.create_response(message)
@@ -77,12 +77,12 @@ class FrameworkConversation(Conversation):
 
 
 def _is_answer(asked: Any) -> bool:
-    """Return whether a hand-off workflow gives an agent's answer to its user."""
+    """Return whether a hand-off workflow passes an agent's answer to its user."""
     return isinstance(getattr(asked, "agent_response", None), AgentResponse)
 
 
 async def _answer(asked: Any) -> Any:
-    """Approve a call, answer one that is not run; ask the user anything else."""
+    """Approve a call, answer one that is not run, or ask the user."""
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)
     episode, question = current_episode(), _text(asked)

@@ -1,4 +1,4 @@
-"""Copies of Agent Framework's agents and workflows, with another chat client."""
+"""FrameworkCopies: copy agents and workflows, with another chat client."""
 
 import copy
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ _KEPT_OPTIONS = frozenset(
         *("temperature", "tools", "top_p", "user"),
     ]
 )
-"""Options of an agent that another model takes; the rest belongs to a provider."""
+"""Options of an agent that any model takes; the others are specific to a provider."""
 
 _KNOWING_WORKFLOW = ("agent_middleware", "context_providers", "middleware")
-"""Attributes of an agent in a workflow that may hold objects of its parts."""
+"""Attributes of an agent in a workflow that may refer to the workflow's parts."""
 
 _IS_COPY = "_agentgym_is_copy"
 _OF_CLIENT = ("chat_middleware", "function_middleware")
@@ -32,11 +32,11 @@ _CONFIGURATION = "function_invocation_configuration"
 
 
 def parts_of(workflow: Workflow, kind: Any) -> list[Any]:
-    """Return the objects of a kind that the parts of a workflow hold, inner ones too.
+    """Return the objects of a type that are part of a workflow, nested ones too.
 
     Args:
-        workflow: Built.
-        kind: A class.
+        workflow: A built workflow.
+        kind: The class.
     """
     found: dict[int, Any] = {}
     for part in workflow.executors.values():
@@ -59,12 +59,13 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
 
 
 class FrameworkCopies:
-    """Makes one copy of each agent that is met; the agents stay as they are.
+    """Creates one copy of each agent; the originals are not changed.
 
-    Tools of a provider's servers are left out: the model does not run on these.
+    Tools that a provider's servers run are left out: those servers do not use the
+    trained model.
 
     Args:
-        client: A chat client of Agent Framework's, of all copies.
+        client: The chat client of all copies.
     """
 
     def __init__(self, client: Any) -> None:
@@ -73,14 +74,14 @@ class FrameworkCopies:
         self._kept: list[Any] = []
 
     def of(self, agent: Any) -> Any:
-        """Return the copy of an agent; the agent itself if it is one."""
+        """Return an agent's copy; return a copy unchanged."""
         if _IS_COPY in vars(agent):
             return agent
         if id(agent) in self._made:
             return self._made[id(agent)]
         made = copy.copy(agent)
         vars(made)[_IS_COPY] = True
-        self._kept.append(agent)  # or its id might be another's
+        self._kept.append(agent)  # otherwise its id could be reused
         self._made[id(agent)] = made
         made.client = self._client_of(agent)
         made.context_providers = list(agent.context_providers)
@@ -92,10 +93,10 @@ class FrameworkCopies:
         return made
 
     def workflow(self, workflow: Workflow) -> Workflow:
-        """Return a workflow like another, in its first state, with copied agents.
+        """Return a copy of a workflow in its initial state, with copied agents.
 
         Raises:
-            UnsupportedError: A part of it cannot be copied.
+            UnsupportedError: A part cannot be copied.
         """
         agents, copies = parts_of(workflow, Agent), FrameworkCopies(self._client)
         instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}
@@ -108,7 +109,7 @@ class FrameworkCopies:
                     whole = copy.deepcopy(getattr(agent, name), instead)
                     setattr(copies.of(agent), name, whole)
             return made
-        except Exception as error:  # any class may refuse in its own way
+        except Exception as error:  # any class may refuse with its own exception
             raise UnsupportedError(
                 f"The workflow {workflow.name!r} cannot be copied, and every episode "
                 f"needs one of its own: {type(error).__name__}: {error}. Let its parts "
@@ -155,7 +156,7 @@ class FrameworkCopies:
 
 
 def _as_written(tool: FunctionTool, arguments: Any) -> Any:
-    """Return the arguments of a call, as text where they were not an object."""
+    """Return a call's arguments, as text if they were not an object."""
     given = dict(arguments or {})
     if given.keys() != {"raw"} or "raw" in tool.parameters().get("properties", {}):
         return given

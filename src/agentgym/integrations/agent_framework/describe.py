@@ -1,4 +1,4 @@
-"""Read agents and workflows of Agent Framework: prompts, tools and clients."""
+"""Read prompts, tools and clients of Agent Framework's agents and workflows."""
 
 from typing import Any
 
@@ -19,16 +19,16 @@ def members(found: Any) -> list[Any]:
     """Return an agent itself, or the agents of a workflow.
 
     Raises:
-        UnsupportedError: It is a workflow that holds none.
+        UnsupportedError: It is a workflow without agents.
     """
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
-        raise UnsupportedError(f"No agent is to be found in {found!r}.")
+        raise UnsupportedError(f"{found!r} has no agent.")
     return agents
 
 
 def roles(found: Any) -> list[AgentRole]:
-    """Return an agent, or the agents of a workflow."""
+    """Return the roles: an agent, or the agents of a workflow."""
     return [
         AgentRole(
             name=agent.name or DEFAULT_AGENT,
@@ -54,7 +54,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(found: Any) -> list[tuple[str, str]]:
-    """Return the tools that a provider's servers run, each with its agent's name."""
+    """Return the tools that a provider's servers run, with their agents' names."""
     return [
         (_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
@@ -64,7 +64,7 @@ def left_out(found: Any) -> list[tuple[str, str]]:
 
 
 def _passes_on(tool: FunctionTool) -> bool:
-    """Return whether a tool is the framework's own: another agent, a hand-off."""
+    """Return whether a tool belongs to the framework: another agent, or a hand-off."""
     module = getattr(tool.func, "__module__", None) or ""
     return module.startswith("agent_framework")
 

@@ -1,7 +1,7 @@
-"""Redirect the runs of Agent Framework's agents: within a block, copies run.
+"""Redirect runs of Agent Framework's agents to their copies within a block.
 
-That reaches agents that a tool or a part of a workflow runs. The patched method is
-public, its replacement is not foreseen: a test fails when a version changes it.
+This includes agents run by a tool or a part of a workflow. Replacing the (public)
+method is not officially supported: a test fails when a version changes it.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Let every run within be that of ``copied(agent)`` instead of its agent."""
+    """Redirect every run within the block to ``copied(agent)``."""
     return holding(_COPIED, copied)
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Let all agents look for the copy that runs."""
+    """Patch the agents so that each run looks for a copy to run."""
     kind: Any = module.Agent
     run = kind.run
 

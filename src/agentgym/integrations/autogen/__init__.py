@@ -1,1 +1,1 @@
-"""AutoGen: agents and teams, trained in their own loop and given back."""
+"""AutoGen: train agents and teams in their own loop, and export them."""

@@ -1,4 +1,4 @@
-"""The AutoGen adapter: real agents and teams, trained in their own loop."""
+"""The AutoGen adapter: trains agents and teams in their own loop."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ _NO_SPEAKER = "the ledger of MagenticOneGroupChat names a speaker that there is 
 
 
 class AutoGenAgent(AgentLoop):
-    """One client for all episodes; an agent for each."""
+    """One model client for all episodes; an agent for each."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
@@ -49,7 +49,7 @@ class AutoGenAgent(AgentLoop):
         self._blueprint = blueprint
         self._inputs = values_for(blueprint.agent.inputs, "--inputs")
         self._http = episode_client(blueprint)
-        options: dict[str, Any] = {  # http_client is openai's, AutoGen passes it on
+        options: dict[str, Any] = {  # the client passes http_client on to openai
             "model": blueprint.model,
             "base_url": blueprint.gateway + PLACEHOLDER,
             "api_key": blueprint.api_key,
@@ -74,7 +74,7 @@ class AutoGenAgent(AgentLoop):
         tools = [episode_tool(spec) for spec in specs]
         if blueprint.agent.reference is not None:
             return self._copies(blueprint.agent.reference, llm, tools)
-        # One more than there are: the episode ends it, and says why.
+        # One more than the roles: the episode ends the agent with a reason first.
         most = blueprint.max_turns + 1
         prompt = blueprint.system_prompt
         return lambda: default_agent("agent", llm, tools, prompt, most)
@@ -98,19 +98,19 @@ class AutoGenAgent(AgentLoop):
         return copies.make
 
     def converse(self) -> Conversation:
-        """Return a conversation of an agent that has heard nothing yet."""
+        """Return a conversation with a new copy of the agent."""
         agent = self._makers.of_episode()()
         return _AgentConversation(agent, self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections, and workbenches that the agent has opened."""
+        """Close the pooled connections, and workbenches that the agent opened."""
         for bench in self._benches:
             await bench.end()
         await self._http.aclose()
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Say whether a record is about more than the end of an episode that was cut."""
+    """Return whether a log record is about more than the end of an episode."""
     try:
         return current_episode().cut is None
     except RolloutError:
@@ -118,7 +118,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 class _AgentConversation(Conversation):
-    """Runs an agent or a team once for each message; it remembers those before."""
+    """Runs an agent or a team once per message; it keeps the earlier ones."""
 
     def __init__(
         self, agent: Any, blueprint: Blueprint, inputs: Callable[[Task], Any]
@@ -144,7 +144,7 @@ class _AgentConversation(Conversation):
         return said[-1].to_text() if said else ""
 
     def _input(self, message: str) -> Any:
-        """Return the agent's input: the user's ``--inputs`` for the first message."""
+        """Return the agent's input, from ``--inputs`` for the first message."""
         from autogen_agentchat.messages import BaseChatMessage
 
         inputs, self._inputs = self._inputs, None
@@ -164,7 +164,7 @@ class _AgentConversation(Conversation):
 
 
 class AutoGenAdapter(Adapter):
-    """autogen-agentchat 0.7: ``AssistantAgent`` and teams of agents."""
+    """Adapter of autogen-agentchat 0.7: ``AssistantAgent`` and teams of agents."""
 
     name = "autogen"
     preload = (
@@ -185,19 +185,19 @@ class AutoGenAdapter(Adapter):
         require(modules, "autogen", "The AutoGen adapter")
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent whose model is the gateway."""
+        """Build the agent with the gateway as its model."""
         self.check()
         return AutoGenAgent(blueprint)
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is an agent or a team."""
+        """Check that an object is an agent or a team."""
         self.check()
         from agentgym.integrations.autogen.describe import require_runner
 
         require_runner(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return an agent, or the members of a team: those that ask a model."""
+        """Return the roles: an agent, or those members of a team that ask a model."""
         self.check()
         from agentgym.integrations.autogen.describe import role_of, speakers
 
@@ -211,7 +211,7 @@ class AutoGenAdapter(Adapter):
         return own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return a model client that answers nothing."""
+        """Return a model client that is never called."""
         self.check()
         from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
 
@@ -225,9 +225,9 @@ class AutoGenAdapter(Adapter):
         return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent or team, all of whose model clients are ``model``.
+        """Return a copy of an agent or team that uses ``model`` for all its clients.
 
-        Tools, and objects of libraries, are those of ``agent``.
+        Tools, and objects from libraries, are shared with the original.
         """
         self.check()
         from agentgym.integrations.autogen.copies import with_model
@@ -235,7 +235,7 @@ class AutoGenAdapter(Adapter):
         return with_model(agent, model)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an AssistantAgent, or as its author wrote it."""
+        """Return a trained agent as an AssistantAgent, or as the user's own agent."""
         self.check()
         from agentgym.integrations.autogen.export import export
 

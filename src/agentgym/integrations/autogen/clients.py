@@ -17,17 +17,16 @@ POLICY_INFO = ModelInfo(
     json_output=True,
     family="unknown",
     structured_output=True,
-    multiple_system_messages=True,  # else they are joined, and stripped of spaces
+    multiple_system_messages=True,  # otherwise they are joined, and stripped of spaces
 )
-"""The abilities of a policy."""
+"""A policy's abilities, in AutoGen's form."""
 
 
 class PlainOpenAIClient(OpenAIChatCompletionClient):
-    """The client of AutoGen, whose tools reach the model with their schema alone.
+    """AutoGen's client, without the extra field ``strict`` in tools.
 
-    AutoGen adds ``strict: false``, the default of servers; chat
-    templates write it into the prompt, and a policy would read other tools than it
-    was trained with.
+    AutoGen adds ``strict: false``, the default of servers. Chat templates would write
+    it into the prompt, and the policy would read other tools than in training.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -39,17 +38,17 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 
 
 class GatewayClient(PlainOpenAIClient):
-    """The same for many calls to the gateway, which get the name of the speaking role.
+    """A client for the gateway, with the role's name in each request.
 
     The openai package compares every request with its type annotations, which takes
-    longer than sending it. Fields in ``extra_body`` are sent unchanged, in the same
-    places of the same JSON.
+    longer than sending it. Fields in ``extra_body`` are sent unchanged, at the same
+    positions in the JSON.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
         params = super()._process_create_args(*args, **named)
         if params.response_format is not None:
-            return params  # the package parses the answer with the tools
+            return params  # the package uses the tools to parse the answer
         body: dict[str, Any] = {"messages": params.messages}
         if params.tools:
             body["tools"] = params.tools
@@ -58,17 +57,17 @@ class GatewayClient(PlainOpenAIClient):
         return replace(params, messages=[], tools=[], create_args=options)
 
     async def create(self, *args: Any, **named: Any) -> CreateResult:
-        """Ask the policy, as the agent that the running message is for."""
+        """Ask the policy, in the role of the agent whose message is handled."""
         with _as_member():
             return await super().create(*args, **named)
 
     async def create_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[str | CreateResult]:
-        """Ask the policy, and yield the answer as it comes."""
+        """Ask the policy, and stream the answer."""
         pieces = super().create_stream(*args, **named)
         while True:
-            with _as_member():  # not around the yield: who iterates has a context too
+            with _as_member():  # not around the yield: the consumer has its own context
                 piece = await anext(pieces, None)
             if piece is None:
                 return
@@ -77,11 +76,11 @@ class GatewayClient(PlainOpenAIClient):
 
 @contextmanager
 def _as_member() -> Iterator[None]:
-    """Speak as the member of a team whose message is handled; else as it was."""
+    """Set the role to the team member whose message is handled, if there is one."""
     try:
         member = MessageHandlerContext.agent_id().type
-    except RuntimeError:  # an agent that is run on its own
+    except RuntimeError:  # an agent without a team
         yield
         return
-    with speaking_as(member.rpartition("_")[0] or member):  # a team adds its own id
+    with speaking_as(member.rpartition("_")[0] or member):  # a team appends its own id
         yield

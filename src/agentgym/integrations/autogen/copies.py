@@ -1,8 +1,8 @@
-"""Copies of a live agent or team: each with a state and a model of its own.
+"""Copies: copy a live agent or team, with separate state and another model.
 
-An agent remembers, and a team runs in a runtime of its own, so that no two episodes can
-share one. Their objects are taken apart once and put together for each: objects that
-cannot be taken apart, and those of libraries, are shared.
+An agent keeps state, and a team has its own runtime, so two episodes cannot share one.
+The objects are serialized once and restored for each episode. Objects that cannot be
+serialized, and those from libraries, are shared.
 """
 
 import asyncio
@@ -53,20 +53,20 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class Copies:
-    """Makes copies of one agent or team.
+    """Creates copies of one agent or team.
 
     Args:
-        agent: Is only read.
-        model: The model client of all that a copy holds.
-        in_episodes: Whether tools act on the current episode, where it has them.
+        agent: The original, which is not changed.
+        model: The model client for all parts of a copy.
+        in_episodes: Whether tools act on the current episode, if it has them.
 
     Attributes:
-        clients: The model clients that were replaced.
-        shared: Objects of the author's own code that all copies share.
-        size: Bytes of the copied objects.
+        clients: The replaced model clients.
+        shared: Objects of the user's own classes that all copies share.
+        size: Number of bytes of the copied objects.
 
     Raises:
-        UnsupportedError: It cannot be taken apart.
+        UnsupportedError: It cannot be copied.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Copies:
         taken = io.BytesIO()
         try:
             _Taken(taken, self._instead, self._restored).dump(agent)
-        except Exception as error:  # any class may refuse in its own way
+        except Exception as error:  # any class may refuse with its own exception
             raise UnsupportedError(
                 f"{agent!r} cannot be copied, and every episode needs an agent of its "
                 f"own: {type(error).__name__}: {error}."
@@ -96,7 +96,7 @@ class Copies:
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the number of the replacement of a value; None: it is copied."""
+        """Return the number of a value's replacement; None to copy it."""
         kind = type(value)
         if kind in _PLAIN:
             return None
@@ -135,13 +135,13 @@ class Copies:
         return self._put(value, lambda: value)
 
     def _put(self, value: Any, maker: Callable[[], Any]) -> int:
-        self._kept.append(value)  # or its id might be another's
+        self._kept.append(value)  # otherwise its id could be reused
         self._makers.append(maker)
         self._known[id(value)] = len(self._makers) - 1
         return len(self._makers) - 1
 
     def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
-        """Return the function that gives a copy its state; None for the usual one."""
+        """Return a function that restores a copy's state; None for the default."""
         if isinstance(value, Team):
             return _set_up_team
         if not self._in_episodes:
@@ -156,10 +156,10 @@ class Copies:
 
 
 def with_model(agent: Any, model: Any) -> Any:
-    """Return an agent or team like ``agent``, whose model clients are all ``model``.
+    """Return a copy of an agent or team that uses ``model`` for all its clients.
 
     Raises:
-        UnsupportedError: It is none, has no model client, or ``model`` is none.
+        UnsupportedError: It is neither, has no model client, or ``model`` is not one.
     """
     require_runner(agent, repr(agent))
     if not isinstance(model, ChatCompletionClient):
@@ -169,7 +169,7 @@ def with_model(agent: Any, model: Any) -> Any:
     copies = Copies(agent, model, in_episodes=False)
     if not copies.clients:
         raise UnsupportedError(
-            f"The model client of {agent!r} is not to be found. Give a factory "
+            f"The model client of {agent!r} was not found. Give a factory "
             "instead: def make_agent(llm, tools)."
         )
     return copies.make()
@@ -194,7 +194,7 @@ class _Taken(pickle.Pickler):
 
 
 class _Made(pickle.Unpickler):
-    """Puts one copy together."""
+    """Restores one copy."""
 
     def __init__(self, file: io.BytesIO, makers: list[Callable[[], Any]]) -> None:
         super().__init__(file)
@@ -208,7 +208,7 @@ class _Made(pickle.Unpickler):
 
 
 def _is_authors(kind: type) -> bool:
-    """Say whether a class is of the author's own code, of no library."""
+    """Return whether a class is the user's own, not from a library."""
     root = kind.__module__.partition(".")[0]
     if root in _LIBRARIES or root in sys.stdlib_module_names - {"__main__"}:
         return False

@@ -1,6 +1,6 @@
-"""Describe a live agent or team: members, prompts, tools, models.
+"""Read members, prompts, tools and models of a live agent or team.
 
-AutoGen gives no public access to most of it: a test fails when a version changes it.
+Most of this is not public in AutoGen: a test fails when a version changes it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +35,7 @@ def default_agent(
     system_prompt: str,
     max_calls: int,
 ) -> AssistantAgent:
-    """Return the agent of a scenario, which goes on until it answers."""
+    """Return the scenario's own agent, which works until it answers."""
     return AssistantAgent(
         name,
         llm,
@@ -49,7 +49,7 @@ def require_runner(agent: Any, origin: str) -> None:
     """Check that ``agent`` is an agent or a team.
 
     Raises:
-        UnsupportedError: It is something else; says what.
+        UnsupportedError: It is something else; the message says what.
     """
     if not isinstance(agent, ChatAgent | Team):
         raise UnsupportedError(
@@ -59,10 +59,10 @@ def require_runner(agent: Any, origin: str) -> None:
 
 
 def parts(agent: Any) -> list[Any]:
-    """Return an agent or team and the agents, teams, tools and workbenches within.
+    """Return an agent or team, and all agents, teams, tools and workbenches in it.
 
-    Each once, those that hold others before them; also those within tools that run an
-    agent or a team.
+    Each is listed once, containers first, also parts of tools that run an agent or a
+    team.
     """
     require_runner(agent, repr(agent))
     found: dict[int, Any] = {}
@@ -83,26 +83,26 @@ def parts(agent: Any) -> list[Any]:
 
 
 def members(agent: Any) -> list[ChatAgent]:
-    """Return an agent itself, or all agents of a team, and those within them."""
+    """Return an agent, or all agents of a team and those nested in them."""
     return [part for part in parts(agent) if isinstance(part, ChatAgent)]
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return those members that are known to ask a model.
+    """Return the members that ask a model.
 
     Raises:
-        UnsupportedError: There is none, and no agent of the author's own class.
+        UnsupportedError: There is none, and no agent of the user's own class.
     """
     everyone = members(agent)
     found = [member for member in everyone if slot_of(member)]
     own = [each for each in everyone if not _is_autogens(each)]
     if not found and not own:
-        raise UnsupportedError(f"No agent with a model is to be found in {agent!r}.")
+        raise UnsupportedError(f"{agent!r} has no agent with a model.")
     return [each for each in everyone if each in found or each in own]
 
 
 def role_of(speaker: ChatAgent) -> AgentRole:
-    """Return the prompt, tools and model of one agent."""
+    """Return an agent's prompt, tools and model."""
     slot = slot_of(speaker)
     prompts = getattr(speaker, "_system_messages", None)
     handoffs = getattr(speaker, "_handoff_tools", ())
@@ -117,7 +117,7 @@ def role_of(speaker: ChatAgent) -> AgentRole:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or team, of a workbench, or a tool of AutoGen's.
+    """Return the tools of an agent or team, of a workbench, or a single AutoGen tool.
 
     Raises:
         UnsupportedError: There are none, or they cannot be listed.
@@ -143,7 +143,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return the differences for an agent or team in training, in sentences."""
+    """Return sentences on how training differs for an agent or team."""
     notes = []
     for part in parts(agent):
         if isinstance(part, UserProxyAgent):
@@ -161,7 +161,7 @@ def concerns(agent: Any) -> list[str]:
 
 
 def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute that holds a model client, None if none does."""
+    """Return the name of the attribute with a model client, or None."""
     for name in _MODEL_SLOTS:
         if isinstance(getattr(holder, name, None), ChatCompletionClient):
             return name
@@ -173,7 +173,7 @@ def _is_autogens(agent: ChatAgent) -> bool:
 
 
 def _held(speaker: ChatAgent) -> list[Any]:
-    """Return the tools and workbenches that an agent itself holds."""
+    """Return an agent's own tools and workbenches."""
     held: list[Any] = []
     for name, value in vars(speaker).items():
         if name not in _NOT_WITHIN:
@@ -182,7 +182,7 @@ def _held(speaker: ChatAgent) -> list[Any]:
 
 
 def tools_of(part: Any) -> list[Tool]:
-    """Return a tool of AutoGen's, or those of a workbench, to be called as they are."""
+    """Return an AutoGen tool, or a workbench's tools, as directly callable tools."""
     if isinstance(part, BaseTool):
         return [_callable(spec_of(part), _running(part), _returned(part))]
     renamed = getattr(part, "_tool_overrides", None)
@@ -197,7 +197,7 @@ def tools_of(part: Any) -> list[Tool]:
 async def _listed(bench: Workbench) -> list[Any]:
     if isinstance(bench, StaticWorkbench):
         return list(await bench.list_tools())
-    async with bench:  # else a server would be left behind in another event loop
+    async with bench:  # otherwise a server would stay in another event loop
         return list(await bench.list_tools())
 
 
@@ -210,7 +210,7 @@ def _callable(
         except SystemExit as end:
             raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
 
-    if returned is not None:  # a stub's answer is made from it
+    if returned is not None:  # used to make a stub's answer
         call.__annotations__["return"] = returned
     return Tool(spec, call)
 
@@ -245,7 +245,7 @@ def _returned(tool: BaseTool[Any, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool[Any, Any]) -> ToolSpec:
-    """Return the schema of a tool for a model.
+    """Return a tool's schema for a model.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.

@@ -1,4 +1,4 @@
-"""A trained agent as an AutoGen agent."""
+"""Export a trained agent as an AutoGen agent."""
 
 import re
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ def export(
     """Build the agent; see ``TrainedAgent.to_autogen``.
 
     Raises:
-        UsageError: There are ``tools``, and the agent has its own.
+        UsageError: ``tools`` were given, and the agent has its own.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent
     if named is None:
-        name = re.sub(r"\W|^(?=\d)", "_", spec.scenario)  # AutoGen wants an identifier
+        name = re.sub(r"\W|^(?=\d)", "_", spec.scenario)  # an identifier is required
         offered = _offered(trained, tools)
         model = _client(trained, base_url, api_key)
         return default_agent(name, model, offered, spec.system_prompt, spec.max_turns)

@@ -1,4 +1,4 @@
-"""An AutoGen model client on a policy in this process: no server, streaming too."""
+"""PolicyClient: an AutoGen model client that uses a policy in this process."""
 
 import asyncio
 import itertools
@@ -33,14 +33,14 @@ _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 class PolicyClient(ChatCompletionClient):
     """Answers from a policy that runs in this process.
 
-    ``extra_create_args`` of a call may hold ``temperature``, ``max_tokens`` and
-    ``seed``; other options raise UnsupportedError.
+    ``extra_create_args`` may have ``temperature``, ``max_tokens`` and ``seed``; other
+    options raise UnsupportedError.
 
     Args:
-        policy: Answers; it is closed by :meth:`close` alone.
+        policy: The policy that answers; only :meth:`close` closes it.
         temperature: 0 is greedy.
-        max_tokens: Of one response.
-        seed: Of the first request's random stream; later ones count on.
+        max_tokens: Most tokens of one response.
+        seed: Seed of the first request; later ones count up.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PolicyClient(ChatCompletionClient):
 
     @classmethod
     def of(cls, trained: Trained) -> Self:
-        """Load a trained agent's weights; they go with the client and its agents."""
+        """Load a trained agent's weights; they are freed with the client."""
         spec = trained.spec
         return cls(
             trained.load_policy(),
@@ -113,7 +113,7 @@ class PolicyClient(ChatCompletionClient):
             yield found if isinstance(found, str) else self._result(found, request)
 
     async def close(self) -> None:
-        """Stop the policy, for all who use it: it answers with EngineError then."""
+        """Close the policy for all its users: it then raises EngineError."""
         self._policy.close()
 
     def actual_usage(self) -> RequestUsage:
@@ -121,7 +121,7 @@ class PolicyClient(ChatCompletionClient):
         return self._usage
 
     def total_usage(self) -> RequestUsage:
-        """Return the same: nothing is cached."""
+        """Return the tokens of all answers so far: nothing is cached."""
         return self._usage
 
     def count_tokens(
@@ -130,7 +130,7 @@ class PolicyClient(ChatCompletionClient):
         *,
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
-        """Return the length of a prompt, in the policy's own tokens."""
+        """Return the length of a prompt in the policy's tokens."""
         return self._policy.room(self._request(messages, tools, "auto", {}))[0]
 
     def remaining_tokens(
@@ -139,17 +139,17 @@ class PolicyClient(ChatCompletionClient):
         *,
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
-        """Return how many tokens a prompt leaves of the policy's context."""
+        """Return the tokens left in the policy's context after a prompt."""
         return self._policy.room(self._request(messages, tools, "auto", {}))[1]
 
     @property
     def capabilities(self) -> ModelCapabilities:
-        """The abilities, as AutoGen asked for them before :attr:`model_info`."""
+        """The policy's abilities, in AutoGen's older form."""
         return ModelCapabilities(vision=False, function_calling=True, json_output=True)
 
     @property
     def model_info(self) -> ModelInfo:
-        """The abilities of the policy."""
+        """The policy's abilities."""
         return POLICY_INFO
 
     def _request(
@@ -181,7 +181,7 @@ class PolicyClient(ChatCompletionClient):
             return CreateResult(
                 finish_reason="stop", content=given, usage=usage, cached=False
             )
-        # Who offers no tools reads a text, as who chooses the next speaker.
+        # Without tools, the caller expects text, e.g. when it chooses the next speaker.
         if not result.tool_calls or not asked.tools:
             ended: Any = "length" if result.finish_reason == "length" else "stop"
             return CreateResult(
@@ -236,7 +236,7 @@ def _offered(tool: Tool | ToolSchema) -> dict[str, Any]:
 
 
 def _openai(message: LLMMessage) -> Iterator[dict[str, Any]]:
-    """Yield a message as AutoGen's OpenAI client sends it, in training too."""
+    """Yield a message as AutoGen's OpenAI client sends it, like in training."""
     if isinstance(message, SystemMessage):
         yield {"role": "system", "content": message.content}
     elif isinstance(message, UserMessage):

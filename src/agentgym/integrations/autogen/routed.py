@@ -1,7 +1,8 @@
-"""Tools, workbenches and people of an agent's, as they are in an episode.
+"""Route tools, workbenches and user proxies of an agent to the current episode.
 
-A tool that has the name of one of the current episode acts on the episode; others run
-unchanged. No exception of a tool leaves it: AutoGen's agents would wait for ever.
+A tool with the name of one of the current episode acts on the episode; others run
+unchanged. A tool's exceptions are converted to results: AutoGen's agents would
+otherwise wait for ever.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
 
 
 def route_tool(tool: Any) -> None:
-    """Let a tool that is held by itself act on the current episode, if it has it."""
+    """Make a single tool act on the current episode, if that has the tool."""
     run = tool.run_json
     name = tool.name
 
@@ -58,7 +59,7 @@ def route_tool(tool: Any) -> None:
 
 
 def route_bench(bench: Any) -> None:
-    """Let tools of a workbench act on the current episode, if it has them.
+    """Make a workbench's tools act on the current episode, if that has them.
 
     Its tools are listed once: they do not change.
     """
@@ -102,7 +103,7 @@ def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RoutedWorkbench(Workbench):
-    """A workbench whose tools are elsewhere, e.g. an MCP server's, for all episodes."""
+    """A workbench with external tools, e.g. an MCP server's, shared by all episodes."""
 
     component_type = "workbench"
 
@@ -122,14 +123,14 @@ class RoutedWorkbench(Workbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call a tool: the episode's, or the workbench's own."""
+        """Call a tool: the episode's, or the workbench's."""
         if name in current_episode().tools:
             return await _result(name, arguments, call_id)
         await self.start()
         return await self._bench.call_tool(name, arguments, cancellation_token, call_id)
 
     async def start(self) -> None:
-        """Start it, once."""
+        """Start the workbench once."""
         if self._start is None:
             self._start = asyncio.ensure_future(self._bench.start())
         await asyncio.shield(self._start)
@@ -138,7 +139,7 @@ class RoutedWorkbench(Workbench):
         """Do nothing: other episodes use it too."""
 
     async def end(self) -> None:
-        """Stop it, if it was started."""
+        """Stop the workbench, if it was started."""
         if self._start is not None:
             await self._bench.stop()
 
@@ -154,7 +155,7 @@ class RoutedWorkbench(Workbench):
 
 
 def contain_exit(agent: Any) -> None:
-    """Let an agent of a team that calls ``sys.exit`` end its episode, no process."""
+    """Make ``sys.exit`` in a team's agent end its episode, not the process."""
     stream = agent.on_messages_stream
 
     async def on_messages_stream(
@@ -176,13 +177,13 @@ class _InContext(ThreadPoolExecutor):
 
 
 def keep_context(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop's threads in the context of their episode: AutoGen's own do not."""
+    """Run a loop's threads in their episode's context, which AutoGen's own lack."""
     if not isinstance(getattr(loop, "_default_executor", None), _InContext):
         loop.set_default_executor(_InContext(thread_name_prefix="agentgym-autogen"))
 
 
 def route_user(proxy: Any) -> None:
-    """Let a ``UserProxyAgent`` ask the episode's user instead of the terminal."""
+    """Make a ``UserProxyAgent`` ask the episode's user instead of the terminal."""
     stream = proxy.on_messages_stream
     heard = [""]
 

@@ -1,4 +1,4 @@
-"""Tools of a scenario as AutoGen's: original schemas, raw arguments, their texts."""
+"""Convert scenario tools to AutoGen tools, with original schemas and raw arguments."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,11 +12,11 @@ from agentgym.core.tools import Tool, ToolSpec, run_tool
 from agentgym.integrations.episode import current_episode
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Takes arguments, as text if they are not an object, and the id of the call."""
+"""Runs a tool; takes arguments (text if not an object) and the id of the call."""
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
-    """A tool that checks its arguments itself, so that its errors read as always."""
+    """A tool whose arguments AgentGym validates, so that error texts are the same."""
 
     def __init__(self, spec: ToolSpec, run: Run) -> None:
         super().__init__(spec.args_model, str, spec.name, spec.description)
@@ -30,11 +30,11 @@ class SpecTool(BaseTool[BaseModel, Any]):
 
     @property
     def schema(self) -> ToolSchema:
-        """The schema for the model; made once, as each call needs it."""
+        """The schema for the model, created once."""
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        """Run on arguments that were checked."""
+        """Run on validated arguments."""
         return await self._run(dict(args), None)
 
     async def run_json(
@@ -58,7 +58,7 @@ def episode_tool(spec: ToolSpec) -> SpecTool:
 
 
 def bound_tool(tool: Tool) -> SpecTool:
-    """Return a bound tool, for an agent outside any episode."""
+    """Return a tool bound to an environment, for an agent outside of episodes."""
 
     async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
         if isinstance(arguments, str):

@@ -1,1 +1,1 @@
-"""Any program, in any language: ``--command "node agent.js"``."""
+"""Train any program, in any language: ``--command "node agent.js"``."""

@@ -1,4 +1,4 @@
-"""Adapter for programs: ``--command "node agent.js"``, trained as they are."""
+"""The adapter for programs: ``--command "node agent.js"``."""
 
 import functools
 import os
@@ -44,7 +44,7 @@ class _ProgramConversation(Conversation):
 
 
 class ProgramAgent(AgentLoop):
-    """Starts a program for each episode, whose model is the gateway."""
+    """Starts a program for each episode, with the gateway as its model."""
 
     way = "asked for at the address that the program's environment names"
 
@@ -65,7 +65,7 @@ class ProgramAgent(AgentLoop):
         )
 
     def converse(self) -> Conversation:
-        """Return a conversation of one request."""
+        """Return a conversation of a single message."""
         return _ProgramConversation(self)
 
     async def attempt(self, episode: Episode) -> str:
@@ -93,7 +93,7 @@ class ProgramAgent(AgentLoop):
         return found
 
     async def close(self) -> None:
-        """Stop answering programs."""
+        """Close the endpoint of the programs."""
         await self._endpoint.close()
         await self._http.close()
 
@@ -110,7 +110,7 @@ def _refused(status: int, raw: bytes) -> ApiError:
 
 
 class CommandAdapter(Adapter):
-    """Trains programs in any language; the program itself stays as it is."""
+    """Trains programs in any language, without changing them."""
 
     name = NAME
     runs_tools = True
@@ -133,10 +133,10 @@ class CommandAdapter(Adapter):
         return ProgramAgent(program, blueprint)
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that a program was given: a scenario has none of its own.
+        """Check that a program is set: a scenario has none of its own.
 
         Raises:
-            UnsupportedError: None was.
+            UnsupportedError: None is set.
         """
         if reference is None:
             raise UnsupportedError(
@@ -146,12 +146,12 @@ class CommandAdapter(Adapter):
             )
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools that a program offers its model first.
+        """Return the tools in a program's first model request.
 
-        It is started once for that, and ended when it has asked.
+        The program is started once, and ended after its first request.
 
         Raises:
-            UnsupportedError: It offers none, or does not ask.
+            UnsupportedError: It offers no tools, or makes no request.
         """
         self.require_agent(found, str(found))
         return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
@@ -166,7 +166,7 @@ class CommandAdapter(Adapter):
             raise UnsupportedError(f"{origin} is a {type(agent).__name__}, no program.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences for a program in training."""
+        """Return sentences on how training differs for a program."""
         really = (
             "Its own tools really run, again and again, with whatever arguments the "
             "model writes, and it reaches every machine that you do."
@@ -174,10 +174,10 @@ class CommandAdapter(Adapter):
         return [really]
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Refuse: a program is run against the served weights.
+        """Raise: a program uses the served weights instead.
 
         Raises:
-            UnsupportedError: Says how.
+            UnsupportedError: Always; the message says how to serve them.
         """
         raise UnsupportedError(
             f"{trained.name} is a program. Serve its model with `agentgym serve "

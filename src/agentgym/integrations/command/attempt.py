@@ -1,4 +1,4 @@
-"""One program's attempt at one task, from its start to its answer."""
+"""attempt: run a program on one task, from its start to its answer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ async def attempt(
 ) -> str:
     """Run a program on an episode's task; return its answer.
 
-    It and its children are ended with the caller, with the episode, and in any case
-    when it has ended itself.
+    The program and its children are ended with the caller, with the episode, and at the
+    latest when the program itself has ended.
 
     Raises:
-        EpisodeCut: The policy made too many calls, or the same failing one.
-        ProgramError: It failed, and why.
+        EpisodeCut: The policy made too many calls, or repeated the same failing one.
+        ProgramError: The program failed; the message says why.
     """
     await endpoint.start()
     session = ProgramSession(episode, ask)
@@ -61,7 +61,7 @@ async def attempt(
 async def _to_its_end(
     run: ProgramRun, given: bytes, session: ProgramSession, timeout_s: float | None
 ) -> ProgramEnd | None:
-    """Wait for a program; end it once its episode is cut, and return None."""
+    """Wait for a program; if its episode is cut short, end it and return None."""
     work = call_in_thread(run.wait, given, timeout_s)
     waiting: asyncio.Future[ProgramEnd] = asyncio.ensure_future(work)
     cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())
@@ -108,7 +108,7 @@ def _answer_of(
 
 @contextmanager
 def _folders(episode: Episode) -> Iterator[tuple[Path, Path]]:
-    """Yield the episode's working folder, and one for the task's files."""
+    """Yield the episode's working folder, and a folder for the task's files."""
     made = new_folder()
     try:
         folder = episode.folder

@@ -1,4 +1,4 @@
-"""Find the tools that a program offers its model, by starting it once."""
+"""Find a program's tools by starting it once."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ _TIMEOUT_S = 60.0
 
 
 def offered_tools(program: ProgramCommand) -> list[ToolSpec]:
-    """Return the tools of the first request that a program makes of its model.
+    """Return the tools in the first model request of a program.
 
     Raises:
-        UnsupportedError: It makes none, or has no tools in it.
+        UnsupportedError: It makes no request, or offers no tools.
     """
     return in_background(_offered_tools(program))
 

@@ -1,7 +1,7 @@
-"""ModelEndpoint: the address that programs ask their model at, in providers' dialects.
+"""ModelEndpoint: the address at which programs ask their model, in several APIs.
 
-Each program has an address of its own, which ends with it. Its requests go to the
-policy by way of its episode, which counts turns and ends it.
+Each program has its own address while it runs. Its requests go to the policy through
+its episode, which counts turns and ends the program.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ _MOST_ROLE = 1000
 
 
 class ModelEndpoint:
-    """Serves the models of many programs on one port of this machine.
+    """Serves the models of many programs on one local port.
 
-    Use it in the event loop that it was started in.
+    Use it only in the event loop in which it was started.
 
     Args:
         model: The model's name, as programs see it.
@@ -68,7 +68,7 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer a program within; yields the variables that say where its model is."""
+        """Serve a program within the block; yield its environment variables."""
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         base = f"{self._url}/{token}"
@@ -88,10 +88,10 @@ class ModelEndpoint:
             del self._sessions[token]
 
     def session(self, request: web.Request) -> ProgramSession:
-        """Return the session of the program that makes a request.
+        """Return the session of the program that sent a request.
 
         Raises:
-            ApiError: It has ended.
+            ApiError: The session has ended.
         """
         found = self._sessions.get(request.match_info.get("token", ""))
         if found is None:
@@ -121,14 +121,14 @@ class ModelEndpoint:
 
 
 class _Asked:
-    """Handles the model calls of one dialect."""
+    """Handles the model calls in one API."""
 
     def __init__(self, endpoint: ModelEndpoint, dialect: Dialect) -> None:
         self._endpoint = endpoint
         self._dialect = dialect
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request, or refuse it in the dialect's own form."""
+        """Answer one request, or refuse it in the API's own form."""
         dialect = self._dialect
         try:
             session = self._endpoint.session(request)
@@ -157,7 +157,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 
 def _role(request: web.Request, body: Mapping[str, Any]) -> str:
-    """Return who of a team asks."""
+    """Return the name of the agent that asks."""
     named = request.headers.get("X-Agent-ID") or body.get("user")
     if not isinstance(named, str) or not named.isprintable():
         return DEFAULT_AGENT
@@ -165,7 +165,7 @@ def _role(request: web.Request, body: Mapping[str, Any]) -> str:
 
 
 def _shown(completion: dict[str, Any]) -> dict[str, Any]:
-    """Return a completion without token ids, which programs have no use for."""
+    """Return a completion without token ids, which programs do not need."""
     choices = [
         {k: v for k, v in choice.items() if k != "token_ids"}
         for choice in completion["choices"]

@@ -1,4 +1,4 @@
-"""A program's episode as its model's endpoint sees it: calls, and their results."""
+"""ProgramSession: a program's model calls and tool results in its episode."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from agentgym.models.reply import read_reply
 from agentgym.scenarios.reported import ReportedReward
 
 Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
-"""Asks the model of an episode: the request, and who of a team makes it.
+"""Asks an episode's model; takes the request and the agent's name.
 
 It counts the model call, and returns the whole chat completion.
 """
@@ -31,10 +31,10 @@ _ENDED = "(the program ended with this call)"
 
 
 def failed(result: str) -> bool:
-    """Say whether the text of a tool's result is plainly an error.
+    """Return whether the text of a tool's result is clearly an error.
 
-    Texts that only mention errors are results: ``Error:`` at the beginning, an
-    exception's name, a traceback, or a JSON object with ``error`` in it count.
+    These are ``Error:`` at the start, an exception's name, a traceback, or a JSON
+    object with ``error``. Texts that only mention errors are results.
     """
     if _ERROR.match(result):
         return True
@@ -54,11 +54,11 @@ class ProgramSession:
 
     Args:
         episode: The program's attempt at a task.
-        ask: Asks the model.
+        ask: Asks the episode's model.
 
     Attributes:
-        over: Set once the episode was cut; the program is then to be ended.
-        failure: Why the last model call failed; None if it was answered.
+        over: Set once the episode is cut short; the program must then be ended.
+        failure: Why the last model call failed, or None.
     """
 
     def __init__(self, episode: Episode, ask: Ask) -> None:
@@ -77,10 +77,10 @@ class ProgramSession:
         return self._text
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
-        """Return the completion of a chat request.
+        """Answer a chat request with a completion.
 
         Raises:
-            ApiError: The episode is over, or the model cannot be asked.
+            ApiError: The episode is over, or the model failed.
         """
         try:
             self._record_results(body)
@@ -115,10 +115,10 @@ class ProgramSession:
         return completion
 
     def post_reward(self, value: Any) -> None:
-        """Keep the reward that the program gives its episode; the last one counts.
+        """Store the program's reward for its episode; the last one counts.
 
         Raises:
-            ApiError: It is not one.
+            ApiError: It is not a valid reward.
         """
         try:
             self.episode.post_reward(ReportedReward.model_validate(value))
@@ -127,13 +127,13 @@ class ProgramSession:
             raise ApiError(422, message, "invalid_reward") from None
 
     def end(self) -> None:
-        """Record the calls of the last answer as made: the program ended with them."""
+        """Record the last answer's calls as made: the program ended with them."""
         for name in self._last:
             if name in self._waiting:
                 self._record(name, _ENDED, is_error=False)
 
     def _record_results(self, body: dict[str, Any]) -> None:
-        """Record the outcomes of tool calls that a request has the results of."""
+        """Record the tool calls whose results a request contains."""
         messages = body.get("messages")
         for message in messages if isinstance(messages, list) else ():
             if not isinstance(message, dict):
@@ -145,10 +145,10 @@ class ProgramSession:
                 self._record(name, text, is_error=said_error or failed(text))
 
     def _restore(self, body: dict[str, Any]) -> None:
-        """Put the model's own words into messages that say the same.
+        """Restore the model's exact text in messages with the same meaning.
 
-        Clients parse a call's arguments and write them again, with other blanks, which
-        would be other tokens than those that the model wrote.
+        Clients parse a call's arguments and write them again with other spaces, which
+        would give other tokens than the model wrote.
         """
         messages = body.get("messages")
         for message in messages if isinstance(messages, list) else ():
@@ -184,7 +184,7 @@ class ProgramSession:
 
 
 def _plain(content: Any) -> Any:
-    """Return the text of a result that comes in parts; anything else as it is."""
+    """Return the text of a result in parts; return other content unchanged."""
     if not isinstance(content, list):
         return "" if content is None else content
     texts = [part.get("text") for part in content if isinstance(part, dict)]

@@ -1,4 +1,4 @@
-"""The CrewAI adapter: real agents and crews, trained in their own loop."""
+"""The CrewAI adapter: trains agents and crews in their own loop."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ from agentgym.integrations.tool_sets import ToolSets
 
 
 class CrewAIAgent(AgentLoop):
-    """An agent or a crew that each episode has a copy of."""
+    """An agent or a crew, copied for each episode."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         if blueprint.agent.context is not None:
@@ -97,7 +97,7 @@ class CrewAIAgent(AgentLoop):
         return in_training(form, self._llm)
 
     def converse(self) -> Conversation:
-        """Return a conversation with a fresh copy."""
+        """Return a conversation with a new copy."""
         from crewai import Crew
 
         from agentgym.integrations.crewai.copies import copied
@@ -107,7 +107,7 @@ class CrewAIAgent(AgentLoop):
         return talk(copied(form), self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections and remove CrewAI's stored files."""
+        """Close the pooled connections, and remove CrewAI's stored files."""
         await self._llm.close()
         self._opened.close()
 
@@ -134,7 +134,7 @@ class _CrewAIConversation(Conversation):
 
 
 class _AgentConversation(_CrewAIConversation):
-    """Hands an agent all messages so far, once for each message of the user."""
+    """Passes an agent all messages so far, once per message of the user."""
 
     _messages: Sequence[dict[str, Any]] = ()
 
@@ -153,7 +153,7 @@ class _AgentConversation(_CrewAIConversation):
 
 
 class _CrewConversation(_CrewAIConversation):
-    """Kicks a crew off, which works on its tasks and knows of no conversation."""
+    """Runs a crew on its tasks; crews know no conversation."""
 
     async def turn(self, message: str) -> str:
         if self._has_answered:
@@ -178,7 +178,7 @@ async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
     try:
         output = await call_in_thread(kickoff, text)
     except asyncio.CancelledError:
-        current_episode().cut_short("cancelled")  # the thread's next request fails
+        current_episode().cut_short("cancelled")  # the thread's next request then fails
         raise
     except ToolExecutionFailedError as error:
         if kept:
@@ -196,7 +196,7 @@ async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
 
 
 class CrewAIAdapter(Adapter):
-    """CrewAI >= 1.15: ``Agent``, ``Task`` and ``Crew``, as their authors wrote them."""
+    """Adapter of CrewAI >= 1.15: ``Agent``, ``Task`` and ``Crew``."""
 
     name = "crewai"
     preload = ("agentgym.integrations.crewai.preload",)
@@ -208,7 +208,7 @@ class CrewAIAdapter(Adapter):
         require(["crewai"], "crewai", "The CrewAI adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is an Agent, a Task or a Crew, with an agent."""
+        """Check that an object is an Agent, a Task or a Crew, with an agent."""
         self.check()
         from agentgym.integrations.crewai.crews import members
 
@@ -229,35 +229,35 @@ class CrewAIAdapter(Adapter):
         return own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return an LLM that answers nothing."""
+        """Return an LLM that is never called."""
         self.check()
         from agentgym.integrations.crewai.export import PolicyLLM
 
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: parts turned off, apps reached."""
+        """Return the differences in training: disabled parts, external apps."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 
         return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an Agent, Task or Crew, all of whose llms are ``model``."""
+        """Return a copy of an Agent, Task or Crew that uses ``model`` throughout."""
         self.check()
         from agentgym.integrations.crewai.copies import with_model
 
         return with_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent or crew whose model is the gateway."""
+        """Build the agent or crew with the gateway as its model."""
         self.check()
         return CrewAIAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an Agent, or as its factory's object."""
+        """Return a trained agent as an Agent, or as its factory returns it."""
         self.check()
-        os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # or it asks, each run
+        os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks
         with environment(**{**QUIET, **_set_by_user()}):
             from agentgym.integrations.crewai.export import export
 

@@ -1,4 +1,4 @@
-"""Copies of live agents and crews: with another model, and for each episode."""
+"""Copies of live agents and crews, for another model and for each episode."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +21,10 @@ _KEPT = ("mcps", "apps")
 
 
 def with_model(found: Any, model: Any) -> Any:
-    """Return a copy of an Agent, Task or Crew all of whose models are ``model``.
+    """Return a copy of an Agent, Task or Crew that uses ``model`` for all its models.
 
     Raises:
-        UnsupportedError: It is none of these, or ``model`` is none of CrewAI's.
+        UnsupportedError: It is none of these, or ``model`` is not one of CrewAI's.
     """
     members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
@@ -43,9 +43,9 @@ def with_model(found: Any, model: Any) -> Any:
 def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew whose copies are trained.
 
-    Its models are ``model``, its tools act on the current episode where it has them;
-    parts that episodes would share, that write files of the author's, or that ask
-    people, are off.
+    Its models are ``model``, and its tools act on the current episode if that has them.
+    Parts that episodes would share, that write the user's files, or that ask people,
+    are disabled.
     """
     changed = _Changed(model, _OFF, RoutedTool.of)
     if isinstance(found, Agent):
@@ -56,10 +56,10 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
 
 
 def copied(found: Agent | Crew) -> Agent | Crew:
-    """Return a copy that has a state of its own.
+    """Return a copy with separate state.
 
-    CrewAI's copies are without servers and apps, and take agents of one role, and
-    tasks of one description, for the same.
+    CrewAI's own copies lack servers and apps, and merge agents of one role and tasks of
+    one description.
     """
     if isinstance(found, Agent):
         return _agent_copied(found)
@@ -99,12 +99,12 @@ def _complete(copy: Any, agent: Any) -> None:
 
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
-    """Return the tools, those of training with a count of their own."""
+    """Return the tools; training tools are copied, for a separate use count."""
     return [t.model_copy() if isinstance(t, RoutedTool) else t for t in tools or ()]
 
 
 class _Changed:
-    """Shallow copies, which share all but the changed parts."""
+    """Creates shallow copies, which share all but the changed parts."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Changed:
             tools = tools_of(agent) if self._off else agent.tools
             changed = {"llm": self._model, "tools": self._all(tools)}
             if self._off:
-                changed["mcps"] = None  # else each episode would ask them again
+                changed["mcps"] = None  # otherwise each episode would ask them again
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
             if agent.planning_config is not None:
@@ -164,7 +164,7 @@ class _Changed:
         return made
 
     def _all(self, tools: list[BaseTool] | None) -> list[BaseTool]:
-        """Return the tools as they are to be, each object once."""
+        """Return the converted tools, each object once."""
         for tool in tools or ():
             if id(tool) not in self._tools:
                 self._tools[id(tool)] = self._tool(tool)

@@ -1,4 +1,4 @@
-"""Agents, tasks and crews: their parts, and their inputs."""
+"""Read the parts and inputs of agents, tasks and crews."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +18,13 @@ from agentgym.integrations.crewai.tools import callable_tool, spec_of
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
-"""The input with the user's request, in a task's description."""
+"""Name of the input with the user's request, for a task's description."""
 
 
 def default_agent(
     llm: Any, tools: list[Any], system_prompt: str, max_turns: int
 ) -> Agent:
-    """Return the agent of a scenario."""
+    """Return the scenario's own agent."""
     return Agent(
         role=DEFAULT_AGENT,
         goal="Do what the user asks.",
@@ -39,7 +39,7 @@ def default_agent(
 
 
 def runner(found: Any, origin: str) -> Agent | Crew:
-    """Return an agent or a crew itself, and the crew of a task.
+    """Return an agent or a crew, or the crew of a task.
 
     Raises:
         UnsupportedError: It is something else, or has no agent.
@@ -52,10 +52,10 @@ def runner(found: Any, origin: str) -> Agent | Crew:
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
-    """Check that the descriptions of a crew's tasks contain the user's request.
+    """Check that the descriptions of a crew's tasks include the user's request.
 
     Raises:
-        UsageError: They do not; the message says how to write it.
+        UsageError: They do not; the message says how to include it.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
@@ -77,7 +77,7 @@ def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
 
 
 def tasks_of(found: Any) -> list[Task]:
-    """Return the tasks of a crew, or the task itself; none of an agent."""
+    """Return the tasks of a crew, or a single task; an agent has none."""
     if isinstance(found, Task):
         return [found]
     return list(found.tasks) if isinstance(found, Crew) else []
@@ -87,7 +87,7 @@ def members(found: Any, origin: str) -> list[Agent]:
     """Return the agents of an Agent, a Task or a Crew, each once.
 
     Raises:
-        UnsupportedError: ``found`` is none of these, or has no agent of CrewAI's.
+        UnsupportedError: ``found`` is none of these, or has no CrewAI agent.
     """
     if isinstance(found, Agent):
         return [found]
@@ -119,7 +119,7 @@ def members(found: Any, origin: str) -> list[Agent]:
 
 
 def roles(found: Any) -> list[AgentRole]:
-    """Return the agents of an Agent, a Task or a Crew, with all that each may call."""
+    """Return the roles of an Agent, a Task or a Crew, with all that each may call."""
     return [
         AgentRole(
             name=" ".join(agent.role.split()),
@@ -148,7 +148,7 @@ def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an Agent, a Task or a Crew, or a tool of CrewAI's.
+    """Return the tools of an Agent, a Task or a Crew, or a single CrewAI tool.
 
     Raises:
         UnsupportedError: There are none, or they cannot be listed.
@@ -163,9 +163,9 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def tools_of(agent: Agent) -> list[BaseTool]:
-    """Return the tools of an agent, those of its MCP servers too.
+    """Return an agent's tools, those of its MCP servers included.
 
-    Each server is started to be asked for them, and ended again.
+    Each server is started to list them, and stopped again.
 
     Raises:
         UnsupportedError: A server does not answer.
@@ -195,7 +195,7 @@ def _given(found: Any) -> Iterator[BaseTool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return the differences for an agent or a crew in training, in sentences."""
+    """Return sentences on how training differs for an agent or a crew."""
     notes = []
     agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []

@@ -1,4 +1,4 @@
-"""Export a trained agent as an Agent of CrewAI's, or as its factory's object."""
+"""Export a trained agent as a CrewAI Agent, or as its factory returns it."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def export(
     """Build the agent; see ``TrainedAgent.to_crewai``.
 
     Raises:
-        UsageError: There are ``tools``, and the agent has its own.
+        UsageError: ``tools`` were given, and the agent has its own.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent
@@ -47,7 +47,7 @@ def export(
         offered = _offered(trained, tools)
         model = _llm(trained, base_url, api_key)
         made = default_agent(model, offered, spec.system_prompt, spec.max_turns)
-        made.respect_context_window = True  # else CrewAI would exit the process
+        made.respect_context_window = True  # otherwise CrewAI would exit the process
         silence()
         return made
     found = load_trained(trained, agent, "to_crewai")
@@ -88,10 +88,10 @@ def _offered(trained: Trained, tools: Sequence[Any] | None) -> list[Any]:
 
 
 class PolicyLLM(BaseLLM):
-    """A model of CrewAI's that answers from a policy in this process.
+    """A CrewAI model that uses a policy in this process.
 
-    ``temperature`` 0 is greedy; ``seed`` is of the first request's random stream,
-    later ones count on.
+    ``temperature`` 0 is greedy; ``seed`` is that of the first request, later ones count
+    up.
     """
 
     _policy: Policy = PrivateAttr()
@@ -112,7 +112,7 @@ class PolicyLLM(BaseLLM):
         return model
 
     def close(self) -> None:
-        """Stop the policy, also that of copies: it answers with EngineError then."""
+        """Close the policy, also for copies: it then raises EngineError."""
         self._policy.close()
 
     def supports_function_calling(self) -> bool:
@@ -120,7 +120,7 @@ class PolicyLLM(BaseLLM):
         return True
 
     def supports_stop_words(self) -> bool:
-        """Say that answers are cut off at stop words."""
+        """Return True: answers are cut at stop words."""
         return True
 
     def call(
@@ -130,7 +130,7 @@ class PolicyLLM(BaseLLM):
         *args: Any,
         **named: Any,
     ) -> Any:
-        """Answer: text, or OpenAI-shaped tool calls."""
+        """Return an answer: text, or OpenAI-shaped tool calls."""
         return in_background(self._answer(messages, tools, *args, **named))
 
     async def acall(
@@ -140,7 +140,7 @@ class PolicyLLM(BaseLLM):
         *args: Any,
         **named: Any,
     ) -> Any:
-        """Answer: text, or OpenAI-shaped tool calls."""
+        """Return an answer: text, or OpenAI-shaped tool calls."""
         return await self._answer(messages, tools, *args, **named)
 
     async def _answer(
@@ -186,7 +186,7 @@ class PolicyLLM(BaseLLM):
 
 
 def _as_sent(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool as CrewAI's OpenAI client sends it, as in training."""
+    """Return a tool as CrewAI's OpenAI client sends it, like in training."""
     function = dict(tool["function"])
     function["parameters"] = sanitize_tool_params_for_openai_strict(
         function["parameters"]

@@ -1,8 +1,8 @@
-"""Builds, before episodes, the objects of CrewAI that all threads share.
+"""Build CrewAI's shared objects before episodes use them in threads.
 
-CrewAI's episodes run in threads. At its first run, CrewAI reads the attributes of its
-executor's class in a loop, and then adds one: of two episodes that begin together, one
-would fail with "dictionary changed size during iteration".
+CrewAI's episodes run in threads. In its first run, CrewAI iterates over the attributes
+of its executor class and then adds one. If two episodes start together, one would fail
+with "dictionary changed size during iteration".
 """
 
 import openai.resources.chat  # noqa: F401 - the client imports it at its first request
@@ -12,6 +12,6 @@ from agentgym.integrations.openai_client import build_models
 
 
 def build_shared() -> None:
-    """Build here, once, the objects that threads would otherwise build at once."""
+    """Build these objects once, before several threads would do so at the same time."""
     AgentExecutor.flow_definition()
     build_models()

@@ -1,4 +1,4 @@
-"""CrewAI's OpenAI client on the gateway of training."""
+"""GatewayLLM: CrewAI's OpenAI client for the training gateway."""
 
 from contextvars import ContextVar
 from typing import Any
@@ -23,10 +23,11 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 
 
 def begin() -> list[Exception]:
-    """Start a list of :func:`failures`, in threads of this context too.
+    """Start a new list of :func:`failures`, also for threads of this context.
 
-    CrewAI hands a tool's exception to the model as text; those that end the episode are
-    in this list. CrewAI's own state, agents and events of earlier runs, is released.
+    CrewAI passes a tool's exception to the model as text; exceptions that end the
+    episode are in this list too. CrewAI's references to agents and events of earlier
+    runs are released.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
@@ -40,10 +41,10 @@ def failures() -> list[Exception]:
 
 
 def counted_tokens(*_: Any, **__: Any) -> int:
-    """Return 0 tokens, so that CrewAI shortens no prompt: the server checks it.
+    """Return 0 tokens, so that CrewAI does not shorten prompts: the server checks them.
 
-    CrewAI would guess, from the length of the text and the name of the model, and
-    replace messages and results by summaries and files.
+    CrewAI would guess from the text's length and the model's name, and replace messages
+    and results by summaries and files.
     """
     return 0
 
@@ -54,7 +55,7 @@ def role_of(agent: Any) -> str:
 
 
 class GatewayLLM(OpenAICompletion):
-    """``LLM(model="openai/...")`` of CrewAI, in the current episode."""
+    """CrewAI's ``LLM(model="openai/...")`` for the current episode."""
 
     _own_names: bool = PrivateAttr(default=False)
 
@@ -65,9 +66,9 @@ class GatewayLLM(OpenAICompletion):
         """Return the model; its connections are closed by :meth:`close`.
 
         Args:
-            blueprint: Of its agent.
-            own_names: Whether the agent's tools are the episode's, and are to be sent
-                with their own names.
+            blueprint: The agent's blueprint.
+            own_names: Whether the agent's tools are the episode's, to be sent under
+                their own names.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
@@ -90,14 +91,14 @@ class GatewayLLM(OpenAICompletion):
         return model
 
     def call(self, *args: Any, **named: Any) -> Any:
-        """Ask the model as the agent whose call it is."""
+        """Ask the model in the role of the calling agent."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
             return super().call(*args, **named)
 
     async def acall(self, *args: Any, **named: Any) -> Any:
-        """Ask the model as the agent whose call it is."""
+        """Ask the model in the role of the calling agent."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
@@ -114,10 +115,10 @@ class GatewayLLM(OpenAICompletion):
 
 
 def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a request in which the episode's tools have their own names.
+    """Return a request with the episode's tools under their own names.
 
-    CrewAI writes all names in small letters, but only in requests: a call by a tool's
-    own name finds it.
+    CrewAI converts all names to lower case, but only in requests: a call by a tool's
+    original name finds it.
     """
     own = {sanitize_tool_name(name): name for name in current_episode().tools}
     if all(known_as == name for known_as, name in own.items()):

@@ -1,6 +1,6 @@
-"""Import the modules that every worker needs, in the process that forks workers.
+"""Modules for workers, imported by the process that forks them.
 
-CrewAI decides on telemetry, and makes its storage folder, when it is imported.
+On import, CrewAI decides on telemetry and creates its storage folder.
 """
 
 from tempfile import TemporaryDirectory

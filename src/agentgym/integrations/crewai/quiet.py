@@ -1,4 +1,4 @@
-"""Run CrewAI without its telemetry, traces and messages."""
+"""Disable CrewAI's telemetry, traces and messages."""
 
 import os
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ QUIET = {
     "CREWAI_DISABLE_VERSION_CHECK": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-"""Variables that are set if CrewAI runs in a process of AgentGym's own."""
+"""Environment variables for CrewAI in a process of AgentGym."""
 
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for as long as the context lasts."""
+    """Set environment variables within the context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -28,7 +28,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def silence() -> None:
-    """Let CrewAI print no panels, as ``Crew(verbose=False)`` does for its process."""
+    """Disable CrewAI's panels, like ``Crew(verbose=False)``."""
     from crewai.events.event_listener import event_listener
 
     event_listener.formatter.verbose = False

@@ -1,4 +1,4 @@
-"""AgentGym's tools as CrewAI's, in an episode or bound to an environment."""
+"""Convert AgentGym's tools to CrewAI tools, in an episode or with an environment."""
 
 import inspect
 import sys
@@ -20,7 +20,7 @@ from agentgym.scenarios.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
-    """Return False: a result may not be reused, as the tool's state changes."""
+    """Return False: results may not be cached, as the tool's state changes."""
     return False
 
 
@@ -30,16 +30,16 @@ def _fields(spec: ToolSpec) -> dict[str, Any]:
         "description": spec.description,
         "args_schema": spec.args_model,
         "cache_function": _never,
-        # With a limit, the calls of one message run in their order, not at a time.
+        # With a limit, the calls of one message run in order, not in parallel.
         "max_usage_count": sys.maxsize,
     }
 
 
 def require_apart(specs: Sequence[ToolSpec]) -> None:
-    """Check that tools have different names where CrewAI writes small letters alone.
+    """Check that tool names differ in lower case, which CrewAI uses.
 
     Raises:
-        UnsupportedError: Two have the same.
+        UnsupportedError: Two names are equal.
     """
     seen: dict[str, str] = {}
     for spec in specs:
@@ -56,13 +56,13 @@ class CrewEpisodeTool(BaseTool):
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
-        """Return the tool, which appears with its own name to GatewayLLM alone."""
+        """Return the tool; only GatewayLLM sends its original name."""
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
         try:
             return current_episode().use_tool_sync(self.name, arguments)
-        except Exception as error:  # CrewAI would show it to the model, and go on
+        except Exception as error:  # CrewAI would show it to the model, and continue
             failures().append(error)
             raise
 
@@ -75,13 +75,13 @@ class CrewEpisodeTool(BaseTool):
 
 
 class RoutedTool(BaseTool):
-    """A tool of an agent's own: it acts on the current episode, if that has it."""
+    """An agent's own tool that acts on the current episode, if that has it."""
 
     _tool: BaseTool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: BaseTool) -> BaseTool:
-        """Return the tool; one of training's is that already."""
+        """Return the converted tool; training tools are returned unchanged."""
         if isinstance(tool, CrewEpisodeTool | RoutedTool):
             return tool
         routed = cls(
@@ -97,13 +97,13 @@ class RoutedTool(BaseTool):
         return routed
 
     def run(self, *args: Any, **arguments: Any) -> Any:
-        """Run it; in an episode that has it, on the model's unchecked arguments."""
+        """Run the tool; in an episode that has it, with the model's raw arguments."""
         if not self._is_episodes:
             return super().run(**arguments)
         return self._claim_usage() or self._run(**arguments)
 
     def format_output_for_agent(self, raw_result: Any) -> str:
-        """Return the text of a result, as the agent's own tool has it."""
+        """Return a result's text, as the agent's own tool formats it."""
         if self._is_episodes:
             return super().format_output_for_agent(raw_result)
         return self._tool.format_output_for_agent(raw_result)
@@ -127,7 +127,7 @@ class RoutedTool(BaseTool):
 
 
 def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
-    """Run a tool's own code, but not its count, which is all episodes'."""
+    """Run a tool's own code without its use count, which all episodes share."""
     try:
         found = tool._run(**arguments)
         return in_background(found) if inspect.isawaitable(found) else found
@@ -138,7 +138,7 @@ def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:
-    """Return the schema of a tool for a model.
+    """Return a tool's schema for a model.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -148,7 +148,7 @@ def spec_of(tool: BaseTool) -> ToolSpec:
 
 
 def callable_tool(tool: BaseTool) -> Tool:
-    """Return a tool of CrewAI's, to be called as it is, from async code."""
+    """Return a CrewAI tool as a directly callable async tool."""
 
     async def call(**arguments: Any) -> str:
         try:
@@ -164,7 +164,7 @@ def callable_tool(tool: BaseTool) -> Tool:
 
     function = getattr(tool, "func", None) or type(tool)._run
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # a stub's answer is made from it
+    if returned is not None:  # used to make a stub's answer
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -182,13 +182,13 @@ def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 class BoundTool(BaseTool):
-    """A tool bound to an environment of its own."""
+    """A tool bound to a separate environment."""
 
     _tool: Tool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: Tool) -> "BoundTool":
-        """Return the tool; UnsupportedError if CrewAI would rename it."""
+        """Return the tool; raise UnsupportedError if CrewAI would rename it."""
         if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
             raise UnsupportedError(
                 f"CrewAI offers the tool {tool.spec.name!r} to the model as "

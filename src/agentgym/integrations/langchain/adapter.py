@@ -1,4 +1,4 @@
-"""The LangChain adapter: a real graph, trained in its own loop and given back."""
+"""The LangChain adapter: trains graphs in their own loop, and exports them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from agentgym.integrations.transport import (
 
 
 class LangChainAgent(AgentLoop):
-    """One compiled graph for all episodes of a worker that have the same tools."""
+    """One compiled graph for all episodes of a worker with the same tools."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
@@ -77,7 +77,7 @@ class LangChainAgent(AgentLoop):
         return GraphRun(graph, blueprint, llm)
 
     def converse(self) -> Conversation:
-        """Return a conversation that no message was said in."""
+        """Return a new conversation."""
         return GraphConversation(self._runs.of_episode)
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class LangChainAgent(AgentLoop):
 
 
 class LangChainAdapter(Adapter):
-    """LangChain >= 1.4: ``langchain.agents.create_agent`` and LangGraph graphs."""
+    """Adapter of LangChain >= 1.4: ``create_agent`` and LangGraph graphs."""
 
     name = "langchain"
     preload = (
@@ -108,35 +108,35 @@ class LangChainAdapter(Adapter):
         require(modules, "langchain", "The LangChain adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that it is a compiled graph."""
+        """Check that an object is a compiled graph."""
         graphs.require_graph(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agents of a graph: itself, and those in its nodes and tools."""
+        """Return the agents of a graph: itself, and agents in its nodes and tools."""
         return graphs.roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of a graph, or one of LangChain's tools."""
+        """Return the tools of a graph, or a single LangChain tool."""
         return graphs.own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return a chat model that answers nothing."""
+        """Return a chat model that is never called."""
         from agentgym.integrations.langchain.model import PolicyChatModel
 
         return PolicyChatModel()
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences for a graph in training: memory, interrupts."""
+        """Return sentences on how training differs for a graph: memory, interrupts."""
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of a graph in whose nodes each model answers from another."""
+        """Return a copy of a graph whose models all answer from ``model``."""
         from agentgym.integrations.langchain.rebound import rebound
 
         return rebound(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the graph whose model is the gateway."""
+        """Build the graph with the gateway as its model."""
         self.check()
         return LangChainAgent(blueprint)
 

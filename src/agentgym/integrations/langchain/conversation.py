@@ -1,4 +1,4 @@
-"""One episode's talk with a graph: its thread, its context, its interrupts."""
+"""GraphConversation: one episode with a graph: its thread, context and interrupts."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -21,15 +21,15 @@ from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class GraphRun:
-    """How a graph is run, for all episodes of a worker.
+    """How to run a graph, for all episodes of a worker.
 
     Args:
-        graph: Compiled.
-        blueprint: Whose limits, context and inputs hold.
-        llm: Answers instead of the graph's own models; None to keep those.
+        graph: A compiled graph.
+        blueprint: The blueprint with limits, context and inputs.
+        llm: Replaces the graph's own models; None keeps them.
 
     Raises:
-        UsageError: The graph wants a runtime context, and there is none.
+        UsageError: The graph requires a runtime context, and there is none.
     """
 
     def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
@@ -45,7 +45,7 @@ class GraphRun:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
-        """Return the user's values of the episode's ``config["configurable"]``."""
+        """Return the user's values for the episode's ``config["configurable"]``."""
         return {
             **self._blueprint.agent.configurable,
             **current_episode().task.configurable,
@@ -53,7 +53,7 @@ class GraphRun:
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
-        """Redirect model calls within to training."""
+        """Redirect model calls within the block to training."""
         with ExitStack() as stack:
             if self._llm is not None:
                 from agentgym.integrations.langchain.redirect import answering
@@ -76,11 +76,11 @@ def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]
 
 
 class GraphConversation(Conversation):
-    """Runs a graph once for each message of the user.
+    """Runs a graph once per message of the user.
 
-    One that remembers, by a checkpointer, has a thread and a memory of this episode's
-    own, and hears each message alone; any other hears all of them again. One that can
-    wait but leaves the checkpointer to its server gets a thread for each message.
+    A graph with a checkpointer has a separate thread and memory per episode, and gets
+    each message once; any other gets all messages again. A graph that can wait but
+    leaves the checkpointer to its server gets a new thread per message.
     """
 
     def __init__(self, run: Callable[[], GraphRun]) -> None:
@@ -101,14 +101,14 @@ class GraphConversation(Conversation):
 
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
-        if graph.store is None:  # LangGraph's server gives every graph one
+        if graph.store is None:  # LangGraph's server gives every graph a store
             from langgraph.store.memory import InMemoryStore
 
             self._graph = copy.copy(self._graph)
             self._graph.store = InMemoryStore()
 
     def add_tools(self) -> None:
-        """Go on with a graph that offers the new tools, if it takes tools at all."""
+        """Continue with a graph that offers the new tools, if it takes tools at all."""
         run = self._new_run()
         if run is self._run:  # its tools are its own
             return
@@ -117,7 +117,7 @@ class GraphConversation(Conversation):
         self._take(run)
 
     async def turn(self, message: str) -> str:
-        """Run the graph to its end, through all that it waits for."""
+        """Run the graph to its end, and answer its interrupts."""
         from langgraph.errors import GraphRecursionError
 
         self._begin_thread()
@@ -160,10 +160,10 @@ class GraphConversation(Conversation):
         return {**given, "messages": [*before, HumanMessage(message)]}
 
     def _begin_thread(self) -> None:
-        """Set the thread, and the user's own keys, of a turn.
+        """Set the thread, and the user's own keys, for a turn.
 
-        A graph that remembers has one thread for the whole episode, with a memory of
-        its own, so that the user may name it.
+        A graph with memory has one thread, with separate memory, for the whole episode,
+        so the user may set its id.
         """
         given = self._run.configurable()
         if self._graph.checkpointer and (not self._remembers or not self._turns):

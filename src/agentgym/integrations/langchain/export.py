@@ -1,4 +1,4 @@
-"""A trained agent as a compiled LangGraph agent."""
+"""Export a trained agent as a compiled LangGraph agent."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -105,9 +105,9 @@ def bound_tool(tool: Tool) -> BaseTool:
 
 
 class TurnLimit(BaseCallbackHandler):
-    """Ends each run of a graph in which a role makes more than ``max_turns`` calls.
+    """Ends a run of a graph in which a role makes more than ``max_turns`` calls.
 
-    A role is a node of the outermost graph, as the agents of a team are.
+    A role is a node of the outermost graph, e.g. an agent of a team.
     """
 
     raise_error = True
@@ -126,7 +126,7 @@ class TurnLimit(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note whose calls those within a run are: the outermost run's."""
+        """Map a run to the counter of its outermost run."""
         self._calls[run_id] = self._of(parent_run_id)
 
     def on_chat_model_start(
@@ -139,7 +139,7 @@ class TurnLimit(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Count a model call; one too many raises GraphRecursionError."""
+        """Count a model call; raise GraphRecursionError beyond the limit."""
         calls = self._of(parent_run_id)
         place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
         role = place.partition("|")[0].partition(":")[0]
@@ -151,13 +151,13 @@ class TurnLimit(BaseCallbackHandler):
             )
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Forget a run that has ended."""
+        """Remove a run that has ended."""
         self._calls.pop(run_id, None)
 
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Forget a run that has failed."""
+        """Remove a run that has failed."""
         self._calls.pop(run_id, None)
 
     def _of(self, parent: UUID | None) -> Counter[str]:

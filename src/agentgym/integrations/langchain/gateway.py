@@ -1,4 +1,4 @@
-"""LangChain's ``ChatOpenAI`` for many calls to the gateway: the same one, cheaper."""
+"""GatewayChatOpenAI: LangChain's ``ChatOpenAI``, with less overhead per call."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ _SENT_AS_THEY_ARE = ("messages", "tools")
 
 
 class GatewayChatOpenAI(ChatOpenAI):
-    """``ChatOpenAI`` whose messages and tools reach the gateway as they are.
+    """``ChatOpenAI`` that sends messages and tools to the gateway unchanged.
 
-    Requests have the name of the speaking agent of a team.
+    Requests contain the name of the calling agent.
 
-    The openai package compares every request with its type annotations, to
-    rename keys that a chat completion does not have. For the tools of an agent that
-    takes several times longer than sending them. Fields in ``extra_body`` are sent
-    unchanged, in the same places of the same JSON.
+    The openai package compares every request with its type annotations, to rename keys
+    that chat completions do not have. For an agent's tools this takes several times
+    longer than sending them. Fields in ``extra_body`` are sent unchanged, at the same
+    positions in the JSON.
     """
 
     def _get_request_payload(
@@ -33,7 +33,7 @@ class GatewayChatOpenAI(ChatOpenAI):
             announce(role)
         payload = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" not in payload or "response_format" in payload:
-            return payload  # another API; or the package needs the tools itself
+            return payload  # another API, or the package needs the tools itself
         plain = {key: payload[key] for key in _SENT_AS_THEY_ARE if key in payload}
         body = {**plain, **(payload.get("extra_body") or {})}
         rest = {key: payload[key] for key in payload.keys() - plain.keys()}

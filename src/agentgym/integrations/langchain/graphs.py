@@ -1,4 +1,4 @@
-"""Looking into a compiled graph: its agents, their prompts, tools and models."""
+"""Inspect a compiled graph: its agents, with prompts, tools and models."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +27,10 @@ _OF_CREATE_AGENT = "langchain_create_agent"
 
 
 def running_role() -> str | None:
-    """Return who of a team makes a model call here; None outside any graph.
+    """Return the name of the agent that makes the current model call, or None.
 
     An agent of ``create_agent(name=...)`` has its name. In other graphs it is the node:
-    of a graph within a graph the node that it runs in, else the one that calls.
+    for a nested graph the outer node, else the calling one.
     """
     from langchain_core.runnables.config import ensure_config
 
@@ -47,10 +47,10 @@ def running_role() -> str | None:
 
 
 def most_steps(graph: Any, turns: int) -> int:
-    """Return LangGraph's limit of steps for a graph whose model calls are counted.
+    """Return LangGraph's step limit for a graph whose model calls are counted.
 
-    It ends a graph that goes round without calling its model, and no other: in a turn
-    each node, the start and the end among them, has its step.
+    It only ends a graph that loops without calling its model: each node, start and end
+    included, has a step per turn.
     """
     return (len(graph.nodes) + 2) * turns
 
@@ -60,7 +60,7 @@ def require_graph(graph: Any, origin: str) -> None:
 
     Raises:
         MissingExtraError: LangGraph is not installed.
-        UnsupportedError: It is something else; says what.
+        UnsupportedError: It is something else; the message says what.
     """
     try:
         from langgraph.pregel import Pregel
@@ -79,14 +79,14 @@ def require_graph(graph: Any, origin: str) -> None:
 
 
 def roles(graph: Any) -> list[AgentRole]:
-    """Return the agents of a graph: itself, and those in its nodes and its tools."""
+    """Return the agents of a graph: itself, and agents in its nodes and tools."""
     require_graph(graph, f"The {type(graph).__name__}")
     found = [_role(name, each) for name, each in _graphs(graph)]
     return [role for role in found if role.tools or role.model is not None]
 
 
 def concerns(graph: Any) -> list[str]:
-    """Return the differences for a graph in training, in sentences."""
+    """Return sentences on how training differs for a graph."""
     notes = []
     if graph.checkpointer:
         kind = type(graph.checkpointer).__name__
@@ -115,7 +115,7 @@ def concerns(graph: Any) -> list[str]:
 
 
 def can_wait(graph: Any) -> bool:
-    """Say whether a graph, or one within it, may wait for a person."""
+    """Return whether a graph, or a nested one, may wait for a person."""
     return any(_waits(each) for _, each in _graphs(graph))
 
 
@@ -141,7 +141,7 @@ def _waits(graph: Any) -> bool:
 
 
 def _all(function: Any, depth: int = 0) -> list[Any]:
-    """Return a function of middleware with those that it calls, by their closures."""
+    """Return a middleware function and those that it calls, found in closures."""
     cells = [
         cell.cell_contents for cell in getattr(function, "__closure__", None) or ()
     ]
@@ -152,10 +152,10 @@ def _all(function: Any, depth: int = 0) -> list[Any]:
 
 
 def is_synchronous(graph: Any) -> bool:
-    """Say whether middleware of a graph has no asynchronous form of its own.
+    """Return whether a graph has middleware without an async version.
 
-    ``@wrap_model_call`` on a plain function, for instance: ``ainvoke`` raises
-    NotImplementedError there, and only ``invoke`` runs the graph.
+    For instance ``@wrap_model_call`` on a plain function: ``ainvoke`` raises
+    NotImplementedError, and only ``invoke`` runs the graph.
     """
     from langchain.agents.middleware import AgentMiddleware
 
@@ -169,7 +169,7 @@ def is_synchronous(graph: Any) -> bool:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return a graph's tools, or a tool of LangChain's, to be called as they are."""
+    """Return a graph's tools, or a LangChain tool, as directly callable tools."""
     from langchain_core.tools import BaseTool
 
     if isinstance(found, BaseTool):
@@ -187,7 +187,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":
-    """Yield the tools that say they return a ``Command``, hand-offs left out."""
+    """Yield the tools declared to return a ``Command``, without hand-offs."""
     for tool in _tools(graph):
         if "Command" in _returned(tool) and not passes_control(tool):
             yield tool
@@ -199,7 +199,7 @@ def _returned(tool: Any) -> str:
 
 
 def passes_control(tool: Any) -> bool:
-    """Say whether a tool hands over to another agent, or asks one, or a model."""
+    """Return whether a tool hands over to an agent, or asks an agent or a model."""
     from langchain_core.language_models import BaseChatModel
     from langgraph.pregel import Pregel
 
@@ -213,7 +213,7 @@ def passes_control(tool: Any) -> bool:
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:
-    """Return the schema of a tool for a model, without LangGraph's own arguments.
+    """Return a tool's schema for a model, without LangGraph's injected arguments.
 
     Raises:
         UnsupportedError: Its arguments have no JSON schema.
@@ -249,7 +249,7 @@ def _callable_tool(tool: "BaseTool") -> Tool:
 
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # a stub's answer is made from it
+    if returned is not None:  # used to make a stub's answer
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -268,7 +268,7 @@ def _role(name: str, graph: Any) -> AgentRole:
 
 
 def _answers(wanted: Any) -> tuple[str, ...]:
-    """Return the names of the tools that stand for a structured answer."""
+    """Return the names of the tools that represent a structured answer."""
     specs = getattr(wanted, "schema_specs", None)
     if specs is not None:
         return tuple(str(spec.name) for spec in specs)
@@ -290,7 +290,7 @@ def create_agent_cells(graph: Any) -> dict[str, Any]:
 
 
 def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a graph and all that its nodes and its tools run, each once."""
+    """Yield a graph and all graphs in its nodes and tools, each once."""
     from langgraph.pregel import Pregel
 
     seen: set[int] = set()
@@ -321,7 +321,7 @@ def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _runnable(node: Any) -> Any:
-    """Return a node's runnable, also if another model answers in it."""
+    """Return a node's runnable, the original one if its model was replaced."""
     return getattr(node.bound, "as_written", node.bound)
 
 
@@ -344,7 +344,7 @@ def _models(graph: Any) -> Iterator[Any]:
 
 
 def _values(bound: Any) -> list[Any]:
-    """Return the tools of a node's runnable, or the values that its functions reach."""
+    """Return the tools of a node's runnable, or the values that its functions use."""
     return [
         value
         for part in _parts(bound)
@@ -353,10 +353,10 @@ def _values(bound: Any) -> list[Any]:
 
 
 def _parts(runnable: Any) -> list[Any]:
-    """Return the runnables, tools and functions that a runnable is made of.
+    """Return the runnables, tools and functions that make up a runnable.
 
-    A sequence, a fallback, a retry or a binding of LangChain's all keep theirs among
-    their own attributes; asking for others may run a lookup that fails.
+    LangChain's sequences, fallbacks, retries and bindings store theirs in their own
+    attributes; reading other attributes may run a failing lookup.
     """
     from langgraph.prebuilt import ToolNode
 
@@ -382,7 +382,7 @@ def _is_runnable(value: Any) -> bool:
 
 
 def _is_composed(value: Any) -> bool:
-    """Say whether a value is a runnable that is made of others."""
+    """Return whether a value is a runnable composed of others."""
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
     from langgraph.pregel import Pregel
@@ -392,9 +392,9 @@ def _is_composed(value: Any) -> bool:
 
 
 def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
-    """Return the objects that a function names, and those that they hold.
+    """Return the objects that a function refers to, and those in them.
 
-    An object with ``__call__`` is looked into as well.
+    An object with ``__call__`` is inspected as well.
     """
     function = inspect.unwrap(getattr(function, "func", function))
     holder = getattr(function, "__self__", None)
@@ -407,7 +407,7 @@ def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
     try:
         names = inspect.getclosurevars(function)
         held += [*names.nonlocals.values(), *names.globals.values()]
-    except (TypeError, ValueError):  # not a Python function, or a cell is empty
+    except (TypeError, ValueError):  # not a Python function, or an empty cell
         pass
     found: list[Any] = []
     for value in held:

@@ -1,8 +1,8 @@
-"""Run an agent's live tools where the agent calls them, with injected arguments.
+"""CallInPlace: run an agent's live tool at the point where the graph calls it.
 
 A tool with ``ToolRuntime``, ``InjectedState`` or a config cannot run outside of its
-graph, and one that returns a ``Command`` changes the graph's state only there. So a
-tool that really runs is called where the graph calls it, and the episode records it.
+graph, and a returned ``Command`` only changes the graph's state there. So a live tool
+is run where the graph calls it, and the episode records it.
 """
 
 import inspect
@@ -17,15 +17,15 @@ _PENDING: ContextVar["CallInPlace | None"] = ContextVar(
 
 
 class CallInPlace:
-    """A tool call that a graph makes, with all arguments of the tool's function.
+    """A tool call by a graph, with all arguments of the tool's function.
 
     Args:
-        tool: LangChain's, as its author wrote it.
+        tool: The LangChain tool.
         args: Positional arguments of its ``_run``.
-        named: The others, injected ones among them.
+        named: Keyword arguments, injected ones included.
 
     Attributes:
-        returned: The tool's own result; None while it did not run.
+        returned: The tool's own result; None until it ran.
     """
 
     def __init__(self, tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ class CallInPlace:
 
     @contextmanager
     def pending(self) -> Iterator[None]:
-        """Let a live tool of this name run as this call within."""
+        """Let a live tool of this name run as this call within the block."""
         token = _PENDING.set(self)
         try:
             yield
@@ -55,13 +55,13 @@ class CallInPlace:
 
 
 def call_in_place(name: str) -> CallInPlace | None:
-    """Return the call of this tool that a graph is making, None outside of one."""
+    """Return the call of this tool that a graph is making, or None."""
     call = _PENDING.get()
     return call if call is not None and call.tool.name == name else None
 
 
 def _as_read(returned: Any) -> Any:
-    """Return the content of the messages that a tool's result holds, if it does."""
+    """Return the content of the messages in a tool's result, if there are any."""
     from langchain_core.messages import ToolMessage
     from langgraph.types import Command
 

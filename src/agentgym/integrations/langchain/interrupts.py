@@ -1,4 +1,4 @@
-"""Resuming a graph that waits: at a breakpoint, for an approval, for an answer."""
+"""Resume a waiting graph: at a breakpoint, for an approval, for an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from agentgym.integrations.episode import EpisodeCut, current_episode
 
 YES = "yes"
-"""The answer to a question where the scenario has no user."""
+"""The answer to a question if the scenario has no user."""
 
 _INTERRUPTED = "__interrupt__"
 _REJECTED = "This call is not allowed."
@@ -15,12 +15,12 @@ _REJECTED = "This call is not allowed."
 async def resumption(
     graph: Any, config: Mapping[str, Any], state: Any
 ) -> tuple[Any, ...]:
-    """Return the one input that a graph continues with; nothing if it has ended.
+    """Return the input with which a graph continues; empty if it has ended.
 
     Args:
-        graph: With a checkpointer, or it cannot wait.
+        graph: A graph with a checkpointer; others cannot wait.
         config: The thread that ran.
-        state: The result of its last run.
+        state: The state after its last run.
 
     Raises:
         EpisodeCut: It asks the scenario's user, who has left.
@@ -31,15 +31,15 @@ async def resumption(
     if found:
         return (Command(resume={each.id: await _answer(each) for each in found}),)
     if graph.checkpointer and (await graph.aget_state(config)).next:
-        return (None,)  # past a breakpoint
+        return (None,)  # continue after a breakpoint
     return ()
 
 
 async def _answer(interrupt: Any) -> Any:
-    """Return the answer to one question.
+    """Return the answer to one interrupt.
 
     A tool call that waits for approval is approved: training judges the model's call.
-    Any other question is for the scenario's user.
+    The scenario's user answers other questions.
     """
     question = interrupt.value
     if isinstance(question, Mapping) and "action_requests" in question:
@@ -66,7 +66,7 @@ async def _answer(interrupt: Any) -> Any:
 async def _decision(
     allowed: Sequence[str], action: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the decision on one call that lets it have its effect."""
+    """Return the decision that lets one call take effect."""
     name, arguments = action["name"], dict(action["args"])
     if not allowed or "approve" in allowed:
         return {"type": "approve"}

@@ -1,4 +1,4 @@
-"""A LangChain chat model on a policy in this process: no server, streaming too."""
+"""PolicyChatModel: a LangChain chat model that uses a policy in this process."""
 
 import asyncio
 import itertools
@@ -55,14 +55,15 @@ from agentgym.models.stopping import stream_until_stop, until_stop
 class PolicyChatModel(BaseChatModel):
     """Answers from a policy that runs in this process.
 
-    A call's own ``temperature``, ``max_tokens`` and ``seed`` go before these. Of what
-    changes an answer's shape it does ``stop``, ``tool_choice`` and ``response_format``.
-    It raises UnsupportedError where ``agentgym serve`` refuses a request.
+    A call's own ``temperature``, ``max_tokens`` and ``seed`` override these. Of options
+    that change the answer's form, ``stop``, ``tool_choice`` and ``response_format`` are
+    supported. UnsupportedError is raised in the cases in which ``agentgym serve``
+    refuses a request.
 
     Attributes:
         temperature: 0 is greedy.
-        max_tokens: Of one response.
-        seed: Of the first request's random stream; later ones count on.
+        max_tokens: Most tokens of one response.
+        seed: Seed of the first request; later ones count up.
     """
 
     temperature: float = 0.0
@@ -76,7 +77,7 @@ class PolicyChatModel(BaseChatModel):
     def of(cls, trained: Trained) -> "PolicyChatModel":
         """Load a trained agent's weights.
 
-        They are let go with the model, the agents that use it and its copies.
+        They are freed with the model, its copies and the agents that use it.
         """
         spec = trained.spec
         policy = trained.load_policy()
@@ -84,13 +85,13 @@ class PolicyChatModel(BaseChatModel):
 
     @classmethod
     def on(cls, policy: Policy, **settings: Any) -> "PolicyChatModel":
-        """Return a model on a policy that is loaded."""
+        """Return a model that uses a loaded policy."""
         model = cls(**settings)
         model._policy = policy
         return model
 
     def close(self) -> None:
-        """Stop the policy, also that of copies: it answers with EngineError then."""
+        """Close the policy, also for copies: it then raises EngineError."""
         self._policy.close()
 
     @property
@@ -104,7 +105,7 @@ class PolicyChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer ``tools``; the policy itself decides whether to call one."""
+        """Offer ``tools``; the policy decides whether to call one."""
         kept = dict(kwargs)
         if wants_call(tool_choice):
             kept.pop("parallel_tool_calls", None)
@@ -195,7 +196,7 @@ class PolicyChatModel(BaseChatModel):
 def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
     """Iterate from sync code, also inside a running event loop.
 
-    One loop, on one thread, serves the iterator from its first item to its last, as
+    One loop on one thread serves the iterator from its first to its last item, since
     its futures belong to that loop. Closing the generator cancels the rest.
     """
     ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
@@ -218,7 +219,7 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
 
 
 def _refuse_unsupported(**options: Any) -> None:
-    """Refuse unsupported options, as a server of the agent does."""
+    """Raise for unsupported options, like a server of the agent."""
     if (name := unsupported_option(options)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
@@ -227,10 +228,10 @@ def _refuse_unsupported(**options: Any) -> None:
 
 
 def _unreadable(call: RequestedCall) -> str | None:
-    """Return the arguments of a call that cannot run as a JSON text, else None.
+    """Return the arguments of an unusable call as a JSON string, else None.
 
-    As a JSON text they are not an object to any parser, also not to LangChain's parser
-    of streamed calls, which repairs broken JSON.
+    No parser reads a JSON string as an object, not even LangChain's parser of streamed
+    calls, which repairs broken JSON.
     """
     readable = parse_arguments(call.arguments) is not None
     return None if readable else json.dumps(call.arguments)
@@ -258,7 +259,7 @@ def _message(result: PolicyResult) -> AIMessage:
 
 
 def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's options with the JSON schema of a class that was asked for."""
+    """Return a call's options, with a class converted to its JSON schema."""
     asked = options.get("response_format")
     if not isinstance(asked, type):
         return options
@@ -269,7 +270,7 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Return a call's options with a tool in place of a schema, and the form."""
+    """Return a call's options with a tool instead of a schema, and the form."""
     try:
         return form_as_tool(_with_schema(options))
     except ValueError as error:
@@ -277,20 +278,20 @@ def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def _in_form(message: AIMessage, form: str) -> AIMessage:
-    """Return a message whose call of the tool ``form`` is its content."""
+    """Return a message with the arguments of the tool ``form`` as its content."""
     given = next((c["args"] for c in message.tool_calls if c["name"] == form), None)
     if given is None:
         return message
     return AIMessage(
         content=json.dumps(given),
-        additional_kwargs={"parsed": given},  # where langchain-openai's parser looks
+        additional_kwargs={"parsed": given},  # read by langchain-openai's parser
         usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
     )
 
 
 def _chunk(piece: str | PolicyResult) -> ChatGenerationChunk:
-    """Return a piece of text, or at the end the tool calls, as a chunk."""
+    """Return a chunk: a piece of text or, at the end, the tool calls."""
     if isinstance(piece, str):
         return ChatGenerationChunk(message=AIMessageChunk(content=piece))
     calls = [

@@ -1,4 +1,4 @@
-"""A copy of a graph whose models answer from another one, outside of training."""
+"""Copy a graph so that its models answer from another one, outside of training."""
 
 import copy
 from typing import Any
@@ -13,10 +13,10 @@ _WRITES = "_is_channel_writer"
 
 
 def rebound(graph: Any, model: Any) -> Any:
-    """Return the copy: the same nodes, tools, memory and callbacks, another model.
+    """Return a copy with the same nodes, tools and memory, but another model.
 
-    Within its nodes every chat model of LangChain's answers from ``model``; the graph
-    that was given, and its models elsewhere, stay as they are.
+    In its nodes, every LangChain chat model answers from ``model``. The original graph,
+    and its models elsewhere, do not change.
     """
     require_graph(graph, f"The {type(graph).__name__}")
     watch()
@@ -26,7 +26,7 @@ def rebound(graph: Any, model: Any) -> Any:
 
 
 def _node(name: str, node: Any, model: Any) -> Any:
-    """Return a node with another model, also in the edges that choose the next one."""
+    """Return a node with another model, also for its conditional edges."""
     from langgraph.pregel._write import ChannelWrite
 
     edges = [
@@ -38,13 +38,13 @@ def _node(name: str, node: Any, model: Any) -> Any:
 
 
 class _Answering(Runnable[Any, Any]):
-    """Runs a node's runnable, ``as_written``, with another model answering within."""
+    """Runs the node's runnable, ``as_written``, with the other model."""
 
     def __init__(self, bound: Any, model: Any) -> None:
         self.as_written = bound
         self.name = getattr(bound, "name", None)
         if (writes := getattr(bound, _WRITES, None)) is not None:
-            setattr(self, _WRITES, writes)  # the edges that a drawing shows
+            setattr(self, _WRITES, writes)  # the edges shown in a drawing
         self._model = model
 
     def invoke(

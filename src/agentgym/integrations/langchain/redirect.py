@@ -1,9 +1,9 @@
-"""Redirect LangChain's chat models and tools in an agent's code for a while.
+"""Redirect LangChain's chat models and tools in an agent's code within a block.
 
-Any chat model of an agent, wherever it was made, answers from another one within
-:func:`answering`; any of its tools that has the name of a tool of the current episode
-acts on that episode's environment. The patched methods are not public: a test fails
-when a version changes them.
+Within :func:`answering`, any chat model of an agent, wherever it was created, answers
+from another one. A tool with the name of one of the current episode acts on that
+episode's environment. The patched methods are not public: a test fails when a version
+changes them.
 """
 
 import copy
@@ -21,7 +21,8 @@ from agentgym.integrations.langchain.in_place import CallInPlace
 from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
-"""Options of a call that reach the other model; the rest belongs to a provider."""
+"""Options of a call that are passed to the other model; the rest is specific to a
+provider."""
 
 _ROUTED = "_routed_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
@@ -30,12 +31,12 @@ _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
-    """Let every chat model within answer from ``model``."""
+    """Make every chat model within the block answer from ``model``."""
     return holding(_ANSWERING, model)
 
 
 def tools_as_they_are() -> AbstractContextManager[None]:
-    """Let tools within run unchanged, also in an episode."""
+    """Let tools within the block run unchanged, even in an episode."""
     return holding(_AS_THEY_ARE, True)
 
 
@@ -52,7 +53,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
     if "tools" in kept:
         kept["tools"] = [convert_to_openai_tool(tool) for tool in kept["tools"]]
     choice = kept.get("tool_choice")
-    if isinstance(choice, dict) and "function" not in choice:  # as Anthropic has it
+    if isinstance(choice, dict) and "function" not in choice:  # Anthropic's form
         named = choice.get("name")
         function = {"type": "function", "function": {"name": named}}
         words = {"any": "required"}
@@ -62,7 +63,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def patch_models(module: ModuleType) -> None:
-    """Let all chat models look for the one that answers in their place."""
+    """Patch all chat models so that each call looks for a replacement."""
     base = module.BaseChatModel
     generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
     stream, astream = base.stream, base.astream
@@ -109,7 +110,7 @@ def patch_models(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Let all tools look for an episode that has one of their name."""
+    """Patch all tools so that each call looks for an episode with that tool."""
     base = module.BaseTool
     run, arun = base.run, base.arun
 
@@ -125,7 +126,7 @@ def patch_tools(module: ModuleType) -> None:
 
 
 def _in_episode(tool: Any) -> Any:
-    """Return the tool, or one like it that acts on the current episode."""
+    """Return the tool, or a copy of it that acts on the current episode."""
     episode = None if _AS_THEY_ARE.get() else episode_or_none()
     if episode is None or tool.name not in episode.tools:
         return tool
@@ -141,7 +142,7 @@ def _patched(tool: Any) -> Any:
     has_artifact = tool.response_format == "content_and_artifact"
 
     def asked(args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        if args:  # a tool with one argument, which it takes by position
+        if args:  # a tool with one positional argument
             named = dict(zip(tool.args, args, strict=False))
         return {k: to_jsonable_python(v) for k, v in named.items() if k in known}
 
@@ -167,5 +168,5 @@ def _patched(tool: Any) -> Any:
         return given(text, call)
 
     made = copy.copy(tool)
-    vars(made).update(_run=_run, _arun=_arun)  # before the class's, of this copy alone
+    vars(made).update(_run=_run, _arun=_arun)  # for this copy only, before the class's
     return made

@@ -1,4 +1,4 @@
-"""Tools of a scenario as LangChain's, in an episode."""
+"""Convert a scenario's tools to LangChain tools for an episode."""
 
 from typing import Any, ClassVar
 

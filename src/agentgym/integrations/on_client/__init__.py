@@ -1,5 +1,5 @@
-"""Adapters of frameworks whose models are OpenAI's client and whose agents are plain.
+"""Adapters of frameworks that use OpenAI's client and plain agent objects.
 
-One client on the gateway serves all episodes; a trained agent has one on the policy in
-this process, or on a server. Each framework's own words are in its own folder.
+One client for the gateway serves all episodes. A trained agent's client uses the policy
+in this process, or a server. Each framework's own part is in its folder.
 """

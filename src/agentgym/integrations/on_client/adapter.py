@@ -1,4 +1,4 @@
-"""ClientAdapter: the common part of adapters of frameworks on OpenAI's client."""
+"""ClientAdapter: the common part of adapters for frameworks on OpenAI's client."""
 
 import json
 import re
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Runs a tool: its arguments, as JSON or parsed, and the id of the call."""
+"""Runs a tool; takes the arguments, as JSON or parsed, and the id of the call."""
 
 Closing = list[Callable[[], Awaitable[None]]]
 
@@ -49,14 +49,14 @@ _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 
 
 class ClientLoop(AgentLoop):
-    """One agent for all episodes of a worker that have the same tools.
+    """One agent for all episodes of a worker with the same tools.
 
     Args:
-        adapter: Of the framework.
-        blueprint: The agent, and where its model is.
+        adapter: The framework's adapter.
+        blueprint: The agent's definition, with its model's address.
 
     Attributes:
-        blueprint: As given.
+        blueprint: The argument ``blueprint``.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
@@ -104,15 +104,16 @@ class ClientLoop(AgentLoop):
         return agent, adapter.in_training(agent, self._model, self._closing)
 
     def converse(self) -> Conversation:
-        """Return a conversation that no message was said in."""
+        """Return a new conversation."""
         agent, shared = self._agents.of_episode()
         return self._adapter.conversation(agent, shared, self)
 
     def first_input(self) -> Any:
-        """Return the input by ``--inputs`` of the current episode; None: its message.
+        """Return the current episode's input from ``--inputs``; None for its message.
 
         Raises:
-            UsageError: It is neither text nor a list, and the adapter takes no other.
+            UsageError: It is neither text nor a list, and the adapter takes nothing
+                else.
         """
         given = self._inputs(current_episode().task)
         if not self._adapter.takes_any_input and not isinstance(
@@ -126,7 +127,7 @@ class ClientLoop(AgentLoop):
         return given
 
     def context(self) -> Any:
-        """Return the runtime context by ``--context`` of the current episode's task."""
+        """Return the current task's runtime context from ``--context``."""
         task: Task = current_episode().task
         return self._context(task)
 
@@ -138,17 +139,17 @@ class ClientLoop(AgentLoop):
 
 
 class ClientAdapter(Adapter):
-    """An adapter of a framework whose models take OpenAI's client.
+    """An adapter of a framework whose models use OpenAI's client.
 
     Attributes:
-        title: The framework's name in sentences.
-        extra: Of this package, which installs it.
-        modules: Those that must be installed.
-        context_argument: The argument of the framework's run that ``--context`` gives;
-            empty if it has none.
-        takes_any_input: Whether ``--inputs`` may give more than text and lists.
-        agents: Its agents, in a sentence that says what to return.
-        models: A model of the framework's, in a sentence.
+        title: The framework's name for people.
+        extra: The extra of this package that installs it.
+        modules: Modules that must be installed.
+        context_argument: The framework's run argument for ``--context``; empty if it
+            has none.
+        takes_any_input: Whether ``--inputs`` may return more than text and lists.
+        agents: Description of its agents, for messages.
+        models: Description of its models, for messages.
     """
 
     title: ClassVar[str]
@@ -161,56 +162,55 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of the framework's that asks by a client."""
+        """Return a model of the framework that uses a client."""
 
     @abstractmethod
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool of the framework's whose schema is ``spec``'s."""
+        """Return a tool of the framework with the schema ``spec``."""
 
     @abstractmethod
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the agent of a scenario."""
+        """Return the scenario's own agent."""
 
     @abstractmethod
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the part of an agent in training that all conversations share.
+        """Return the data of a trained agent that all conversations share.
 
-        Its tools that have the name of one of the current episode act on that.
+        Tools with the name of one of the current episode act on that episode.
 
         Args:
-            agent: As its author wrote it.
-            model: Of training.
-            closing: Takes functions to call when the agent is no longer needed.
+            agent: The user's agent.
+            model: The training model.
+            closing: Collects functions to call when the agent is closed.
         """
 
     @abstractmethod
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation that no message was said in.
+        """Return a new conversation.
 
         Args:
-            agent: As its author wrote it.
+            agent: The user's agent.
             shared: The result of :meth:`in_training`.
-            loop: Has the input and the context of each episode.
+            loop: The loop with the inputs and contexts of episodes.
         """
 
     @abstractmethod
     def describe(self) -> ModuleType:
         """Import and return the framework's module that reads agents.
 
-        It has ``AGENTS``, ``TOOLS`` and ``MODEL``, the classes of agents, of single
-        tools and of models; ``members(agent)``, the agents of a team; ``roles(agent)``;
-        ``own_tools(found)``, without an error where there are none; and
-        ``left_out(agent)``, pairs of a tool that does not run in training and its
-        agent's name.
+        It has ``AGENTS``, ``TOOLS`` and ``MODEL``, the classes of agents, single tools
+        and models; ``members(agent)``, the agents of a team; ``roles(agent)``;
+        ``own_tools(found)``, which may be empty; and ``left_out(agent)``, tools that do
+        not run in training, with their agents' names.
         """
 
     @abstractmethod
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent that asks another model, as do those that it runs.
+        """Return a copy that uses another model, also in agents that it runs.
 
-        Both were checked; the agent stays as it is.
+        The arguments were checked; the original is not changed.
         """
 
     def check(self) -> None:
@@ -221,7 +221,7 @@ class ClientAdapter(Adapter):
         """Check that a live object is an agent of the framework.
 
         Raises:
-            UnsupportedError: It is another kind of object, which the message names.
+            UnsupportedError: It is another type of object, which the message names.
         """
         self.check()
         if not isinstance(agent, self.describe().AGENTS):
@@ -236,7 +236,7 @@ class ClientAdapter(Adapter):
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent and its team, or one of the framework's tools.
+        """Return the tools of an agent and its team, or a single tool of the framework.
 
         Raises:
             UnsupportedError: There are none, or they cannot be listed.
@@ -252,7 +252,7 @@ class ClientAdapter(Adapter):
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: tools that are left out."""
+        """Return sentences on how training differs: tools that are left out."""
         self.require_agent(agent, repr(agent))
         return [
             f"{tool} of {name!r} is left out, in training and in the trained agent: it "
@@ -261,7 +261,7 @@ class ClientAdapter(Adapter):
         ]
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that asks ``model``, as do the agents that it runs.
+        """Return a copy that uses ``model``, also in the agents that it runs.
 
         Raises:
             UnsupportedError: It is not a model of the framework's.
@@ -274,22 +274,22 @@ class ClientAdapter(Adapter):
         return self.on_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent whose model is the gateway."""
+        """Build the agent with the gateway as its model."""
         self.check()
         return ClientLoop(self, blueprint)
 
     def stand_in(self) -> Any:
-        """Return a model that is never asked."""
+        """Return a model that is never called."""
         self.check()
         from agentgym.integrations.on_client.clients import PlainOpenAI
 
         return self.model(PlainOpenAI("http://nowhere.invalid/v1", "none"), "none")
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as one of the framework's; see ``TrainedAgent``.
+        """Return a trained agent as an agent of the framework; see ``TrainedAgent``.
 
         Raises:
-            UsageError: There are ``tools``, and the agent has its own.
+            UsageError: ``tools`` were given, and the agent has its own.
         """
         self.check()
         from agentgym.integrations.on_client.clients import trained_client

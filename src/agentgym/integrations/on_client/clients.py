@@ -1,4 +1,4 @@
-"""OpenAI's client on the gateway, on a policy in this process, or on a server."""
+"""OpenAI's client for the gateway, for a policy in this process, or for a server."""
 
 import copy
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ _IN_PROCESS = "http://policy.invalid/v1"
 
 
 class PlainOpenAI(AsyncOpenAI):
-    """OpenAI's client, whose tools reach the model with their schema alone.
+    """OpenAI's client, without the extra field ``strict`` in tools.
 
-    Frameworks add ``strict`` to tools; chat templates write it into the prompt, and a
-    policy would read other tools than it was trained with.
+    Frameworks add ``strict`` to tools. Chat templates would write it into the prompt,
+    and the policy would read other tools than in training.
 
     Args:
-        base_url: Of the server.
-        api_key: Of the server.
-        http: Sends the requests; None makes a client of OpenAI's own.
-        defaults: Options of requests that do not set them, e.g. ``temperature``.
+        base_url: Address of the server.
+        api_key: Key of the server.
+        http: Sends the requests; None creates OpenAI's own client.
+        defaults: Default options of requests, e.g. ``temperature``.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class PlainOpenAI(AsyncOpenAI):
         self._role = ""
 
     def as_role(self, role: str) -> "PlainOpenAI":
-        """Return a client on the same connections that asks as one agent of several."""
+        """Return a client on the same connections that sends a role's name."""
         made = copy.copy(self)
-        for name in [*vars(made)]:  # its parts that hold the client
+        for name in [*vars(made)]:  # its parts that refer to the client
             if isinstance(getattr(PlainOpenAI, name, None), cached_property):
                 del vars(made)[name]
         made._role = role
@@ -71,11 +71,11 @@ def _without_strict(tool: Any) -> Any:
 
 
 def gateway_client(blueprint: Blueprint, http: httpx.AsyncClient) -> PlainOpenAI:
-    """Return a client whose requests go to the gateway, for the current episode.
+    """Return a client that sends requests to the gateway for the current episode.
 
     Args:
-        blueprint: Names the gateway and its key.
-        http: As :func:`~agentgym.integrations.transport.episode_client` makes it.
+        blueprint: The blueprint with the gateway's address and key.
+        http: The result of :func:`~agentgym.integrations.transport.episode_client`.
     """
     return PlainOpenAI(blueprint.gateway + PLACEHOLDER, blueprint.api_key, http)
 
@@ -83,12 +83,14 @@ def gateway_client(blueprint: Blueprint, http: httpx.AsyncClient) -> PlainOpenAI
 def trained_client(
     trained: Trained, base_url: str | None, api_key: str | None
 ) -> tuple[PlainOpenAI, str]:
-    """Return a client that a trained agent's model answers, and the model's name.
+    """Return a client for a trained agent's model, and the model's name.
 
     Args:
-        trained: The agent; sampled as it was measured where a request does not say.
-        base_url: Of a server with its weights; None loads them into this process.
-        api_key: Of the server.
+        trained: The agent; unless a request sets it, sampling is that of its
+            evaluation.
+        base_url: Address of a server with its weights; None loads them into this
+            process.
+        api_key: Key of the server.
     """
     spec = trained.spec
     if base_url is None:

@@ -1,7 +1,7 @@
-"""Run an agent's live tools where the agent calls them, in the framework's own run.
+"""Run an agent's live tools at the point where the framework calls them.
 
-A tool that takes the run's context cannot run outside of it. So a tool that really runs
-is called where its framework calls it, and the episode records it.
+A tool that takes the run's context cannot run outside of the run. So a live tool is run
+where its framework calls it, and the episode records it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,12 +20,12 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 
 
 def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
-    """Let the live tool of this name run by ``run`` within."""
+    """Run the live tool of this name with ``run`` within the block."""
     return holding(_PENDING, (name, run))
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
-    """Return a tool that runs where its framework calls it, else by ``run``."""
+    """Return a tool that runs where its framework calls it, else with ``run``."""
 
     async def call(**arguments: Any) -> Any:
         pending = _PENDING.get()

@@ -1,4 +1,4 @@
-"""The adapter of the OpenAI Agents SDK: real agents, trained in their own loop."""
+"""The adapter of the OpenAI Agents SDK: trains agents in their own loop."""
 
 import json
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _RunConversation(Conversation):
-    """Runs an agent once for each message; whom it handed over to goes on."""
+    """Runs an agent once per message; after a hand-off, the receiver continues."""
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
         self._agent = agent
@@ -52,7 +52,7 @@ class _RunConversation(Conversation):
             asked = [*self._said, {"role": "user", "content": message}]
         options: dict[str, Any] = {
             "context": self._loop.context(),
-            "max_turns": None,  # the episode ends it, and says why
+            "max_turns": None,  # the episode ends it with a reason
             "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
         }
         redirected = clients_redirected_to(self._loop.blueprint)
@@ -81,7 +81,7 @@ def _is_sdk(file: str | None) -> bool:
 
 
 class OpenAIAgentsAdapter(ClientAdapter):
-    """openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
+    """Adapter of openai-agents 0.20: agents, hand-offs, agents as tools, guardrails."""
 
     name = "openai_agents"
     title = "The OpenAI Agents SDK"
@@ -100,15 +100,15 @@ class OpenAIAgentsAdapter(ClientAdapter):
     )
 
     def owns(self, root: str) -> bool:
-        """Return whether it is the SDK's, not a module of the user's own."""
+        """Return whether a module is the SDK, and not a user's module of that name."""
         found = sys.modules.get(root) if super().owns(root) else None
         return found is not None and _is_sdk(getattr(found, "__file__", None))
 
     def check(self) -> None:
-        """Check that the SDK is installed, and that no module of the user's hides it.
+        """Check that the SDK is installed, and not hidden by a user's module.
 
         Raises:
-            UnsupportedError: One does.
+            UnsupportedError: A module hides it.
         """
         super().check()
         spec = find_spec("agents")
@@ -120,9 +120,9 @@ class OpenAIAgentsAdapter(ClientAdapter):
             )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of chat completions.
+        """Return a chat-completions model.
 
-        Without a key of the user's, the SDK sends no traces from this process.
+        Without a user's key, the SDK sends no traces from this process.
         """
         from agents import OpenAIChatCompletionsModel, set_tracing_disabled
 
@@ -131,7 +131,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema, which checks its arguments itself."""
+        """Return a tool with the original schema; AgentGym validates its arguments."""
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 
@@ -149,7 +149,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the agent of a scenario."""
+        """Return the scenario's own agent."""
         from agents import Agent
 
         return Agent(
@@ -160,7 +160,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the function that copies the agents that are run."""
+        """Return the function that copies agents for their runs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         copies = AgentCopies(model, starts_servers=True)
@@ -168,7 +168,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return copies.of
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation that no message was said in."""
+        """Return a new conversation."""
         return _RunConversation(agent, shared, loop)
 
     def describe(self) -> ModuleType:
@@ -178,7 +178,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that asks ``model``, as do those that it runs."""
+        """Return a copy that uses ``model``, also in the agents that it runs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model).of(agent)

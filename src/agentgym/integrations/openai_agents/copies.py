@@ -1,4 +1,4 @@
-"""Copies of the Agents SDK's agents: with another model, and tools of the episode's."""
+"""AgentCopies: copy the Agents SDK's agents for another model and for episodes."""
 
 import asyncio
 import copy
@@ -20,10 +20,10 @@ from agentgym.integrations.transport import speaking_as
 
 
 class ModelOfRole(Model):
-    """A model that is asked as one agent of several.
+    """A model wrapper that sends one role's name.
 
     Args:
-        wrapped: Answers.
+        wrapped: The model that answers.
         role: The agent's name.
     """
 
@@ -32,12 +32,12 @@ class ModelOfRole(Model):
         self.role = role
 
     async def get_response(self, *args: Any, **named: Any) -> Any:
-        """Ask as the agent."""
+        """Ask the model in this role."""
         with speaking_as(self.role):
             return await self.wrapped.get_response(*args, **named)
 
     async def stream_response(self, *args: Any, **named: Any) -> Any:
-        """Ask as the agent, and yield the events of the answer."""
+        """Ask the model in this role, and stream the answer's events."""
         events = self.wrapped.stream_response(*args, **named)
         while True:
             with speaking_as(self.role):  # not around the yield
@@ -48,15 +48,15 @@ class ModelOfRole(Model):
 
 
 class AgentCopies:
-    """Makes one copy of each agent that is met, and of those it hands over to.
+    """Creates one copy of each agent, and of agents that it hands over to.
 
-    The agents that are copied stay as they are. Tools of OpenAI's servers are left out:
-    the model does not run on these.
+    The originals are not changed. Tools that OpenAI's servers run are left out: those
+    servers do not use the trained model.
 
     Args:
-        model: Of all copies.
-        starts_servers: Whether MCP servers are started at their first use; else who
-            runs the agents has started them.
+        model: The model of all copies.
+        starts_servers: Whether to start MCP servers at their first use; otherwise the
+            caller starts them.
     """
 
     def __init__(self, model: Model, *, starts_servers: bool = False) -> None:
@@ -67,15 +67,15 @@ class AgentCopies:
         self._kept: list[Any] = []
 
     def of(self, agent: Any) -> Any:
-        """Return the copy of an agent; the agent itself if it is one."""
+        """Return an agent's copy; return a copy unchanged."""
         if (known := self._made.get(id(agent))) is not None:
             return known
         made = copy.copy(agent)
-        self._kept += [agent, made]  # or their ids might be another's
+        self._kept += [agent, made]  # otherwise their ids could be reused
         self._made |= {id(agent): made, id(made): made}
         named = agent.model if isinstance(agent.model, str) else None
         if agent.model_settings == get_default_model_settings(named):
-            made.model_settings = ModelSettings()  # of another model
+            made.model_settings = ModelSettings()  # settings of another model
         made.model = ModelOfRole(self._model, agent.name)
         made.handoffs = [self._handoff(each) for each in agent.handoffs]
         made.input_guardrails = [self._guardrail(x) for x in agent.input_guardrails]
@@ -130,7 +130,7 @@ class AgentCopies:
 
     def _tool(self, tool: FunctionTool) -> FunctionTool:
         made = copy.copy(tool)
-        made.timeout_seconds = None  # that of the call within holds
+        made.timeout_seconds = None  # the inner call's timeout applies
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
             async def run(given: str) -> Any:
@@ -148,7 +148,7 @@ class AgentCopies:
 async def _in_episode(
     name: str, context: ToolContext[Any], arguments: str, run: Callable[[str], Any]
 ) -> Any:
-    """Let a call act on the current episode, if that has the tool; else run it."""
+    """Run a call in the current episode if that has the tool; else run the tool."""
     episode = episode_or_none()
     if episode is None or name not in episode.tools:
         return await run(arguments)

@@ -1,4 +1,4 @@
-"""Read agents of the Agents SDK: prompts, tools, hand-offs and models."""
+"""Read prompts, tools, hand-offs and models of the Agents SDK's agents."""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ AGENTS, TOOLS, MODEL = Agent, FunctionTool, Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return an agent, those it hands over to, and those that are its tools."""
+    """Return an agent, agents that it hands over to, and agents that are its tools."""
     found: dict[int, Any] = {}
     waiting = [agent]
     while waiting:
@@ -33,7 +33,7 @@ def members(agent: Any) -> list[Any]:
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return the agents of a team, each with its tools and its hand-offs."""
+    """Return the roles of a team, each with its tools and hand-offs."""
     return [
         AgentRole(
             name=each.name,
@@ -46,7 +46,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent and its team, or one function tool.
+    """Return the tools of an agent and its team, or a single function tool.
 
     Raises:
         UnsupportedError: They cannot be listed.
@@ -58,7 +58,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(agent: Any) -> Iterable[tuple[str, str]]:
-    """Yield the tools that OpenAI's servers run, each with its agent's name."""
+    """Yield the tools that OpenAI's servers run, with their agents' names."""
     for each in members(agent):
         for tool in each.tools:
             if not isinstance(tool, FunctionTool):
@@ -99,7 +99,7 @@ async def _of_servers(agent: Any) -> list[FunctionTool]:
         finally:
             for server in agent.mcp_servers:
                 await server.cleanup()
-    except Exception as error:  # a server's own
+    except Exception as error:  # the server's own exception
         raise UnsupportedError(
             f"The MCP servers of {agent.name} cannot be asked for their tools: "
             f"{type(error).__name__}: {message_of(error)}."

@@ -1,7 +1,7 @@
-"""Redirect the runs of the Agents SDK: within a block, each runs a copy of its agent.
+"""Redirect runs of the Agents SDK to copies of agents within a block.
 
-That reaches agents that a tool or a guardrail runs. The patched methods are not public:
-a test fails when a version changes them.
+This includes agents run by a tool or a guardrail. The patched methods are not public: a
+test fails when a version changes them.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Let every run within run ``copied(agent)`` instead of its agent."""
+    """Redirect every run within the block to ``copied(agent)``."""
     return holding(_COPIED, copied)
 
 
 def patch_runs(module: ModuleType) -> None:
-    """Let all runs look for the copy of their agent."""
+    """Patch all runs so that each looks for a copy of its agent."""
     runner: Any = getattr(module, "AgentRunner", None)
-    if runner is None:  # of a package of the user's own that is named agents
+    if runner is None:  # a user's own package named agents
         return
     for name in ("run", "run_sync", "run_streamed"):
         setattr(runner, name, _routed(getattr(runner, name)))

@@ -1,1 +1,1 @@
-"""pydantic-ai: its agents, trained in their own loop."""
+"""pydantic-ai: train its agents in their own loop."""

@@ -1,4 +1,4 @@
-"""The pydantic-ai adapter: real agents, trained in their own loop and given back."""
+"""The pydantic-ai adapter: trains agents in their own loop, and exports them."""
 
 import copy
 import json
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _RETRIES = 100
-"""Retries of a scenario's own agent: the episode ends it first, and says why."""
+"""Retries of a scenario's own agent, above the episode's limit."""
 
 
 class _RunConversation(Conversation):
-    """Runs an agent once for each message, with all messages so far."""
+    """Runs an agent once per message, with all messages so far."""
 
     def __init__(self, agent: Any, model: Any, loop: ClientLoop) -> None:
         self._agent = agent
@@ -67,7 +67,7 @@ class _RunConversation(Conversation):
 
 
 async def _resolved(requests: Any) -> Any:
-    """Approve calls that wait for it; answer external ones from the episode."""
+    """Approve calls that wait for approval; answer external ones from the episode."""
     episode = current_episode()
     calls = {
         call.tool_call_id: await episode.use_tool(
@@ -79,7 +79,7 @@ async def _resolved(requests: Any) -> Any:
 
 
 class PydanticAIAdapter(ClientAdapter):
-    """pydantic-ai 2: ``Agent`` with its tools, toolsets and output types."""
+    """Adapter of pydantic-ai 2: ``Agent`` with its tools, toolsets and output types."""
 
     name = "pydantic_ai"
     title = "pydantic-ai"
@@ -99,7 +99,7 @@ class PydanticAIAdapter(ClientAdapter):
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a chat model, to which tools are described by their own schemas."""
+        """Return a chat model that sends tools with their original schemas."""
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai import OpenAIProvider
@@ -113,7 +113,7 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema, which checks its arguments itself."""
+        """Return a tool with the original schema; AgentGym validates its arguments."""
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 
@@ -127,7 +127,7 @@ class PydanticAIAdapter(ClientAdapter):
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the agent of a scenario, which goes on until it answers."""
+        """Return the scenario's own agent, which works until it answers."""
         from pydantic_ai import Agent
 
         return Agent(
@@ -139,11 +139,11 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
-        """Return the model, which each run of an agent is given."""
+        """Return the model for each run of an agent."""
         return model
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a conversation that no message was said in."""
+        """Return a new conversation."""
         return _RunConversation(agent, shared, loop)
 
     def describe(self) -> ModuleType:
@@ -153,10 +153,10 @@ class PydanticAIAdapter(ClientAdapter):
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that asks ``model``, as do the agents that its tools run."""
+        """Return a copy that uses ``model``, also for the agents that its tools run."""
         from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
 
         made = copy.copy(agent)
-        vars(made).pop("_enter_lock", None)  # made at its first use, for each agent
+        vars(made).pop("_enter_lock", None)  # created at first use, per agent
         made.model = ModelThroughout(model, agent.name)
         return made

@@ -1,4 +1,4 @@
-"""Read an agent of pydantic-ai: its prompt, tools, output tools and model."""
+"""Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
 from typing import Any
 
@@ -21,17 +21,17 @@ AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return the agent; those that its tools run are not seen."""
+    """Return the agent; agents that its tools run are not visible."""
     return [agent]
 
 
 def left_out(agent: Any) -> list[tuple[str, str]]:
-    """Return no tool: all of them run in training."""
+    """Return an empty list: all tools run in training."""
     return []
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return an agent as the only role; agents that its tools run are not seen."""
+    """Return an agent as the only role; agents that its tools run are not visible."""
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
@@ -48,7 +48,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or a toolset, or one tool.
+    """Return the tools of an agent or a toolset, or a single tool.
 
     Raises:
         UnsupportedError: They cannot be listed.
@@ -70,7 +70,7 @@ def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
 
     try:
         return in_background(listed())
-    except Exception as error:  # a toolset's own code, a server that does not start
+    except Exception as error:  # a toolset's own code, or a server that does not start
         raise UnsupportedError(
             f"The tools of {toolset.label} cannot be listed before it runs: "
             f"{type(error).__name__}: {message_of(error)}."

@@ -1,7 +1,7 @@
-"""Redirect the models and tools of pydantic-ai's agents for a while.
+"""Redirect models and tools of pydantic-ai's agents within a block.
 
-Within :func:`answering` each agent asks another model, also one that a tool runs; a
-tool that has the name of one of the current episode acts on the episode. The patched
+Within :func:`answering` each agent uses another model, also an agent that a tool runs.
+A tool with the name of one of the current episode acts on the episode. The patched
 methods are not public: a test fails when a version changes them.
 """
 
@@ -33,15 +33,15 @@ _ANSWERING: ContextVar[Model | None] = ContextVar(
 
 
 def answering(model: Model) -> AbstractContextManager[None]:
-    """Let every agent within ask ``model``."""
+    """Make every agent within the block use ``model``."""
     return holding(_ANSWERING, model)
 
 
 class ModelThroughout(WrapperModel):
-    """A model of one agent, and of all agents that run in its tools.
+    """The model of one agent, and of all agents that run in its tools.
 
     Args:
-        wrapped: Answers.
+        wrapped: The model that answers.
         role: The agent's name; None if it has none.
     """
 
@@ -50,7 +50,7 @@ class ModelThroughout(WrapperModel):
         self.role = role or DEFAULT_AGENT
 
     async def request(self, *args: Any, **named: Any) -> ModelResponse:
-        """Ask as the agent."""
+        """Ask the model in this role."""
         with speaking_as(self.role):
             return await super().request(*args, **named)
 
@@ -58,7 +58,7 @@ class ModelThroughout(WrapperModel):
     async def request_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask as the agent, and stream the answer."""
+        """Ask the model in this role, and stream the answer."""
         async with AsyncExitStack() as stack:
             with speaking_as(self.role):  # not around the yield
                 streamed = self.wrapped.request_stream(*args, **named)
@@ -67,7 +67,7 @@ class ModelThroughout(WrapperModel):
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Let all agents look for the model that answers."""
+    """Patch all agents so that each run looks for a replacement model."""
     kind = module.Agent
     pick = kind._pick_raw_model
 
@@ -81,7 +81,7 @@ def patch_agents(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Let all tools look for an episode that has one of their name."""
+    """Patch all tools so that each call looks for an episode with that tool."""
     kind = module.ToolManager
     validate, execute = kind.validate_tool_call, kind._raw_execute
 

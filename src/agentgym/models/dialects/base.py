@@ -1,4 +1,4 @@
-"""The interface of a dialect, and server-sent events."""
+"""Dialect: the interface of an API converter; and server-sent events."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,40 +9,40 @@ import orjson
 from agentgym.core.openai import ApiError
 
 IS_ERROR = "is_error"
-"""Key of a tool's message that says whether the call failed; no model is sent it."""
+"""Key of a tool message that marks a failed call; it is never sent to a model."""
 
 
 def frame(chunk: Mapping[str, Any], event: str = "") -> bytes:
-    """Return an object as one server-sent event, with its name if it has one."""
+    """Return an object as one server-sent event, with an optional name."""
     head = f"event: {event}\n".encode() if event else b""
     return head + b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
 class Dialect(ABC):
-    """Converts requests to chat completions, and completions to answers.
+    """Converts requests to chat completions, and completions to the API's answers.
 
     Attributes:
-        path: Of its endpoint, below the base URL of its clients.
+        path: Path of its endpoint, below the clients' base URL.
     """
 
     path: ClassVar[str]
 
     @abstractmethod
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the request as a chat completion's, not streamed.
+        """Convert a request to that of a chat completion, not streamed.
 
-        Messages that the model wrote become the messages that it wrote, so that the
-        exact tokens of one call are the beginning of the next call's prompt.
+        Earlier messages of the model are restored exactly, so that the tokens of one
+        call are the start of the next call's prompt.
 
         Raises:
-            ApiError: It asks for something that chat completions cannot do.
+            ApiError: It uses a feature that chat completions do not have.
         """
 
     @abstractmethod
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the answer to the request ``body``, from a chat completion."""
+        """Convert a chat completion to the answer to the request ``body``."""
 
     @abstractmethod
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:

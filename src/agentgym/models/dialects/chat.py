@@ -10,31 +10,31 @@ _STREAMING = ("stream", "stream_options")
 
 
 class ChatDialect(Dialect):
-    """Chat completions as they are."""
+    """Chat completions, unchanged."""
 
     path = "chat/completions"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the request without its options of streaming."""
+        """Return the request without its streaming options."""
         return {key: body[key] for key in body if key not in _STREAMING}
 
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the completion."""
+        """Return the completion unchanged."""
         return completion
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Return its chunks."""
+        """Return the completion as chunks."""
         writer = ChunkWriter(completion["id"], completion["model"], body)
         return writer.start() + writer.end(completion)
 
 
 class ChunkWriter:
-    """Writes a policy's samples as the frames of a streamed chat completion.
+    """Writes a policy's answer as the chunks of a streamed chat completion.
 
-    Text is sent on as it comes; tool calls follow parsed, with the end; then the usage
-    if ``body``, the request, asks for it.
+    Text is sent as it arrives. Parsed tool calls follow at the end, then the usage if
+    the request ``body`` asks for it.
     """
 
     def __init__(self, call_id: str, model: str, body: Mapping[str, Any]) -> None:
@@ -49,16 +49,16 @@ class ChunkWriter:
         self._sent = ""
 
     def start(self) -> bytes:
-        """Return the first frame: who speaks."""
+        """Return the first chunk, with the role."""
         return self._frame({"role": "assistant", "content": ""})
 
     def text(self, piece: str) -> bytes:
-        """Return the frame of a piece of the answer's text."""
+        """Return the chunk for a piece of text."""
         self._sent += piece
         return self._frame({"content": piece}) if piece else b""
 
     def end(self, whole: dict[str, Any]) -> bytes:
-        """Return the frames that end the answer ``whole``: the rest, ids, usage."""
+        """Return the final chunks of the answer ``whole``: the rest, ids, usage."""
         choice = whole["choices"][0]
         content = choice["message"]["content"] or ""
         frames = []

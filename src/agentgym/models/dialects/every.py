@@ -1,4 +1,4 @@
-"""All dialects that are spoken."""
+"""All supported dialects."""
 
 from agentgym.models.dialects.base import Dialect
 from agentgym.models.dialects.chat import ChatDialect
@@ -6,5 +6,5 @@ from agentgym.models.dialects.messages import MessagesDialect
 from agentgym.models.dialects.responses import ResponsesDialect
 
 CONVERTED: tuple[Dialect, ...] = (ResponsesDialect(), MessagesDialect())
-"""Those that are not chat completions themselves."""
+"""Dialects other than chat completions."""
 DIALECTS: tuple[Dialect, ...] = (ChatDialect(), *CONVERTED)

@@ -1,4 +1,4 @@
-"""Anthropic's Messages, as chat completions."""
+"""MessagesDialect: convert Anthropic's Messages API."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class MessagesDialect(Dialect):
     path = "messages"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the request as a chat completion's.
+        """Convert a request to that of a chat completion.
 
         Raises:
             ApiError: It has images, documents or tools that only Anthropic runs.
@@ -52,7 +52,7 @@ class MessagesDialect(Dialect):
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the message."""
+        """Convert a chat completion to Anthropic's message."""
         choice = Completion(completion).choice
         message = choice["message"]
         usage = completion.get("usage") or {}
@@ -71,7 +71,7 @@ class MessagesDialect(Dialect):
         }
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Return its events."""
+        """Convert a chat completion to the events of a stream."""
         whole = self.answer(completion, body)
         usage = {**whole["usage"], "output_tokens": 0}
         begun = {**whole, "content": [], "stop_reason": None, "usage": usage}
@@ -98,7 +98,7 @@ class MessagesDialect(Dialect):
         return b"".join([*parts, _event("message_stop")])
 
     def error(self, error: ApiError) -> dict[str, Any]:
-        """Return the error in Anthropic's shape."""
+        """Convert an error to Anthropic's form."""
         usual = "invalid_request_error" if error.status < 500 else "api_error"
         kind = _ERRORS.get(error.status, usual)
         said = {"type": kind, "message": error.message, "code": error.code}
@@ -115,14 +115,14 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": "text", "text": text or ""}
     for call in calls:
         function = call["function"]
-        # Other arguments than objects cannot be sent: the session remembers them.
+        # Only objects can be sent as arguments; the session remembers the original.
         given = parse_arguments(function["arguments"] or "{}") or {}
         name = function["name"]
         yield {"type": "tool_use", "id": call["id"], "name": name, "input": given}
 
 
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
-    """Yield the messages that one is: results of tools are messages of their own."""
+    """Yield the chat messages of one message: each tool result is a separate one."""
     if not isinstance(message, Mapping):
         raise _refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")
@@ -185,7 +185,7 @@ def _choice(choice: Mapping[str, Any]) -> Any:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return a text that comes as such or in blocks."""
+    """Return a text that is given directly or in blocks."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

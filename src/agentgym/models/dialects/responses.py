@@ -1,4 +1,4 @@
-"""OpenAI's Responses, as chat completions."""
+"""ResponsesDialect: convert OpenAI's Responses API."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ class ResponsesDialect(Dialect):
     path = "responses"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the request as a chat completion's.
+        """Convert a request to that of a chat completion.
 
         Raises:
             ApiError: It refers to an earlier response, or has images or tools that
@@ -60,7 +60,7 @@ class ResponsesDialect(Dialect):
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the response."""
+        """Convert a chat completion to a response."""
         choice = Completion(completion).choice
         usage = completion.get("usage") or {}
         is_cut = choice.get("finish_reason") == "length"
@@ -91,7 +91,7 @@ class ResponsesDialect(Dialect):
         }
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Return its events."""
+        """Convert a chat completion to the events of a stream."""
         events = _events(self.answer(completion, body))
         return b"".join(
             frame({**event, "sequence_number": number}, event["type"])
@@ -157,7 +157,7 @@ def _items(message: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
-    """Add an item: calls belong to the message of the model before them."""
+    """Append an item; a call joins the model's message before it."""
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
         content = _text_of(item.get("content"), where)
@@ -192,7 +192,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return a text that comes as such or in parts."""
+    """Return a text that is given directly or in parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -1,6 +1,6 @@
-"""Models in GGUF files: the package of SmolLM2, and files of the user.
+"""Models in GGUF files: the package of SmolLM2, and users' files.
 
-A file is converted once into ``AGENTGYM_HOME/models``, as a folder of safetensors that
+A file is converted once into ``AGENTGYM_HOME/models``, to a folder of safetensors that
 every engine loads.
 """
 

@@ -1,4 +1,4 @@
-"""Converts a GGUF file once, and finds the folder that was made of it."""
+"""Convert a GGUF file once, and find its converted folder."""
 
 import fcntl
 import hashlib
@@ -29,29 +29,30 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SOURCE, _MODEL = "agentgym_source.json", "model"
 _WRITER = "1"
-"""Changes with the code that converts: other weights or settings, another folder."""
+"""Version of the conversion: increased when it writes other weights or settings."""
 
 logger = get_logger(__name__)
 
 
 def is_converted(model: str) -> bool:
-    """Return whether ``--model`` names a model that is read from a GGUF file."""
+    """Return whether ``--model`` names a GGUF model."""
     if model == SMOLLM2:
         return True
     return model.endswith(SUFFIX) and not Path(model).expanduser().is_dir()
 
 
 def converted_folder(model: str) -> Path:
-    """Return the folder of a GGUF file's model; convert the file if there is none.
+    """Return the converted folder of a GGUF model; convert the file first if needed.
 
-    Processes that ask at once convert once. A process that is killed leaves no folder.
+    Of several processes only one converts. A killed process leaves no folder.
 
     Args:
         model: ``smollm2``, or a file.
 
     Raises:
         MissingExtraError: The package of SmolLM2 is not installed.
-        ModelError: There is no such file, or it cannot be converted; says why.
+        ModelError: The file does not exist or cannot be converted; the message says
+            why.
         NotEnoughMemoryError: It is too large for this machine's memory.
     """
     file = _packaged() if model == SMOLLM2 else _given(model)
@@ -82,7 +83,7 @@ def converted_folder(model: str) -> Path:
 
 
 def source_of(folder: Path) -> str | None:
-    """Return which model a folder of the cache was made of; None if of another kind."""
+    """Return the model that a converted folder comes from; None for other folders."""
     try:
         return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):
@@ -90,7 +91,7 @@ def source_of(folder: Path) -> str | None:
 
 
 def _packaged() -> Path:
-    """Return the file of SmolLM2's package, which itself is not imported."""
+    """Return the GGUF file in SmolLM2's package, without importing the package."""
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(_EXTRA, f"The model {SMOLLM2!r}")
@@ -112,7 +113,7 @@ def _given(model: str) -> Path:
 
 
 def _digest(file: Path) -> str:
-    """Return a file's SHA-256; it is read once unless it changes."""
+    """Return a file's SHA-256, computed once unless the file changes."""
     found = file.stat()
     return _sha256(file, found.st_size, found.st_mtime_ns)
 
@@ -130,7 +131,7 @@ def _is_whole(folder: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let no other process convert the same file meanwhile."""
+    """Lock a file's conversion against other processes."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(
         folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""From a GGUF file to a folder that transformers, peft and vLLM load."""
+"""Convert a GGUF file to a folder for transformers, peft and vLLM."""
 
 import importlib.metadata
 import sys
@@ -24,31 +24,30 @@ if TYPE_CHECKING:
 _LIBRARIES = ("gguf", "torch", "transformers", "safetensors")
 _MAGIC = b"GGUF"
 _READ, _WRITTEN = 6, 2
-"""Bytes a parameter: of memory while it is read, as float32 and then bfloat16, and of
-the disk."""
+"""Bytes per parameter: of memory while read (float32, then bfloat16), and of disk."""
 _SPARE = 2**28
 _CONTROL, _USER_DEFINED = 3, 4
-"""Kinds of tokens that are never split, as llama.cpp numbers them."""
+"""Token types that are never split, in llama.cpp's numbering."""
 _LLAMA_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Llama 3 and its like cut text into words."""
+"""Regular expression by which Llama 3 and similar models split text into words."""
 _ROLES = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
 _AGAIN = "Download it again."
 
 
 def convert(file: Path, folder: Path, template: str = "") -> None:
-    """Write a GGUF file's weights in bfloat16, with its settings and tokenizer.
+    """Write a GGUF file's weights in bfloat16, with settings and tokenizer.
 
     Args:
-        file: The GGUF file; it is checked before time is spent.
+        file: The GGUF file; it is checked first.
         folder: An empty folder.
-        template: A chat template to use in place of the file's own.
+        template: A chat template to use instead of the file's own.
 
     Raises:
         MissingExtraError: A library is not installed.
-        ModelError: The file is damaged, a part, or of a kind that is not supported.
+        ModelError: The file is damaged, only a part, or of an unsupported architecture.
         NotEnoughMemoryError: It is too large for this machine's memory.
     """
     if any(find_spec(name) is None for name in _LIBRARIES):
@@ -69,7 +68,7 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
 
 
 def _read(file: Path) -> "GGUFReader":
-    """Return a file's header; weights are mapped and not read.
+    """Read a file's header; weights are mapped, not read.
 
     Raises:
         ModelError: It is not a GGUF file, or ends too early.
@@ -79,7 +78,7 @@ def _read(file: Path) -> "GGUFReader":
     with file.open("rb") as content:
         if content.read(len(_MAGIC)) != _MAGIC:
             raise ModelError(
-                f"{file} is not a GGUF file: it begins otherwise. {_AGAIN}"
+                f"{file} is not a GGUF file: its first bytes differ. {_AGAIN}"
             )
     try:
         return GGUFReader(file)
@@ -91,7 +90,7 @@ def _read(file: Path) -> "GGUFReader":
 
 
 def _check_kind(file: Path, reader: "GGUFReader") -> None:
-    """Raise if a file is a part of a model, or of an architecture that is not known."""
+    """Raise if a file is a part of a model, or of an unsupported architecture."""
     from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
     if (parts := _value(reader, "split.count") or 1) > 1:
@@ -101,7 +100,7 @@ def _check_kind(file: Path, reader: "GGUFReader") -> None:
         )
     kind = str(_value(reader, "general.architecture"))
     known = sorted(set(GGUF_SUPPORTED_ARCHITECTURES) - {"general", "tokenizer"})
-    # llama.cpp writes some of them without underscores: qwen2moe, gpt-oss.
+    # llama.cpp writes some names without underscores: qwen2moe, gpt-oss.
     if _plain(kind) not in map(_plain, known):
         raise ModelError(
             f"{file} holds a model of the architecture {kind!r}, which transformers "
@@ -111,7 +110,7 @@ def _check_kind(file: Path, reader: "GGUFReader") -> None:
 
 
 def _check_room(file: Path, reader: "GGUFReader", folder: Path) -> None:
-    """Raise if memory or disk do not suffice."""
+    """Raise if memory or disk space is too small."""
     import psutil
 
     parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
@@ -137,7 +136,7 @@ def _write_weights(file: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.bfloat16
     )
-    # The saved weights are not quantized any more.
+    # The saved weights are not quantized.
     del model.hf_quantizer
     del model.config.quantization_config
     model.save_pretrained(folder, max_shard_size="1000GB")
@@ -163,10 +162,10 @@ def _write_tokenizer(
 def _split_as_trained(
     tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader"
 ) -> None:
-    """Cut text into words, and join tokens, as a vocabulary of bytes wants it.
+    """Make the tokenizer split words and join tokens like a byte-level one.
 
-    transformers cuts all of Llama's kind as GPT-2 does, and joins tokens before it
-    decodes them, so that one with a space in it leaves the others undecoded.
+    transformers splits text for all Llama-like models as for GPT-2, and joins tokens
+    before decoding, so that one token with a space leaves the others undecoded.
     """
     from tokenizers import Regex, decoders, pre_tokenizers
 
@@ -189,10 +188,10 @@ def _split_as_trained(
 
 
 def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> None:
-    """Mark the tokens that are never split, and those that begin and end texts.
+    """Mark tokens that are never split, and those that begin and end texts.
 
-    transformers takes some of them from the file, and for Llama's kind it takes the
-    first token of a text for the last.
+    transformers reads only some of them from the file, and swaps first and last token
+    for Llama-like models.
     """
     from transformers import AddedToken
 
@@ -213,7 +212,7 @@ def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> 
 
 
 def _value(reader: "GGUFReader", key: str) -> Any:
-    """Return a value of the header; None if it has none."""
+    """Return a value of the header, or None."""
     field = reader.get_field(key)
     return None if field is None else field.contents()
 
@@ -224,7 +223,7 @@ def _plain(architecture: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep advice of transformers off the terminal, and its progress out of logs."""
+    """Silence transformers' advice and progress bars."""
     from transformers import logging
 
     level = logging.get_verbosity()

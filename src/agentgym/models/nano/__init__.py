@@ -1,4 +1,4 @@
-"""The shipped policy: weights, tokenizer, chat template and model card.
+"""nano, the built-in policy: weights, tokenizer, chat template and model card.
 
 The folder loads with plain transformers::
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def nano_path() -> Path:
-    """Return the folder that holds the shipped policy."""
+    """Return the folder of the built-in policy."""
     return Path(str(files(__name__)))
 
 

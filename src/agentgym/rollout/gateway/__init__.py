@@ -1,1 +1,1 @@
-"""HTTP: Agent Lightning's protocol, chat completions, forwarding."""
+"""HTTP gateway: Agent Lightning's protocol, chat completions, forwarding."""

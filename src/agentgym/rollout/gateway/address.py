@@ -1,4 +1,4 @@
-"""Check addresses to listen on: whether they are valid, and whether they need a key."""
+"""Check addresses to listen on: are they valid, and do they need a key?"""
 
 import errno
 import ipaddress
@@ -9,16 +9,16 @@ _MOST_PORT = 65_535
 
 
 def check_address(host: str, port: int, api_key: str | None, *, how: str) -> None:
-    """Refuse an invalid address, and one that is open to others without a key.
+    """Raise if an address is invalid, or reachable from other machines without a key.
 
     Args:
-        host: Of the address.
+        host: The address's host.
         port: 0 is a free one.
-        api_key: None or empty if none is asked for.
-        how: How a key is given, in words.
+        api_key: The required key; None or empty if there is none.
+        how: How to set a key, for the message.
 
     Raises:
-        UsageError: Says which.
+        UsageError: The address is refused; the message says why.
     """
     if not 0 <= port <= _MOST_PORT:
         raise UsageError(
@@ -29,7 +29,7 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
         raise UsageError("The API key has characters that no HTTP header can hold.")
     if api_key and api_key != api_key.strip():
         raise UsageError(
-            "The API key begins or ends with a blank, which a header cannot "
+            "The API key begins or ends with a space, which a header cannot "
             "hold: remove it."
         )
     if not api_key and not _is_own(host):
@@ -41,19 +41,19 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
 
 
 def why_unusable(host: str, port: int, error: OSError) -> str:
-    """Return why an address cannot be listened on, and what to do."""
+    """Return why listening on an address failed, and how to fix it."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is taken by another program: give another with "
             "--port, or 0 for a free one."
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} needs more rights: give one from 1,024 on with --port."
+        return f"Port {port} needs root rights: give 1024 or higher with --port."
     return f"{host} cannot be listened on: {error.strerror or error}."
 
 
 def _is_own(host: str) -> bool:
-    """Say whether an address can be reached from this machine alone."""
+    """Return whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

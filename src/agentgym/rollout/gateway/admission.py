@@ -1,4 +1,4 @@
-"""Admission: how many model calls are answered at a time, and whether any are."""
+"""Admission: limit the model calls answered at the same time; pause and resume them."""
 
 import asyncio
 from typing import Any, Self
@@ -12,8 +12,8 @@ _RATE_LIMIT = "rate_limit_error"
 class Admission:
     """Limits the calls in flight; the rest wait in order, up to a bound.
 
-    Belongs to one event loop; :meth:`pause`, :meth:`resume` and the numbers of calls
-    ``in_flight`` and ``waiting`` are any thread's.
+    It belongs to one event loop. Any thread may call :meth:`pause` and :meth:`resume`
+    and read the numbers of calls, ``in_flight`` and ``waiting``.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -26,12 +26,12 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new calls; those in flight are answered."""
+        """Refuse new calls; calls in flight are still answered."""
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 
     def resume(self) -> None:
-        """Take calls again."""
+        """Accept calls again."""
         self._paused = False
         self._reason = None
 
@@ -45,10 +45,11 @@ class Admission:
         }
 
     def slot(self) -> Self:
-        """Hold one of the places within an ``async with`` block.
+        """Hold one of the slots within an ``async with`` block.
 
         Raises:
-            ApiError: 429, with ``Retry-After``: paused, or no place became free.
+            ApiError: 429 with ``Retry-After``: calls are paused, or no slot became
+                free.
         """
         return self
 

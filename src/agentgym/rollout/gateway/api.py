@@ -1,4 +1,4 @@
-"""Api: Agent Lightning's rollouts, events and models over HTTP, plus our own routes."""
+"""ApiHandlers: Agent Lightning's rollouts, events and models over HTTP, and more."""
 
 import asyncio
 import re
@@ -49,7 +49,8 @@ class FinishRequest(BaseModel):
 class ApiHandlers:
     """The handlers below ``/api``.
 
-    Requests that may need the database run in another thread: model calls do not wait.
+    Requests that may need the database run in a thread, so that model calls need not
+    wait.
     """
 
     def __init__(self, store: Store, *, takes_models: bool) -> None:
@@ -89,7 +90,7 @@ class ApiHandlers:
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """List rollouts by state; with ``wait_s``, once there is one."""
+        """List rollouts by state; with ``wait_s``, wait until there is one."""
         states = lightning.read_states(request.query.getall("state_in", []))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
@@ -117,7 +118,7 @@ class ApiHandlers:
         return reply({"items": items, "next_after": after, "total_terminal": total})
 
     async def _get_rollout(self, request: Request) -> web.Response:
-        """Return a rollout; with ``wait_s``, once it has ended."""
+        """Return a rollout; with ``wait_s``, wait until it has ended."""
         rollout_id, store = self._shown(request), self._store
         rollout = store.get(rollout_id)
         if wait_s := _wait_s(request):
@@ -164,7 +165,7 @@ class ApiHandlers:
         return reply(lightning.event_body(added))
 
     async def _list_calls(self, request: Request) -> web.Response:
-        """Return the model calls that were answered, without their token ids."""
+        """Return the answered model calls, without their token ids."""
         where = self._where(request)
         return reply(await asyncio.to_thread(self._packed_calls, **where))
 
@@ -190,16 +191,14 @@ class ApiHandlers:
                 )
                 raise ApiError(422, message, "invalid_value")
         if not self._takes_models:
-            message = (
-                "This gateway answers for the policy that it was given; it forwards "
-            )
-            message += "to no model server that is registered."
+            message = "This gateway serves the policy it was started with; it forwards "
+            message += "to no registered model server."
             raise ApiError(409, message, "policy_given")
         self._store.register_models(models)
         return reply(models, status=201)
 
     def _shown(self, request: Request) -> str:
-        """Return the rollout that a request is about, unless a client deleted it."""
+        """Return the rollout's id; raise if a client deleted the rollout."""
         rollout_id = request.names["rollout_id"]
         self._store.check_shown(rollout_id)
         return rollout_id
@@ -210,10 +209,10 @@ class ApiHandlers:
         return request.names
 
     def _check(self, event: NewEvent) -> None:
-        """Refuse an event that cannot be read back, or that its sender may not post."""
+        """Refuse an event that is malformed, or that its sender may not post."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
-            message = "This gateway records the calls of the policy that it was given "
-            message += "itself; no one else's can be trained on."
+            message = "This gateway itself records the calls of its policy; "
+            message += "calls that others post cannot be trained on."
             raise ApiError(409, message, "policy_given")
         check_event(event.event_type, event.data)
 
@@ -235,7 +234,7 @@ def _number[N: (int, float)](request: Request, name: str, default: N) -> N:
         return number
     except ValueError:
         kind = "whole number" if isinstance(default, int) else "number"
-        message = f"{name} = {quoted(value)} is no {kind} that can be meant."
+        message = f"{name} = {quoted(value)} is not a valid {kind}."
         raise ApiError(422, message, "invalid_value") from None
 
 

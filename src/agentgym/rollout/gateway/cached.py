@@ -1,4 +1,4 @@
-"""CachedUpstream: a model's servers, and the answers that they gave before."""
+"""CachedUpstream: answer repeated requests from a file instead of a model's servers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -13,14 +13,14 @@ from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 
 _CACHE = "cache"
-"""Stands in records where the server's address would."""
+"""Server address in the records of cached answers."""
 
 
 class CachedUpstream(Upstream):
-    """Answers requests at temperature 0 from a cache, and never in training.
+    """Answers repeated requests at temperature 0 from a cache; not used in training.
 
-    An answer comes as it came the first time, byte for byte, with the token ids and
-    log-probabilities that it had. Errors are not kept.
+    A cached answer equals the first one byte for byte, token ids and log-probabilities
+    included. Errors are not cached.
     """
 
     def __init__(self, upstream: ForwardingUpstream, cache: AnswerCache) -> None:
@@ -29,17 +29,17 @@ class CachedUpstream(Upstream):
 
     @property
     def failure(self) -> str | None:
-        """Why the servers will never answer again."""
+        """Why the servers cannot answer any more."""
         return self._upstream.failure
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on failures of the servers."""
+        """Messages about failures of the servers."""
         return self._upstream.troubles
 
     @property
     def model_name(self) -> str:
-        """The name that agents see."""
+        """The model name that agents see."""
         return self._upstream.model_name
 
     async def start(self) -> None:
@@ -51,7 +51,7 @@ class CachedUpstream(Upstream):
         await self._upstream.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the cached answer, or a server's, which is then cached."""
+        """Yield the cached answer; else ask a server and cache its answer."""
         key = None
         if call.mode != "train":
             key = self._cache.key(call.path, self._upstream.prepare(call).body)
@@ -77,7 +77,7 @@ class CachedUpstream(Upstream):
                     yield item
 
     def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
-        """Return an answer as it came the first time."""
+        """Return a cached answer in the form in which it was first sent."""
         replicas, version, body = self._upstream.prepare(call)
         sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
         if kept.lstrip().startswith(b"{"):

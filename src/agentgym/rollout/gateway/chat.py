@@ -41,7 +41,7 @@ class Ended(NamedTuple):
         payload: The (last) bytes to send.
         body: The whole completion with its exact token ids, or the error.
         status: HTTP status.
-        version: Updates that the policy had had; None if it did not answer.
+        version: Number of updates that the policy had had; None if it did not answer.
     """
 
     payload: bytes
@@ -52,17 +52,18 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One chat completion that a policy is asked for.
+    """One chat completion, answered by a policy.
 
     Attributes:
-        policy: Who answers.
-        request: Its request, as :func:`chat_request` made it.
-        body: The request as it came.
-        call_id: Of the completion.
+        policy: The policy that answers.
+        request: The request for the policy, from :func:`chat_request`.
+        body: The request's original body.
+        call_id: Id of the completion.
         model: The model's name in the answer.
-        stop: Texts before which the answer is cut off.
-        shows_ids: Whether the answer that is sent has the token ids, too.
-        form: The tool whose call is sent as the answer's content; empty for none.
+        stop: Texts before which the answer is cut.
+        shows_ids: Whether the response also has the token ids.
+        form: The tool whose arguments are sent as the answer's content, for answers
+            with a JSON schema; empty for none.
     """
 
     policy: Policy
@@ -75,9 +76,9 @@ class Chat:
     form: str = ""
 
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
-        """Yield the bytes of a streamed answer as they come, and finally its end.
+        """Yield the bytes of a streamed answer as they come, then an Ended.
 
-        A failure of the policy is an end too. One before any bytes is JSON, sent
+        A failure of the policy is an Ended too. Before any bytes, it is sent as JSON
         instead of a stream.
         """
         writer = ChunkWriter(self.call_id, self.model, self.body)
@@ -107,7 +108,7 @@ class Chat:
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Return the end: the whole answer, and the ``written`` part for the caller."""
+        """Return the Ended: the whole answer, and its ``written`` part to send."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -131,16 +132,16 @@ def chat_request(
     in_training: bool = False,
     **sampling: Any,
 ) -> ChatRequest:
-    """Return the request for the policy; refuse malformed and unsupported ones.
+    """Convert a request's body for the policy; refuse malformed and unsupported ones.
 
     Args:
-        body: The request, a schema in it replaced by a tool.
-        form: The form that this tool stands for.
+        body: The request, with a tool instead of a JSON schema.
+        form: The JSON-schema form that this tool replaces.
         in_training: See :func:`~agentgym.core.openai.unsupported_option`.
         **sampling: Temperature, ``max_tokens``, seed and session.
 
     Raises:
-        ApiError: 400; says what.
+        ApiError: 400; the message names the problem.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
     if not _are_objects(messages) or not messages:
@@ -166,7 +167,7 @@ def chat_request(
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Return a request with a tool in place of a JSON schema, and the form it asks for.
+    """Replace a request's JSON schema by a tool; return both, the schema as a Form.
 
     Raises:
         ApiError: 400; its ``response_format`` is malformed.
@@ -178,13 +179,13 @@ def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
-    """Return the refusal of an option that the policy cannot do."""
+    """Return the error for an option that the policy does not support."""
     wording = f"{name} = {quoted(body[name])} is not supported by this policy."
     return _refused(wording, "unsupported_parameter")
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message that the chat template can be given; refuse any other."""
+    """Return a message in the form that the chat template takes; refuse others."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
@@ -224,7 +225,7 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
 def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
     """Return a ``chat.completion`` body with exact token ids.
 
-    Log-probabilities are in the form of text completions, a tenth of chat's in size.
+    Log-probabilities are in the form of text completions, a tenth of the size.
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:

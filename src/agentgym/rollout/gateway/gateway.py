@@ -1,4 +1,4 @@
-"""Gateway: Agent Lightning's protocol, served from a thread of this process."""
+"""Gateway: serve Agent Lightning's protocol from a thread of this process."""
 
 import secrets
 from collections import Counter
@@ -29,16 +29,16 @@ from agentgym.security.audit import AuditLog
 
 
 class Gateway:
-    """Serves rollouts and model calls on its own thread and event loop.
+    """Serves rollouts and model calls on a separate thread with its own event loop.
 
     Args:
-        store: The rollouts that it serves; not closed with the gateway.
-        policy: Answers the model calls: one in this process, one that servers
-            answer for, or a provider's endpoint; None forwards them to the servers
-            that are registered at ``/api/models``.
+        store: The store of rollouts; the gateway does not close it.
+        policy: Answers the model calls: a policy in this process, a policy behind
+            servers, or a provider's endpoint. None forwards calls to the servers that
+            are registered at ``/api/models``.
         settings: Limits, sampling, address and key.
-        cache: Of answers that a provider's endpoint gave before.
-        audit: Where it is noted who wrote what, and which keys were refused.
+        cache: Cache of answers from a provider's endpoint.
+        audit: Audit log of writing clients and refused keys.
     """
 
     def __init__(
@@ -79,27 +79,27 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where it listens, e.g. ``http://127.0.0.1:41234``."""
+        """The base URL, e.g. ``http://127.0.0.1:41234``."""
         return self._listener.url
 
     @property
     def agent_key(self) -> str:
-        """The key for agents: it asks the model, and nothing else."""
+        """The key for agents: it only allows model calls."""
         return agent_key(self.api_key)
 
     @property
     def failure(self) -> str | None:
-        """Why no model call will be answered any more; None while there is hope."""
+        """Why model calls can never be answered again; None while they can."""
         return self._upstream.failure
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on model servers that get no calls, and why."""
+        """Messages about model servers that get no calls, and why."""
         return self._upstream.troubles
 
     @property
     def refused(self) -> Counter[str]:
-        """Requests that were answered with an error of ours, by its code."""
+        """Number of requests that this package answered with an error, by code."""
         return self._listener.refused
 
     @property
@@ -115,7 +115,7 @@ class Gateway:
         return f"{self.url}/proxy/{where}/openai/v1"
 
     def start(self) -> Self:
-        """Listen; returns once requests are taken.
+        """Start to listen; return once requests are accepted.
 
         Raises:
             RolloutError: The address cannot be used.
@@ -129,11 +129,11 @@ class Gateway:
         return self
 
     def close(self) -> None:
-        """Stop listening; cut off requests that are not answered in the grace time."""
+        """Stop listening; abort requests that exceed the grace time."""
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Wrap a handler so that its writes are flushed before it is answered."""
+        """Wrap a handler so that its writes are flushed before it responds."""
         if route.method == "GET":
             return route
 

@@ -1,7 +1,7 @@
 """Convert the bodies of Agent Lightning 1.0's requests and replies.
 
-Its package is not needed: requests are checked against the same fields as those of
-``agentlightning.schemas``, and become the store's types.
+Its package is not needed: requests are validated against the same fields as in
+``agentlightning.schemas``, and converted to the store's types.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class _KubernetesConfig(BaseModel):
 
 
 class _ControllerConfig(BaseModel):
-    """Settings of a rollout for a controller, which starts a process for it."""
+    """Settings of a rollout for a controller that starts a process for it."""
 
     timeout_seconds: int = 3600
     local: _LocalConfig | None = None
@@ -67,10 +67,11 @@ _PLACE = _BatchPlace().model_dump()
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Return the rollouts that a request asks for.
+    """Parse the rollouts of a request.
 
     Raises:
-        ValidationError: Not a list of rollouts; as from the other ``read_`` functions.
+        ValidationError: The body is malformed; the other ``read_`` functions raise it
+            too.
     """
     return [
         NewRollout(
@@ -85,27 +86,27 @@ def read_rollouts(body: Any) -> list[NewRollout]:
 
 
 def read_change(body: Any) -> StatusChange:
-    """Return the change of a rollout's status that a request asks for."""
+    """Parse the change of a rollout's status in a request."""
     return _Change.model_validate(body).status or StatusChange()
 
 
 def read_event(body: Any) -> NewEvent:
-    """Return the event that a request reports."""
+    """Parse the event in a request."""
     return NewEvent.model_validate(body)
 
 
 def read_servers(body: Any) -> list[ModelServer]:
-    """Return the model servers that a request registers."""
+    """Parse the model servers in a request."""
     return _SERVERS.validate_python(body)
 
 
 def read_states(names: Sequence[str]) -> set[RolloutState]:
-    """Return the states of these names."""
+    """Parse names of states."""
     return set(_STATES.validate_python(names))
 
 
 def rollout_body(rollout: Rollout) -> Rollout:
-    """Return a rollout with the default of every field that clients may read."""
+    """Return a rollout with defaults for every field that clients may read."""
     config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
     return rollout.model_copy(update={"config": config, "metadata": metadata})
 
@@ -123,7 +124,7 @@ def ended_body(rollout: Rollout) -> dict[str, Any]:
 def event_body(
     event: RecordedEvent, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the fields of an event for orjson, with its payload or with ``data``."""
+    """Return an event's fields for orjson, with its payload or with ``data``."""
     return {
         "event_type": event.event_type,
         "rollout_id": event.rollout_id,
@@ -136,8 +137,8 @@ def event_body(
 def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     """Return the events in the ``triplet`` format, which a trainer reads.
 
-    The trainer expects one model call per list of prompt ids: of several only the last
-    is kept. Every call is in the other format.
+    The trainer expects one model call per list of prompt ids, so only the last of
+    several is kept. The other format has every call.
     """
     kept: dict[Any, dict[str, Any]] = {}
     for place, event in enumerate(events):
@@ -149,7 +150,7 @@ def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
         elif event.event_type == "reward":
             wording = {k: v for k, v in event.data.items() if k in ("source", "reason")}
             data = {"value": event.data.get("value"), **wording}
-        kept.pop(key, None)  # the last one counts, at its own place
+        kept.pop(key, None)  # the last one counts, at its own position
         kept[key] = event_body(event, data)
     return list(kept.values())
 

@@ -1,4 +1,4 @@
-"""The gateway's settings, the calls it forwards, and errors as OpenAI shapes them."""
+"""The gateway's settings, the calls it forwards, and replies in OpenAI's form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,12 +37,14 @@ class GatewaySettings:
     Attributes:
         host: Address to listen on.
         port: 0 takes a free one.
-        api_key: Bearer key; None makes a random one, ``""`` asks for none.
-        model_name: Under which model servers are registered; a policy has its own.
-        seed: Of the run; every call's random stream follows from it.
-        train_temperature: Of calls in mode ``train``; None leaves it to the agent.
-        val_temperature: Of calls in mode ``val``; None leaves it to the agent.
-        provider_temperature: Of calls of a provider's model whose agent asks for none;
+        api_key: Bearer key; None creates a random one, ``""`` requires none.
+        model_name: Model name of registered servers; a policy has its own.
+        seed: The run's seed, from which every call's seed is derived.
+        train_temperature: Temperature of calls in mode ``train``; None leaves it to the
+            agent.
+        val_temperature: Temperature of calls in mode ``val``; None leaves it to the
+            agent.
+        provider_temperature: Temperature for a provider's model if the agent sets none;
             None leaves it to the provider.
         max_tokens: Most tokens of one answer of the policy; an agent may ask for
             fewer.
@@ -51,15 +53,16 @@ class GatewaySettings:
         max_in_flight: Model calls answered at the same time; more wait their turn.
         max_waiting: Calls that may wait; beyond it they are refused with 429.
         max_wait_s: How long a call may wait before it is refused with 429.
-        max_body_bytes: Of one request.
-        header_timeout_s: Until a new connection has brought a whole request's head.
-        body_timeout_s: Until the body has come too, or a piece of a stream is taken.
-        grace_s: How long calls under way may go on once it is closed.
-        upstreams: Base URLs of servers of the model where none are registered, with
-            the key that they want in ``upstream_key``.
-        upstream_attempts: Tries of a call at remote servers.
-        upstream_timeout_s: Of one such try.
-        upstream_backoff_s: First wait between tries; doubles up to 8 s.
+        max_body_bytes: Most bytes of one request.
+        header_timeout_s: Seconds for a request's head to arrive on a new connection.
+        body_timeout_s: Seconds for the body to arrive, or for a piece of a stream to be
+            read.
+        grace_s: Seconds that running calls may take after the gateway is closed.
+        upstreams: Base URLs of the model's servers if none are registered;
+            ``upstream_key`` is their key.
+        upstream_attempts: Attempts of a call at remote servers.
+        upstream_timeout_s: Timeout of one attempt.
+        upstream_backoff_s: First wait between attempts; doubles up to 8 s.
     """
 
     host: str = "127.0.0.1"
@@ -89,13 +92,13 @@ class GatewaySettings:
     def sampling(self, call: "ProxyCall") -> dict[str, Any]:
         """Return the temperature, ``max_tokens`` and seed of a call.
 
-        The temperature is the mode's own, else the agent's; an agent can only ask for
-        fewer tokens. The seed, in 0 .. 2**63 - 1, depends on nothing but the run's, the
-        rollout, the attempt, the agent and the call's place, so it is the same however
+        The temperature is the mode's, else the agent's; an agent may only ask for fewer
+        tokens. The seed, in 0 .. 2**63 - 1, is derived from the run's seed, the
+        rollout, the attempt, the agent and the call's number, so it is the same however
         calls interleave.
 
         Raises:
-            ApiError: 400; the agent's temperature or limit of tokens is none.
+            ApiError: 400; the agent's temperature or token limit is invalid.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature
@@ -110,13 +113,13 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProxyCall:
-    """One model call of an agent, as it came in.
+    """One model call of an agent, as received.
 
     Attributes:
-        rollout_id: The rollout, ``attempt_id`` its try.
+        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
         path: ``chat/completions`` or ``completions``.
-        agent: Who of a team speaks.
-        index: Calls that this agent made before in this attempt.
+        agent: Name of the agent in a team.
+        index: Number of calls that this agent made before in this attempt.
     """
 
     rollout_id: str
@@ -129,19 +132,19 @@ class ProxyCall:
 
     @property
     def streams(self) -> bool:
-        """Whether the answer shall come in pieces."""
+        """Whether the answer is to be streamed."""
         return bool(self.body.get("stream"))
 
     @property
     def session(self) -> str:
-        """Shared by the calls of one agent in one attempt."""
+        """Session id, shared by the calls of one agent in one attempt."""
         return f"{self.rollout_id}/{self.attempt_id}/{self.agent}"
 
 
 def reply(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a response with JSON; pydantic's models are JSON too."""
+    """Return a JSON response; pydantic models are converted."""
     body = orjson.dumps(value, default=lambda m: orjson.Fragment(m.model_dump_json()))
     return answer_json(body, status, headers)
 
@@ -149,15 +152,15 @@ def reply(
 def answer_json(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a response with JSON that is written already."""
+    """Return a response whose body is already JSON."""
     return web.Response(body=body, status=status, headers={**_JSON, **(headers or {})})
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object that a request's body holds.
+    """Parse a request's body as a JSON object.
 
     Raises:
-        ApiError: 400; it holds none.
+        ApiError: 400; it is not a JSON object.
     """
     try:
         body = load_json(raw or b"{}")
@@ -194,25 +197,25 @@ def _objects(values: Sequence[Any]) -> bool:
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:
-    """Return the temperature that a request asks for.
+    """Return the temperature in a request.
 
     Raises:
-        ApiError: 400; it is not a number from 0 on.
+        ApiError: 400; it is not a number of at least 0.
     """
     asked = body.get("temperature")
     if asked is None:
         return default
     if type(asked) not in (int, float) or not 0 <= asked < inf:
-        message = f"temperature = {quoted(asked)} is not a number from 0 on."
+        message = f"temperature = {quoted(asked)} is not a number of at least 0."
         raise ApiError(400, message, "invalid_value")
     return float(asked)
 
 
 def asked_tokens(body: Mapping[str, Any], default: int) -> int:
-    """Return the most tokens that a request asks for, by either of OpenAI's names.
+    """Return the token limit in a request, under either of OpenAI's names.
 
     Raises:
-        ApiError: 400; it is not a positive whole number.
+        ApiError: 400; it is not a positive integer.
     """
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
@@ -228,12 +231,12 @@ def model_card(name: str) -> dict[str, Any]:
 
 
 def models_reply(names: Sequence[str]) -> web.Response:
-    """Return the list of the models there are."""
+    """Return the list of available models."""
     return reply({"object": "list", "data": [model_card(name) for name in names]})
 
 
 def engine_error(error: Exception) -> ApiError:
-    """Return an engine's failure as an error for the agent."""
+    """Convert an engine's failure to an error for the agent."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
     if isinstance(error, GrammarError):

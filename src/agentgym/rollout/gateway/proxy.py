@@ -46,7 +46,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Has the upstream answer model calls that are admitted; the store records them."""
+    """Passes admitted model calls to the upstream; the store records them."""
 
     def __init__(
         self,
@@ -100,7 +100,9 @@ class Proxy:
             try:
                 async for item in items:
                     data = item if isinstance(item, bytes) else item.payload
-                    if isinstance(item, CallOutcome):  # first: the agent may end it
+                    if isinstance(
+                        item, CallOutcome
+                    ):  # record first: the agent may disconnect
                         self._record(call, item)
                         await self._store.kept()
                         if response is None:
@@ -111,7 +113,7 @@ class Proxy:
                         await response.prepare(request)
                     if data and response is not None:
                         await self._write(response, data)
-            except ConnectionError:  # who asked has gone
+            except ConnectionError:  # the client has gone
                 raise
             except Exception as error:
                 if response is None:
@@ -129,7 +131,7 @@ class Proxy:
         )
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
-        """Send a piece of a stream; hang up on who does not take it."""
+        """Send a piece of a stream; disconnect a client that does not read it."""
         try:
             async with asyncio.timeout(self._write_timeout_s):
                 await response.write(data)
@@ -137,7 +139,7 @@ class Proxy:
             raise ConnectionResetError("a stream is not read") from None
 
     async def _models(self, request: Request) -> web.Response:
-        """List the one model there is, as OpenAI does."""
+        """List the only model, as OpenAI does."""
         return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: Request) -> web.Response:
@@ -154,7 +156,7 @@ class Proxy:
 
 
 def _agent(message: Any) -> str:
-    """Return who of a team speaks."""
+    """Return the name of the agent that a request comes from."""
     agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
         what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."

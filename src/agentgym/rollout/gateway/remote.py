@@ -1,4 +1,4 @@
-"""Upstreams over HTTP: servers of the policy that is trained, and providers."""
+"""Upstreams over HTTP: servers of the policy under training, and providers."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
@@ -41,7 +41,7 @@ _PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
 
 
 class Forwarded(NamedTuple):
-    """The request of one try: the servers, the version of weights, the body."""
+    """The request of one attempt: the servers, the version of weights, the body."""
 
     replicas: Replicas
     version: int | None
@@ -49,13 +49,12 @@ class Forwarded(NamedTuple):
 
 
 class ForwardingUpstream(Upstream):
-    """Forwards calls over HTTP; a subclass says where to, and with which body.
+    """Forwards calls over HTTP; a subclass chooses the servers and the body.
 
-    A failed call is tried again, at another server if there is one, as long as nothing
-    of the answer was passed on; see :class:`ServerAttempts`. A call is recorded once,
-    however often it was tried, with the server and the weights that answered. A
-    conversation longer than the model's context gets OpenAI's error, whatever the
-    server's.
+    A failed call is repeated, at another server if there is one, until a part of the
+    answer was passed on; see :class:`ServerAttempts`. A call is recorded once, with the
+    server and the weights that answered. If a conversation exceeds the model's context,
+    the agent gets OpenAI's error code, whatever the server sent.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -63,11 +62,11 @@ class ForwardingUpstream(Upstream):
 
     @abstractmethod
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the request; called again for each try."""
+        """Return the request; called for each attempt."""
 
     @property
     def troubles(self) -> list[str]:
-        """Which servers were taken out and why, and whether they are back."""
+        """Messages about removed servers: why, and whether they are back."""
         return self._client.pool.troubles
 
     async def start(self) -> None:
@@ -83,7 +82,7 @@ class ForwardingUpstream(Upstream):
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Pass on a server's answer, a stream byte for byte as it comes."""
+        """Pass on a server's answer; a stream byte for byte as it arrives."""
         sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
@@ -129,15 +128,15 @@ class ForwardingUpstream(Upstream):
 class RemoteUpstream(ForwardingUpstream):
     """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
 
-    They are known to the ``source``: a policy that names them, or the store in which a
-    trainer registered them, as Agent Lightning's does, and else those of the settings.
-    Only servers with the newest weights answer: those registered with the highest
-    version; not one that was gone meanwhile, until weights are sent again or it is
-    registered again; not one that does not list the model.
+    The ``source`` knows them: a policy that names them, or the store in which a trainer
+    such as Agent Lightning's registered them; else those of the settings. Only servers
+    with the newest weights get calls, i.e. those with the highest registered version. A
+    server that was unreachable gets none before weights are sent again or it is
+    registered again; nor does one that does not list the model.
 
-    The gateway sets the sampling: of a policy that is trained, nothing else may change
-    it, so that log-probabilities are comparable to the learner's. An agent may then not
-    ask for another form of answer, and a tool that it requires is not forced.
+    For a policy under training, the gateway alone sets the sampling, so that
+    log-probabilities are comparable to the learner's. An agent may then not request
+    another form of answer, and a required tool is not enforced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
@@ -150,18 +149,18 @@ class RemoteUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """The failure that the engine of the policy's servers reports."""
+        """The failure reported by the engine of the policy's servers."""
         message = "" if isinstance(self._source, Store) else self._source.failure
         return message or None
 
     @property
     def model_name(self) -> str:
-        """The policy's name, or that under which servers are registered."""
+        """The policy's name, or the name of the registered servers."""
         source, settings = self._source, self._settings
         return (settings if isinstance(source, Store) else source).model_name
 
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return messages and tools, the gateway's sampling, and who may answer."""
+        """Return the request, with the gateway's sampling, and its servers."""
         settings = self._settings
         replicas, version = self._servers()
         asked = call.body
@@ -180,7 +179,7 @@ class RemoteUpstream(ForwardingUpstream):
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:
-        """Return who may answer, and with which weights."""
+        """Return the servers that may answer, and the version of their weights."""
         source, name = self._source, self.model_name
         seen: list[Any]
         if isinstance(source, Store):
@@ -197,7 +196,7 @@ class RemoteUpstream(ForwardingUpstream):
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
-        """Look who is known; who has other weights than before is as good as new."""
+        """Return the known servers; one with changed weights counts as new."""
         source, settings = self._source, self._settings
         weights: dict[str, object]
         if isinstance(source, ServedPolicy):
@@ -220,12 +219,12 @@ class RemoteUpstream(ForwardingUpstream):
 
 
 class ProviderUpstream(ForwardingUpstream):
-    """Forwards to an endpoint with its key, and sees when there is no use in it.
+    """Forwards to a provider's endpoint with its key; stops after a final refusal.
 
-    The agent's request goes out as it is, under the model's name there: sampling is
-    the agent's, else the settings', else the provider's own. A refused key or an empty
-    account ends it all; so do three requests that are not understood before any was.
-    From then on no request is sent.
+    The agent's request is sent unchanged, with the model's name at the provider.
+    Sampling is the agent's, else the settings', else the provider's default. A refused
+    key or an empty account is final; so are three invalid requests before any was
+    answered. After that, no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -238,7 +237,7 @@ class ProviderUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """The message of its refusals."""
+        """The message of the final refusal."""
         return self._failure
 
     @property
@@ -247,7 +246,7 @@ class ProviderUpstream(ForwardingUpstream):
         return self._endpoint.model
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call, unless it is known to be of no use."""
+        """Forward a call, unless the provider has finally refused."""
         if self.failure is not None:
             raise ApiError(503, self.failure, "provider_refused", "server_error")
         async with aclosing(super().answer(call)) as items:
@@ -257,12 +256,12 @@ class ProviderUpstream(ForwardingUpstream):
                 yield item
 
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the agent's request, under the model's name at the provider."""
+        """Return the agent's request with the model's name at the provider."""
         body = call.body | {"model": self._endpoint.model}
         own = self._settings.provider_temperature
         if own is not None and body.get("temperature") is None:
             body["temperature"] = own
-        if call.streams:  # the server counts the tokens
+        if call.streams:  # the server is to count the tokens
             body.setdefault("stream_options", {"include_usage": True})
         return Forwarded(self._replicas, 0, body)
 
@@ -280,27 +279,27 @@ class ProviderUpstream(ForwardingUpstream):
         if status in KEY_REFUSED:
             self._failure = refusal(url, status, said)
         elif status == _NO_CREDIT or code == "insufficient_quota":
-            self._failure = f"{where} wants to be paid (status {status}): {said}"
+            self._failure = f"{where} requires payment (status {status}): {said}"
         elif status in _NOT_UNDERSTOOD and code != CONTEXT_LENGTH:
             self._refusals += 1
             if not self._has_answered and self._refusals >= _REFUSALS_AT_FIRST:
                 self._failure = (
-                    f"{where} takes no request for {self._endpoint.model!r} (status "
+                    f"{where} refuses requests for {self._endpoint.model!r} (status "
                     f"{status}): {said}"
                 )
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
-    """Return the fields of a request that decide the conversation, and no others.
+    """Return only those fields of a request that decide the conversation.
 
     Raises:
-        ApiError: The policy that is trained cannot be asked so.
+        ApiError: The policy under training does not support a field.
     """
     body = call.body
     if call.path != "chat/completions":
         message = "This policy answers chat completions only; ask chat/completions."
         raise ApiError(404, message, "unsupported_path")
-    if body.get("stop"):  # the answer would not be the tokens that are trained
+    if body.get("stop"):  # the answer would differ from the trained tokens
         raise refused_option("stop", body)
     request = chat_request(body, in_training=True)
     made: dict[str, Any] = {"messages": request.messages}
@@ -310,9 +309,9 @@ def _of_policy(call: ProxyCall) -> dict[str, Any]:
 
 
 def _free(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool without the field that would force a server to follow its schema.
+    """Return a tool without the field that makes a server enforce its schema.
 
-    Forced tokens have other log-probabilities than the model gives them.
+    Enforced tokens have other log-probabilities than the model gives them.
     """
     function = {k: v for k, v in tool["function"].items() if k != "strict"}
     return {**tool, "function": function}
@@ -321,7 +320,7 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 async def _passed_on(
     sent: Exchange, attempts: ServerAttempts, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[bytes | CallOutcome]:
-    """Yield a server's stream, as it comes."""
+    """Yield a server's stream as it arrives."""
     stream = StreamAssembler()
     held: list[bytes] = []
     end = b""
@@ -361,7 +360,7 @@ async def _passed_on(
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
-    """Return an answer, and its problem if it should be a completion."""
+    """Return a complete answer, and its problem if it is not a valid completion."""
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
@@ -371,7 +370,7 @@ def _whole(
     try:
         body = load_json(payload)
         what = "a completion"
-        if overflow is not None and _has_error(body):  # the server's own words are kept
+        if overflow is not None and _has_error(body):  # keep the server's message
             shown = engine_error(ContextLengthError(overflow))
             passed_on = orjson.dumps(shown.body)
             return sent.answer(body, passed_on, status, code=shown.code), None
@@ -380,7 +379,7 @@ def _whole(
             problem = (said.problem or said.length_problem) if is_good else None
             if problem is None and overflow is None:
                 answer = sent.answer(body, payload, status, is_whole=True)
-                if not is_good:  # the server's own words are kept
+                if not is_good:  # keep the server's message
                     clean = Redactor.of_environment().written(payload.decode())
                     answer = answer._replace(payload=clean.encode())
                 return answer, None
@@ -400,14 +399,14 @@ def _whole(
 def _is_stream(
     response: aiohttp.ClientResponse | WholeAnswer,
 ) -> TypeGuard[aiohttp.ClientResponse]:
-    """Say whether an answer comes as server-sent events."""
+    """Return whether a response is a stream of server-sent events."""
     if isinstance(response, WholeAnswer):
         return False
     return response.content_type == "text/event-stream"
 
 
 def _has_error(body: Any) -> bool:
-    """Say whether a body holds an error in OpenAI's shape."""
+    """Return whether a body has an error in OpenAI's form."""
     return isinstance(body, dict) and isinstance(body.get("error"), dict)
 
 
@@ -427,7 +426,7 @@ def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
 
 
 def _status_of_stream(error: Any) -> int:
-    """Return the status that a streamed answer would have had in one piece."""
+    """Return the HTTP status that a streamed error stands for."""
     if not error:
         return 200
     code = error.get("code") if isinstance(error, dict) else None

@@ -1,4 +1,4 @@
-"""Put a streamed answer of a remote server back together."""
+"""StreamAssembler: rebuild a whole answer from a remote server's stream."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "t
 
 
 class StreamAssembler:
-    """Puts a streamed answer of a remote server back together, exactly.
+    """Rebuilds the whole answer exactly from a remote server's stream.
 
     Attributes:
-        is_done: ``[DONE]`` was said.
-        is_ended: The empty line that ends that event has come as well.
+        is_done: Whether ``[DONE]`` has arrived.
+        is_ended: Whether the empty line after ``[DONE]`` has arrived too.
     """
 
     def __init__(self) -> None:
@@ -25,10 +25,10 @@ class StreamAssembler:
         self.is_ended = False
 
     def feed(self, lines: bytes) -> None:
-        """Take the next lines of the stream.
+        """Add the next lines of the stream.
 
         Raises:
-            ValueError: They are not server-sent events with JSON in them.
+            ValueError: They are not server-sent events with JSON.
         """
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
@@ -46,12 +46,12 @@ class StreamAssembler:
 
     @property
     def error(self) -> Any:
-        """The server's error, None if there is none."""
+        """The server's error, or None."""
         return self._body.get("error") or None
 
     @property
     def response(self) -> dict[str, Any]:
-        """The body that the server would have sent in one piece, as far as it came."""
+        """The body that an unstreamed answer would have had, as far as received."""
         if self.error:
             return self._body
         choice = {"logprobs": None, **self._choice}
@@ -75,7 +75,7 @@ class StreamAssembler:
                     empty = {"name": "", "arguments": ""}
                     whole = {"id": "", "type": "function", "function": empty}
                     index = call.pop("index", None)
-                    if index is None:  # not all servers count their calls
+                    if index is None:  # not all servers number their calls
                         function = call.get("function") or {}
                         begins = bool(call.get("id") or function.get("name"))
                         index = max(max(self._calls, default=-1) + begins, 0)
@@ -87,7 +87,7 @@ class StreamAssembler:
 
 
 def _grow(whole: dict[str, Any], part: dict[str, Any]) -> None:
-    """Add the next part of something: its texts and lists go on, the rest is new."""
+    """Merge the next part: extend texts and lists, replace the rest."""
     for key, value in part.items():
         before = whole.get(key)
         if value is None or (key in _SAID_ONCE and not value):

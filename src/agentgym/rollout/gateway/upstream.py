@@ -1,4 +1,4 @@
-"""Upstreams: where the gateway gets its answers. Here: the policy in this process."""
+"""Upstream: where the gateway gets its answers; PolicyUpstream: from this process."""
 
 import time
 from abc import ABC, abstractmethod
@@ -22,9 +22,9 @@ class CallOutcome(NamedTuple):
 
     Attributes:
         payload: The (last) bytes to send.
-        raw: What to record before them, as JSON.
+        raw: JSON to record before the bytes are sent.
         status: HTTP status.
-        routed: Whether it has routed experts.
+        routed: Whether the record has routed experts.
     """
 
     payload: bytes
@@ -34,7 +34,7 @@ class CallOutcome(NamedTuple):
 
     @property
     def record(self) -> RecordedCall:
-        """What to record, parsed."""
+        """The record, parsed."""
         return RecordedCall(orjson.loads(self.raw))
 
 
@@ -46,7 +46,7 @@ class Exchange:
     model: str
     endpoint: str
     version: int | None  # updates that the model had had
-    request: bytes  # as it is sent
+    request: bytes  # as sent
     retries: int = 0
     _started: float = field(default_factory=time.perf_counter)
 
@@ -59,14 +59,14 @@ class Exchange:
         is_whole: bool = False,
         code: str | None = None,
     ) -> CallOutcome:
-        """Return the answer; routed experts are recorded, and not passed on.
+        """Return the outcome; routed experts are recorded, but not passed on.
 
         Args:
-            response: The body, parsed.
+            response: The parsed body.
             payload: The (last) bytes to send.
             status: HTTP status.
-            is_whole: Whether the payload is all of the body, to be kept as it came.
-            code: Of the error, where the body does not say it in OpenAI's words.
+            is_whole: Whether the payload is the whole body, to be recorded unchanged.
+            code: Error code, if the body has none in OpenAI's form.
         """
         choices = response.get("choices")
         routes = [
@@ -97,7 +97,7 @@ class Exchange:
         return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
-        """Return an error as the answer, in the stream if that has begun."""
+        """Return an error as the outcome, inside the stream if it has begun."""
         body = frame(error.body) if has_begun else orjson.dumps(error.body)
         return self.answer(error.body, body, error.status)
 
@@ -107,32 +107,32 @@ class Upstream(ABC):
 
     @property
     def failure(self) -> str | None:
-        """Why it will never answer again; None while there is hope."""
+        """Why it can never answer again; None while it can."""
         return None
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences on failures of the servers."""
+        """Messages about failures of the servers."""
         return []
 
     @property
     @abstractmethod
     def model_name(self) -> str:
-        """The name that agents see."""
+        """The model name that agents see."""
 
     @abstractmethod
     def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the bytes of a streamed answer as they come, and finally a CallOutcome.
+        """Yield the bytes of a streamed answer as they arrive, then a CallOutcome.
 
-        A failure of the model is an answer too. One before any bytes is JSON, sent
-        instead of a stream.
+        A failure of the model is a CallOutcome too. Before any bytes, it is sent as
+        JSON instead of a stream.
 
         Raises:
-            ApiError: The call was never made: it is malformed, or there is no server.
+            ApiError: The call was not made: it is malformed, or there is no server.
         """
 
     async def start(self) -> None:
-        """Make ready; called on the gateway's event loop."""
+        """Prepare; called on the gateway's event loop."""
 
     async def close(self) -> None:
         """Release the resources of :meth:`start`."""
@@ -147,7 +147,7 @@ class PolicyUpstream(Upstream):
 
     @property
     def failure(self) -> str | None:
-        """Why the policy will not answer again."""
+        """Why the policy cannot answer any more."""
         return self._policy.failure or None
 
     @property
@@ -160,11 +160,11 @@ class PolicyUpstream(Upstream):
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the policy's samples."""
+        """Yield the policy's answer."""
         if call.path != "chat/completions":
             message = "This policy answers chat completions only; ask chat/completions."
             raise ApiError(404, message, "unsupported_path")
-        if call.body.get("stop"):  # the answer would not be the tokens that are trained
+        if call.body.get("stop"):  # the answer would differ from the trained tokens
             raise refused_option("stop", call.body)
         sampling = self._settings.sampling(call)
         body, form = call.body, NO_FORM

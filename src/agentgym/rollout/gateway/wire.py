@@ -1,4 +1,4 @@
-"""Parse JSON from requests that can be stored, and check names."""
+"""Parse JSON from requests, refuse unstorable values, and check names."""
 
 from typing import Any
 
@@ -9,17 +9,16 @@ from pydantic_core import from_json
 from agentgym.core.openai import ApiError
 
 MOST_NESTED = 200
-"""Most levels of objects and lists within each other; deeper ones could not be read
-back.
+"""Deepest nesting of objects and lists; deeper ones could not be read back.
 """
 
 
 def load_json(raw: bytes) -> Any:
-    """Parse JSON that can be stored and read back as it is.
+    """Parse JSON; refuse values that could not be stored and read back unchanged.
 
     Raises:
-        ValueError: It is not JSON (NaN and lone surrogates are not allowed), is nested
-            too deep, or has a number of more than 64 bits.
+        ValueError: It is not JSON (NaN and lone surrogates are refused), is nested too
+            deeply, or has a number of more than 64 bits.
     """
     try:
         value = from_json(raw, allow_inf_nan=False)
@@ -30,14 +29,14 @@ def load_json(raw: bytes) -> Any:
         raise ValueError(message) from None
     try:
         orjson.dumps(value)
-        orjson.loads(raw)  # who reads it back takes no 1e400, which is one more float
+        orjson.loads(raw)  # other parsers refuse 1e400, and other numbers beyond floats
     except (TypeError, ValueError) as error:
         raise ValueError(str(error)) from None
     return value
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Return the body of a request; parse ``empty`` if it has none.
+    """Parse the body of a request; use ``empty`` if it has none.
 
     Raises:
         ApiError: 422; it cannot be stored.
@@ -50,7 +49,7 @@ async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
 
 
 def is_writable(text: str) -> bool:
-    """Say whether a text from a header or an address is Unicode that can be stored."""
+    """Return whether a text from a header or a URL is storable Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:

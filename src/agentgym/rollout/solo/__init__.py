@@ -1,1 +1,1 @@
-"""Rollouts without training, with any model: batches, agents, tools, files."""
+"""Rollouts without training: batches, agents, tools and files, with any model."""

@@ -1,4 +1,4 @@
-"""Agents for rollouts on their own: built-in ones by name, or one's own."""
+"""RolloutAgent: agents for rollouts without training, built in or your own."""
 
 from abc import ABC, abstractmethod
 from functools import partial
@@ -21,12 +21,12 @@ class RolloutAgent(ABC):
                 reply = await episode.ask(episode.opening())
                 return reply.content
 
-    One instance serves all rollouts: keep the state of one in local variables.
+    One instance serves all rollouts: keep a rollout's state in local variables.
 
     Attributes:
         name: Its name on the command line.
-        system_prompt: Unless the configuration or the scenario has one.
-        tools: Ready-made tools that it gets unless others are chosen.
+        system_prompt: Used unless the configuration or the scenario has one.
+        tools: Names of ready-made tools that it gets unless others are chosen.
     """
 
     name: ClassVar[str] = "agent"
@@ -38,19 +38,19 @@ class RolloutAgent(ABC):
         """Attempt one task and return the answer; empty or None for no answer.
 
         Ask the model with ``episode.ask`` and use tools with ``episode.use_tool``, so
-        that both are recorded; where a user goes on talking, ask
-        ``episode.user_reply(answer)``. Do not block the event loop.
+        that both are recorded. If the scenario simulates a user, get the next message
+        from ``episode.user_reply(answer)``. Do not block the event loop.
 
         Raises:
-            Exception: Any; the rollout is dropped with it as the reason.
+            Exception: Any exception drops the rollout, with the error as the reason.
         """
 
     async def close(self) -> None:
-        """Release resources that all rollouts shared; called after the last."""
+        """Release resources shared by all rollouts; called after the last one."""
 
 
 class ToolAgent(RolloutAgent):
-    """Native tool calling, until an answer that ends the talk."""
+    """Calls tools natively until the model answers without a call."""
 
     name = "tool"
     system_prompt = "Solve the user's task. Use the tools where they help, then answer."
@@ -64,7 +64,7 @@ class ToolAgent(RolloutAgent):
 
 
 class ReactAgent(ToolAgent):
-    """For models without tool calling: it reads actions from their text."""
+    """Parses actions from the text of models without tool calling."""
 
     name = "react"
     system_prompt = (

@@ -1,4 +1,4 @@
-"""Batches of rollouts on their own: many at a time, all of them accounted for."""
+"""Batches of rollouts without training: many at a time, every one accounted for."""
 
 import asyncio
 import uuid
@@ -37,7 +37,7 @@ from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.registry import get_scenario
 
 Model = Llm | Endpoint | Trained | str
-"""Who answers; see ``llm`` of :func:`run_rollouts`."""
+"""The model that answers; see ``llm`` of :func:`run_rollouts`."""
 _MOST_STANDSTILL_S = 10.0
 _CANCELLED = Reason(kind="cancelled", detail="the batch was ended")
 
@@ -48,8 +48,8 @@ class RolloutBatch:
 
     Attributes:
         trajectories: One per task, in the tasks' order.
-        saved: The file that they were appended to, None if nowhere.
-        cached: A sentence on the answers from ``cache_requests``; None without a cache.
+        saved: The file that they were appended to, or None.
+        cached: A sentence on the use of ``cache_requests``; None without a cache.
     """
 
     trajectories: list[Trajectory]
@@ -58,7 +58,7 @@ class RolloutBatch:
 
     @cached_property
     def summary(self) -> Summary:
-        """How many succeeded, failed and were dropped, why, and at which cost."""
+        """Counts of succeeded, failed and dropped rollouts, with reasons and cost."""
         return summarize(self.trajectories)
 
 
@@ -75,31 +75,31 @@ async def run_rollouts(
 ) -> RolloutBatch:
     """Let an agent attempt every task, many at a time.
 
-    Nothing that an agent, a model or a tool does ends the batch. A rollout ends
-    *succeeded* (it answered, and reached its scenario's goal), *failed* (no answer in
+    No failure of an agent, a model or a tool ends the batch. A rollout ends *succeeded*
+    (it answered, and reached its scenario's goal), *failed* (no answer in
     ``max_steps``, an empty one, or the goal not reached) or *dropped* (a crash, a
-    timeout, a garbage reply, a refused key, a reward that could not be computed).
+    timeout, a malformed reply, a refused key, a reward that could not be computed).
 
     Args:
         tasks: Texts, mappings with ``instruction``, or :class:`Task` objects.
-        llm: ``async def llm(messages, **options)`` that returns text or an
-            OpenAI-style message; ``openai:NAME``; an address, ``http://…/v1``; or what
-            answers in this process: ``nano``, a model's folder, a trained agent.
+        llm: ``async def llm(messages, **options)`` that returns text or an OpenAI-style
+            message; ``openai:NAME``; an address, ``http://…/v1``; or a model to load in
+            this process: ``nano``, a model's folder, a trained agent.
         agent: Instead of ``config.agent``: a name, ``module:Class``, a class or an
             instance.
-        tools: Instead of ``config.tools``: names, one's own functions, and objects
-            with ``@tool`` methods; or a mapping of names to settings.
-        reward: ``reward(task, trajectory)``; or a scenario, or its name, whose tasks
-            these must be: then its environments, tools and reward are used.
-        config: Every other setting.
-        on_done: Called with each trajectory as it ends, once it is saved.
-        settings: Fields of :class:`RolloutConfig`, stronger than ``config``.
+        tools: Instead of ``config.tools``: names, your own functions, and objects with
+            ``@tool`` methods; or a mapping of names to settings.
+        reward: ``reward(task, trajectory)``; or the scenario of these tasks, or its
+            name: then its environments, tools and reward are used.
+        config: All other settings.
+        on_done: Called with each trajectory once it ended and is saved.
+        settings: Fields of :class:`RolloutConfig`; they win over ``config``.
 
     Raises:
-        UsageError: Something given cannot be meant; nothing was started.
-        MissingExtraError: Answering in this process needs the extra ``local``.
-        SandboxUnavailableError: A tool needs a sandbox and none works here, or none can
-            meet the scenario's own requirements.
+        UsageError: An argument is invalid; nothing was started.
+        MissingExtraError: A model in this process needs the extra ``local``.
+        SandboxUnavailableError: A tool needs a sandbox and none works on this machine,
+            or none meets the scenario's requirements.
         OSError: The file cannot be written.
         asyncio.CancelledError: The caller was cancelled. Ended rollouts are saved, and
             running ones are saved as dropped.
@@ -184,7 +184,7 @@ class _Runs:
         )
 
     async def run(self, episode: Episode) -> Trajectory:
-        """Bring an episode to its end."""
+        """Run an episode to its end."""
         return await run_episode(
             episode,
             self.drive,
@@ -202,7 +202,7 @@ async def _opened(
     llm: Model,
     reward: RewardFunction | Scenario | str | None,
 ) -> _Runs:
-    """Open the scenario or the tools, and the model; ``stack`` closes them."""
+    """Open the scenario or the tools, and the model; ``stack`` will close them."""
     if isinstance(reward, str):
         reward = get_scenario(reward)
         stack.callback(reward.close)
@@ -243,7 +243,7 @@ async def _opened(
 def _check_sandbox(scenario: Scenario) -> None:
     """Raise if this machine cannot give the sandbox that the scenario requires.
 
-    Other scenarios run without one, as long as they do not execute code.
+    Other scenarios run without a sandbox, as long as they execute no code.
     """
     asked = scenario.sandbox_config()
     if not asked.is_usual:
@@ -253,10 +253,11 @@ def _check_sandbox(scenario: Scenario) -> None:
 async def _with_cache(
     stack: AsyncExitStack, config: RolloutConfig, llm: Model
 ) -> tuple[Model, AnswerCache | None]:
-    """Open the file in which a server's answers are kept, if that is asked for.
+    """Open the cache file of a server's answers, if ``cache_requests`` is set.
 
     Raises:
-        UsageError: It cannot be used, or answers are none of a server at temperature 0.
+        UsageError: The file cannot be used, or the model is not behind a server at
+            temperature 0.
     """
     from agentgym.models.endpoint import EndpointLlm
 
@@ -283,11 +284,11 @@ async def _with_cache(
 
 
 async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
-    """Return a model function of whatever names one.
+    """Return the function that asks a model.
 
     Raises:
-        UsageError: Nothing does, or the key is missing.
-        ModelError: A server that should say which models it has did not.
+        UsageError: The value names no model, or the key is missing.
+        ModelError: A server did not list its models.
     """
     if isinstance(llm, Trained) or (isinstance(llm, str) and is_local(llm)):
         return await _opened_policy(stack, llm)
@@ -308,7 +309,7 @@ async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
 
 
 async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
-    """Load a policy that answers in this process, as it was evaluated."""
+    """Load a policy into this process, with the settings that it was evaluated with."""
     from agentgym.rollout.solo.policy_llm import PolicyLlm
 
     load = partial(load_policy, model) if isinstance(model, str) else model.load_policy
@@ -343,7 +344,7 @@ async def _run_all(
             for _ in range(min(runs.config.concurrency, len(tasks))):
                 group.create_task(work())
     except asyncio.CancelledError:
-        for index, episode in list(running.items()):  # others never began
+        for index, episode in list(running.items()):  # the others never began
             end(index, episode.trajectory(RolloutStatus.DROPPED, _CANCELLED))
         raise
     except ExceptionGroup as group_error:  # saving failed, or on_done raised

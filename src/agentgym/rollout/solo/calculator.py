@@ -1,4 +1,4 @@
-"""The calculator: arithmetic by walking the syntax tree; nothing is evaluated."""
+"""Calculator: evaluate arithmetic by walking the syntax tree, without ``eval``."""
 
 import ast
 import math
@@ -36,8 +36,8 @@ class Calculator(BuiltInTool):
     """Arithmetic on numbers of bounded size.
 
     Attributes:
-        max_characters: Of an expression.
-        max_bits: Of a whole number, results in between included.
+        max_characters: Most characters of an expression.
+        max_bits: Most bits of an integer, intermediate results included.
     """
 
     max_characters: int = Field(default=500, ge=1, le=10_000)
@@ -106,7 +106,7 @@ def _value(node: ast.expr, max_bits: int, depth: int) -> Number:
 
 
 def _is_vast(base: Number, exponent: Number, max_bits: int) -> bool:
-    """Say whether a power of whole numbers is too large, without computing it."""
+    """Return whether a power of integers is too large, without computing it."""
     if not (isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1):
         return False
     return base.bit_length() * abs(exponent) > max_bits + abs(exponent)

@@ -1,4 +1,4 @@
-"""A program as the agent of rollouts on their own."""
+"""CommandAgent: a program as the agent of rollouts without training."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ _MODEL = "policy"
 
 
 class CommandAgent(RolloutAgent):
-    """Starts a program for each task; the batch's model answers it.
+    """Starts a program for each task; the batch's model answers its requests.
 
     Args:
-        reference: The command, also with ``command:`` before it.
+        reference: The command, with or without ``command:``.
 
     Raises:
-        UsageError: The program of the command was not found on this machine.
+        UsageError: The command's program was not found on this machine.
     """
 
     name = "command"
@@ -42,7 +42,7 @@ class CommandAgent(RolloutAgent):
         return await attempt(self._program, episode, self._endpoint, _ask)
 
     async def close(self) -> None:
-        """Stop answering programs."""
+        """Close the endpoint of the programs."""
         await self._endpoint.close()
 
 

@@ -1,4 +1,4 @@
-"""RolloutConfig: how rollouts on their own are run."""
+"""RolloutConfig: settings of rollouts without training."""
 
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,19 @@ class RolloutConfig(Settings):
     """Settings of a batch of rollouts. Unknown keys are refused.
 
     Attributes:
-        agent: ``react``, ``tool``, ``coding``, ``module:Class`` of one's own, or
+        agent: ``react``, ``tool``, ``coding``, ``module:Class`` of your own agent, or
             ``command:`` and the command of a program.
-        system_prompt: Instead of the agent's or the scenario's.
-        max_steps: Model calls after which a rollout has failed.
+        system_prompt: Replaces the agent's or the scenario's.
+        max_steps: Most model calls; a rollout without an answer by then has failed.
         max_tokens_per_step: Most tokens of one response; None leaves it to the
             server.
-        temperature: Of sampling; None leaves it to the server.
-        cache_requests: Of a model that servers answer for, at ``temperature`` 0: a file
-            in which answers are kept, and from which the same requests are answered.
+        temperature: Sampling temperature; None leaves it to the server.
+        cache_requests: For a model behind servers at ``temperature`` 0: a file that
+            keeps answers; equal requests are answered from it.
         concurrency: Rollouts in flight.
-        timeout_s: Wall seconds after which a rollout is dropped as hanging. The
-            default leaves a model of 0.5 billion parameters time to answer 32 at once
-            on a busy processor.
+        timeout_s: Wall seconds after which a rollout is dropped as hanging. The default
+            suffices for a model of 0.5 billion parameters that answers 32 rollouts at
+            once on a busy processor.
         save: JSON Lines file that each trajectory is appended to as it ends.
         tools: Tools by name, each with its settings, e.g.
             ``{"bash": {"timeout_s": 5}}``; a list of names takes the defaults. None

@@ -1,9 +1,9 @@
-"""Continuity: does each model call's prompt hold everything that came before it?
+"""Continuity: check that each model call's prompt has everything that came before.
 
-An agent loop that drops, rewrites or reorders earlier messages makes its model
-forget, and makes its trajectories untrainable as one sequence. The check compares
-each call with the one before it by the same agent; the first difference wins where
-one causes the others.
+An agent loop that drops, rewrites or reorders earlier messages makes its model forget,
+and its trajectories cannot be trained as one sequence. The check compares each call
+with the previous one of the same agent, and reports the first difference if it causes
+others.
 """
 
 import json
@@ -37,11 +37,11 @@ class ContextLoss:
     """One place where context was lost.
 
     Attributes:
-        call: Index of the model call, among the trajectory's, whose prompt differs.
-        message: Index of the message: in the earlier call's prompt if it is gone,
-            else in this call's; None where tokens are compared.
+        call: Index of the model call whose prompt differs.
+        message: Index of the message: in the earlier call's prompt if it is missing,
+            else in this call's; None if tokens are compared.
         kind: The kind of change.
-        detail: The change in words.
+        detail: A description of the change.
     """
 
     call: int
@@ -55,15 +55,15 @@ class ContextLoss:
 
 
 Losses = Iterator[tuple[int | None, LossKind, str]]
-"""Message, kind and detail of each."""
+"""Message index, kind and detail of each loss."""
 
 
 def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
-    """Return where the prompts of a trajectory lost context, in order.
+    """Return the places where a trajectory's prompts lost context, in order.
 
-    Agents of a team are followed separately. Calls without recorded messages are
-    passed over. Token ids are compared where both calls have them: each prompt must
-    start with the earlier prompt and its response.
+    Agents of a team are checked separately. Calls without recorded messages are
+    skipped. If both calls have token ids, each prompt must start with the earlier
+    prompt and its response.
     """
     losses: list[ContextLoss] = []
     last: dict[str, ModelCall] = {}
@@ -116,7 +116,7 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Look for the earlier call's reply, and its tool results, from ``start`` on."""
+    """Search for the earlier call's reply, and its tool results, from ``start`` on."""
     said = {
         "role": "assistant",
         "content": before.content,
@@ -161,7 +161,7 @@ def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
 
 
 def _key(message: dict[str, Any]) -> str:
-    """Return a key of a message's content, however its JSON is written."""
+    """Return a key of a message's content that is independent of JSON's spelling."""
     functions = [(c.get("id"), c.get("function", {})) for c in _calls(message)]
     calls = [(i, f.get("name"), _canonical(f.get("arguments"))) for i, f in functions]
     content = message.get("content") or ""

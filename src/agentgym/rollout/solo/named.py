@@ -1,4 +1,4 @@
-"""Find agents for rollouts by name: built-in ones, one's own, and programs."""
+"""Find agents for rollouts by name: built in, your own, or programs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,22 +20,22 @@ _BUILT_IN: Mapping[str, type[RolloutAgent]] = {
 
 
 def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
-    """Return an agent.
+    """Return an agent from a name, class, command or instance.
 
     Args:
         agent: A name, ``module:Class``, ``command:`` and a program's command, a class
-            that is built without arguments, or an instance.
+            with a constructor without arguments, or an instance.
 
     Raises:
         NotFoundError: No agent has this name.
-        UsageError: It cannot be imported or built, or is no :class:`RolloutAgent`.
+        UsageError: It cannot be imported or built, or is not a :class:`RolloutAgent`.
     """
     found: Any = agent
     if isinstance(agent, str) and is_command(agent):
         return CommandAgent(agent)
     if isinstance(agent, str):
         if ":" not in agent and agent not in _BUILT_IN:
-            hint = "One of your own is given as module:Class."
+            hint = "Give a class of your own as module:Class."
             raise NotFoundError("agent for rollouts", agent, _BUILT_IN, hint)
         found = _BUILT_IN[agent] if agent in _BUILT_IN else load_factory(agent)
     if isinstance(found, type) and issubclass(found, RolloutAgent):

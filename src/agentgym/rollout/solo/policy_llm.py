@@ -1,4 +1,4 @@
-"""A policy in this process as the model of rollouts."""
+"""PolicyLlm: use a policy in this process as the model of rollouts."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 
 
 class PolicyLlm:
-    """Answers a rollout's model calls as the gateway would.
+    """Answers a rollout's model calls like the gateway.
 
     Args:
-        policy: Who answers.
-        temperature: Where a rollout does not set one; by default that of evaluations.
-        max_tokens: The same of one response.
+        policy: The policy that answers.
+        temperature: Default temperature; without it, that of evaluations.
+        max_tokens: Default token limit of one response.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class PolicyLlm:
         """Return a chat completion with exact token ids.
 
         Raises:
-            ApiError: An option that the policy does not know, such as ``n``.
-            EngineError: It could not generate.
+            ApiError: An option is not supported, such as ``n``.
+            EngineError: Generation failed.
         """
         episode = current_episode()
         call = ProxyCall(

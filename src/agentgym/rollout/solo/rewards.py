@@ -1,4 +1,4 @@
-"""Rewards from one's own functions, checked before they count."""
+"""Rewards from user functions, with checked results."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -21,14 +21,14 @@ from agentgym.scenarios.scoring import reward_problem
 RewardFunction = Callable[
     [Task, Trajectory], float | Reward | Awaitable[float] | Awaitable[Reward]
 ]
-"""``reward(task, trajectory)``, sync or async; a number, or a :class:`Reward`."""
+"""``reward(task, trajectory)``, sync or async; returns a number or a Reward."""
 
 
 class FunctionEnding(Ending):
-    """Scores with a function, or not at all; an agent without an answer has failed.
+    """Scores with the user's function, if any; an agent without an answer has failed.
 
     Args:
-        function: A sync one runs in a thread.
+        function: The function; a sync one runs in a thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:
@@ -40,7 +40,7 @@ class FunctionEnding(Ending):
         """Return the trajectory with the function's reward.
 
         Raises:
-            RewardError: It raised, or returned no finite number.
+            RewardError: The function raised, or returned no finite number.
         """
         if trajectory.reason is None and not trajectory.answer:
             trajectory.status = RolloutStatus.FAILED
@@ -49,7 +49,7 @@ class FunctionEnding(Ending):
             return trajectory
         try:
             found = await call(self._function, episode.task, trajectory)
-        except Exception as error:  # the user's own function
+        except Exception as error:  # user code
             raise RewardError(f"{type(error).__name__}: {error}") from error
         if isinstance(found, Reward):
             if problem := reward_problem(found, (-math.inf, math.inf)):

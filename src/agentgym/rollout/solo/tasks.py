@@ -1,4 +1,4 @@
-"""Tasks for rollouts on their own: from text, mappings and JSON Lines files."""
+"""Tasks for rollouts without training: from text, mappings and JSON Lines files."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,19 +13,19 @@ from agentgym.errors import UsageError, first_problem
 from agentgym.sandbox.commands import check_files
 
 TaskLike = Task | str | Mapping[str, Any]
-"""A task, the text that the user says, or a mapping with ``instruction``.
+"""A task, the user's request as text, or a mapping with ``instruction``.
 
-A mapping may also have ``id``, ``goal`` (for a reward function) and
-``initial_state``, whose ``files`` (path to text) fill the workspace; and
-``family``, ``level``, ``seed`` and ``split`` as a :class:`Task` has them.
+A mapping may also have ``id``, ``goal`` (for a reward function) and ``initial_state``,
+whose ``files`` (path to text) fill the workspace; also ``family``, ``level``, ``seed``
+and ``split`` of :class:`Task`.
 """
 
 
 def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
-    """Return all ``values`` as tasks, their files checked.
+    """Convert ``values`` to tasks, and check their files.
 
     Raises:
-        UsageError: One is not a task, or the whole is a single text.
+        UsageError: A value is not a task, or ``values`` is a single text.
         SandboxError: A path of a task's files is outside of the workspace.
     """
     if isinstance(values, str | Mapping):
@@ -39,11 +39,11 @@ def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read a JSON Lines file: a text or a mapping a line.
+    """Read a JSON Lines file with a text or a mapping per line.
 
     Raises:
-        UsageError: The file cannot be read or is empty, or a line is not a task; names
-            the line.
+        UsageError: The file cannot be read or is empty, or a line is not a task; the
+            message names the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -68,7 +68,7 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def files_of(task: Task) -> dict[str, str]:
-    """Return the files that a task's workspace starts with.
+    """Return the initial files of a task's workspace.
 
     Raises:
         UsageError: ``initial_state["files"]`` is not a mapping of paths to texts.

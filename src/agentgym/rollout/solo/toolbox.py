@@ -1,4 +1,4 @@
-"""Toolbox: from names, settings and functions to the tools of each rollout."""
+"""Toolbox: create the tools of each rollout from names, settings and functions."""
 
 import inspect
 from collections import Counter
@@ -39,24 +39,24 @@ class Workbench(Environment):
         return self._tools
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from the start, None for one that is gone."""
+        """Return the files that differ from the start; None for a deleted file."""
         return self.workspace.changed()
 
 
 class Toolbox:
-    """Makes the tools of each rollout; open it before commands run, and close it.
+    """Creates the tools of each rollout; open it before commands run, and close it.
 
     Args:
-        named: Settings of ready-made tools by name; ``module:function`` names one's
-            own, which takes none.
-        own: One's own functions and objects.
+        named: Settings of ready-made tools by name; ``module:function`` names your own
+            function, without settings.
+        own: Your own functions and objects.
         unsafe_local_exec: Whether commands may run without a sandbox.
 
     Raises:
         NotFoundError: A name is unknown.
         ConfigError: A setting is unknown or ill-typed.
         ScenarioError: A function has no types or no docstring.
-        UsageError: Something is not a tool, or two have one name.
+        UsageError: A value is not a tool, or two tools have one name.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Toolbox:
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
-        """Open the sandbox if a tool needs it; this takes a moment.
+        """Open the sandbox if a tool needs it; takes a moment.
 
         Raises:
-            SandboxUnavailableError: No rung works on this machine.
+            SandboxUnavailableError: No kind of sandbox works on this machine.
         """
         if any(tool.needs_sandbox for tool in self._built_in):
             unsafe = self._unsafe_local_exec
@@ -112,7 +112,7 @@ class Toolbox:
 
 def _built_in(name: str, settings: Mapping[str, Any]) -> BuiltInTool:
     if name not in _BUILT_IN:
-        hint = "One of your own is given as module:function."
+        hint = "Give a tool of your own as module:function."
         raise NotFoundError("tool", name, _BUILT_IN, hint)
     try:
         return _BUILT_IN[name](**settings)
@@ -125,7 +125,7 @@ def _own_tools(source: Any) -> list[Tool]:
     """Return the tools of a function, a ``Tool``, or an object with ``@tool`` methods.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: It is something else.
         ScenarioError: A docstring or an annotation is missing.
     """
     if isinstance(source, Tool):
@@ -141,14 +141,14 @@ def _own_tools(source: Any) -> list[Tool]:
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
-    """Return ``function`` with its result, and its exceptions, as text."""
+    """Return ``function`` with its result, or its exception, converted to text."""
 
     async def shown(**arguments: Any) -> str:
         try:
             return result_text(await call(function, **arguments))
         except ToolError:
             raise
-        except Exception as error:  # the user's own code; the agent may try again
+        except Exception as error:  # user code; the agent may try again
             raise ToolError(f"{type(error).__name__}: {error}") from error
 
     return shown

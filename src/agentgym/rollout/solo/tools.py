@@ -11,7 +11,7 @@ from agentgym.sandbox.workspace import Workspace
 
 
 class BuiltInTool(BaseModel):
-    """A ready-made tool: its fields are its settings, one method is its ``@tool``.
+    """A ready-made tool: its fields are settings, and one method is marked ``@tool``.
 
     Attributes:
         needs_sandbox: Whether it runs programs, which may start others.
@@ -22,19 +22,19 @@ class BuiltInTool(BaseModel):
     _workspace: Workspace = PrivateAttr()
 
     def on(self, workspace: Workspace) -> Self:
-        """Return the tool with the same settings, at work on a rollout's files."""
+        """Return the tool with the same settings, bound to a rollout's files."""
         bound = self.model_copy()
         bound._workspace = workspace
         return bound
 
 
 class Bash(BuiltInTool):
-    """Runs commands in the sandbox; text files that they change are kept.
+    """Runs commands in the sandbox; changed text files are kept.
 
     Attributes:
-        timeout_s: Seconds that a command may compute or sleep before it is ended.
+        timeout_s: Seconds after which a command is ended.
         max_output: Most characters of output that the agent sees.
-        shell: The program that takes ``-c COMMAND``.
+        shell: The program that is called with ``-c COMMAND``.
     """
 
     needs_sandbox: ClassVar[bool] = True
@@ -144,12 +144,12 @@ class FileEditor(BuiltInTool):
 
 
 class Search(BuiltInTool):
-    """Finds a text, ignoring case.
+    """Searches for a text, ignoring case.
 
     Attributes:
         texts: Texts to search besides the workspace's files, by name.
         max_matches: Most lines shown.
-        max_line: Most characters of a line shown.
+        max_line: Most characters shown of a line.
     """
 
     texts: dict[str, str] = Field(default_factory=dict)
@@ -196,7 +196,7 @@ class Search(BuiltInTool):
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return ``text``, its middle left out if it has more than ``limit`` characters."""
+    """Return ``text`` with its middle left out if it exceeds ``limit`` characters."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -1,4 +1,4 @@
-"""Trajectories on disk: JSON objects, one a line, whole after every line."""
+"""Read and write trajectories as JSON Lines; each written line is complete."""
 
 import json
 import mmap
@@ -18,15 +18,15 @@ logger = get_logger(__name__)
 
 
 class TrajectoryWriter:
-    """Appends trajectories to a file; each is on its way to disk before the next.
+    """Appends trajectories to a file and flushes each one.
 
-    Killing the process loses at most the line being written. Such a cut line at the
-    end of an existing file is removed when the file is opened.
+    Killing the process loses at most the line being written. A truncated last line of
+    an existing file is removed when the file is opened.
 
     Args:
-        path: The file; it and its folder are made if they do not exist.
-        form: None takes that of the name: ``….atif.json`` (or ``….atif.jsonl``),
-            ``….openai.jsonl``, and AgentGym's own otherwise.
+        path: The file; it and its folder are created if missing.
+        form: The format; None derives it from the name: ``….atif.json`` (or
+            ``….atif.jsonl``), ``….openai.jsonl``, otherwise AgentGym's own.
     """
 
     def __init__(self, path: Path, form: TrajectoryFormat | None = None) -> None:
@@ -69,13 +69,11 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
 
     Args:
         path: The file.
-        strict: Whether a broken line is an error. If not, it is logged and passed
-            over.
+        strict: Whether a broken line is an error; if not, it is logged and skipped.
 
     Raises:
-        TrajectoryFileError: A line is cut or holds no trajectory. The error names
-            the line, and carries the trajectories of the other lines as
-            ``trajectories``.
+        TrajectoryFileError: A line is truncated or not a trajectory. The error names
+            the line, and has the other lines' trajectories in ``trajectories``.
         OSError: The file cannot be read.
     """
     trajectories, broken = scan_jsonl(path)
@@ -87,7 +85,7 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
 
 
 def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
-    """Return the trajectories of a file, and the problems of its other lines.
+    """Return a file's trajectories, and messages about its broken lines.
 
     Raises:
         OSError: The file cannot be read.
@@ -112,7 +110,7 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
 
 
 def _mend_last_line(path: Path, file: BinaryIO) -> None:
-    """Let a file end with a newline: complete the last line, or take it away."""
+    """Make a file end with a newline: complete its last line, or remove it."""
     if not path.stat().st_size:
         return
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -1,4 +1,4 @@
-"""Database: SQLite written behind the caller's back, in groups, by one thread."""
+"""Database: SQLite with queued writes, committed in groups by one thread."""
 
 import sqlite3
 import threading
@@ -52,10 +52,10 @@ CREATE TABLE models (
 );
 """
 _MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
-"""SQL that upgrades a file to the version, from the one before."""
+"""SQL that upgrades a file to the version from the previous one."""
 _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
-_ROW_COUNTS = (64, 16, 4, 1)  # of one statement; each is prepared once
+_ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared once
 _BUSY_S = 0.25
 _REFUSALS = frozenset(
     {
@@ -65,18 +65,18 @@ _REFUSALS = frozenset(
         sqlite3.SQLITE_RANGE,
     }
 )
-"""Codes that are about the row, not about the file."""
+"""Error codes that concern a row, not the file."""
 
 Params = Sequence[Any]
 Write = tuple[str, Params]
 """A statement and its parameters.
 
-One that ends with ``VALUES ?`` adds a row, in one go with those next to it.
+A statement that ends with ``VALUES ?`` adds a row; consecutive ones are merged.
 """
 
 
 class _RefusedError(Exception):
-    """One of a group's submissions cannot be stored, for reasons of its own."""
+    """A submission in a group cannot be stored, but the others can."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -85,32 +85,31 @@ class _RefusedError(Exception):
 class Database:
     """One SQLite file (WAL), or a database in memory.
 
-    Writes are queued and committed together every ``group_commit_s``; the writes of
-    one :meth:`submit` are committed together or not at all. Those that SQLite will
-    not take, for reasons of their own, are left out and counted; the others of their
-    group are committed. While the disk is full, or fails, or the file is locked, the
-    writing thread tries again for ``disk_wait_s``. Then, and if the thread dies of
-    something else, every method but :meth:`read` raises StoreError with the reason,
-    also in those that were waiting.
+    Writes are queued and committed together every ``group_commit_s``; the writes of one
+    :meth:`submit` are committed together or not at all. Submissions that SQLite refuses
+    are left out and counted; the others of their group are committed. While the disk is
+    full, or fails, or the file is locked, the writing thread retries for
+    ``disk_wait_s``. After that, or if the thread dies, every method but :meth:`read`
+    raises StoreError with the reason, also in threads that were waiting.
 
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
     Args:
-        path: The file, made if missing; None keeps everything in memory.
-        signals: Notified of each commit; wakes all waiters once nothing can be written
-            any more.
+        path: The file, created if missing; None keeps everything in memory.
+        signals: Notified of each commit; wakes all waiters once writing has failed for
+            good.
         group_commit_s: Longest time a write waits for others.
-        disk_wait_s: How long to wait for space.
-        calm_s: After so long without a write the journal is emptied into the file.
+        disk_wait_s: Seconds to wait for a full or failing disk.
+        calm_s: Seconds without a write after which the journal is merged into the file.
 
     Attributes:
-        stalled: Why writing waits at the moment; None if it does not.
-        refused: Submissions that could not be stored.
+        stalled: Why writing waits at the moment, or None.
+        refused: Number of submissions that could not be stored.
 
     Raises:
-        RolloutError: The file is not such a database, corrupt, of another version, or
-            cannot be written, or another process writes it.
+        RolloutError: The file is not such a database, is corrupt, has another version,
+            cannot be written, or is written by another process.
     """
 
     def __init__(
@@ -150,10 +149,10 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes that belong together; blocks while too many wait.
+        """Queue writes to commit together; block while too many wait.
 
         Returns:
-            Their number, for :meth:`flush` and :meth:`has_committed`.
+            The submission's number, for :meth:`flush` and :meth:`has_committed`.
         """
         with self._changed:
             self.check()
@@ -168,12 +167,12 @@ class Database:
         return number
 
     def has_committed(self, number: int) -> bool:
-        """Say whether so many submissions are dealt with."""
+        """Return whether the submissions up to ``number`` were processed."""
         return self._committed >= number
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written any more; None while there is hope."""
+        """Why nothing can be written any more; None while writing works."""
         if self._error is not None:
             return str(self._error)
         if not self._thread.is_alive() and not self._is_closed:
@@ -181,16 +180,16 @@ class Database:
         return None
 
     def check(self) -> None:
-        """Raise StoreError if nothing can be written any more; says why."""
+        """Raise StoreError with the reason if nothing can be written any more."""
         if (failure := self.failure) is not None:
             raise StoreError(failure) from self._error
 
     def flush(self, beat: Beat = no_beat, number: int | None = None) -> None:
-        """Return once everything submitted before is committed.
+        """Wait until everything submitted before is committed.
 
         Args:
             beat: Called every half second until then; may raise to give up.
-            number: Wait for the submissions up to this one alone.
+            number: Wait only for the submissions up to this number.
         """
         wanted = self._submitted if number is None else number
         if self.has_committed(wanted):
@@ -201,10 +200,10 @@ class Database:
             beat(self.stalled)
 
     async def kept(self) -> None:
-        """Return once everything submitted before is committed, as is due.
+        """Wait for the next regular commit of everything submitted before.
 
         Raises:
-            StoreError: It cannot be.
+            StoreError: It cannot be committed.
         """
         wanted = self._submitted
 
@@ -217,14 +216,14 @@ class Database:
             pass
 
     def give_up(self) -> None:
-        """Wait for the disk no longer, now or later."""
+        """Stop waiting for a failing disk, now and later."""
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; unflushed writes are not seen.
+        """Return the rows of a query; writes not yet committed are not included.
 
         Raises:
-            RecordError: A parameter cannot be in the database.
+            RecordError: A parameter cannot be stored in the database.
             StoreError: The database cannot be read.
         """
         with self._reading() as reader:
@@ -249,14 +248,14 @@ class Database:
         self.check()
 
     def _free(self) -> None:
-        """Let another store have the file."""
+        """Release the file, so that another store can open it."""
         if self._held is not None:
             self._held.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for reading; long reads block no other thread."""
-        if self.path is None:  # there is but one
+        """Yield a connection for reading; a long read blocks no other thread."""
+        if self.path is None:  # there is only one
             with self._connection_lock:
                 yield self._connection
             return
@@ -270,7 +269,7 @@ class Database:
             self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
-        """Wait a while; say whether so many submissions are dealt with by then."""
+        """Wait a while; return whether so many submissions were processed."""
         with self._changed:
             if self._committed < wanted:
                 self.check()
@@ -306,20 +305,20 @@ class Database:
         return group
 
     def _has_work(self) -> bool:
-        """Wait a while for something to write, or the end; say whether it has come."""
+        """Wait a while for a submission or the end; return whether one has come."""
         with self._changed:
             if not self._pending and not self._is_closed:
                 self._changed.wait(self._calm_s)
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Have the file alone: its journal keeps rows as they were before."""
+        """Lock the file and clear its journal, which still has old rows."""
         if self.path is not None:
-            with self._connection_lock, suppress(sqlite3.Error):  # next time then
+            with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _commit(self, group: list[tuple[Write, ...]]) -> None:
-        """Commit a group, without those of it that SQLite refuses."""
+        """Commit a group, except submissions that SQLite refuses."""
         until: float | None = None
         while True:
             try:
@@ -352,9 +351,9 @@ class Database:
             raise
 
     def _write_at_once(self, group: list[tuple[Write, ...]]) -> bool:
-        """Write with as few statements as possible; say whether it could be done.
+        """Write a group with as few statements as possible; return whether it worked.
 
-        Each one lets other threads run, and then has to wait for them.
+        Each statement releases the GIL and then has to wait for other threads.
         """
         execute = self._connection.execute
         execute("SAVEPOINT at_once")
@@ -378,7 +377,7 @@ class Database:
         return True
 
     def _write_one_by_one(self, group: list[tuple[Write, ...]]) -> None:
-        """Write a group that failed as a whole one by one, up to the one to blame."""
+        """Write a failed group one by one, up to the submission that fails."""
         for place, writes in enumerate(group):
             try:
                 for sql, row in writes:
@@ -393,7 +392,7 @@ class Database:
         path = self.path or ":memory:"
         try:
             if self.path is not None:
-                with suppress(OSError):  # SQLite explains it
+                with suppress(OSError):  # SQLite reports it
                     make_private_file(self.path)  # its journals get the same mode
             return sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
@@ -402,12 +401,12 @@ class Database:
             raise self._explained(error) from error
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file for writing, made, or checked to be ours and whole."""
+        """Open the file for writing: create it, or check its format and integrity."""
         connection = self._connect()
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA secure_delete=ON")  # deleted data are zeroed
+            connection.execute("PRAGMA secure_delete=ON")  # zero deleted data
             ((version,),) = connection.execute("PRAGMA user_version")
             ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
             if version == 0 and tables:
@@ -451,23 +450,23 @@ class Database:
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:
-    """Refuse a file that can be read alone; one that is locked is waited for later."""
+    """Raise if a file is read-only; wait later if it is locked."""
     try:
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # as it is
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # keep its version
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
             raise
 
 
 def _of_rows(sql: str, rows: Sequence[Params]) -> str:
-    """Return a statement that adds so many rows."""
+    """Return a statement that inserts so many rows."""
     row = "(" + ", ".join("?" * len(rows[0])) + ")"
     return sql.removesuffix("?") + ", ".join([row] * len(rows))
 
 
 def _is_about_the_file(error: Exception) -> bool:
-    """Say whether no other row would fare better."""
+    """Return whether an error concerns the file, not a row."""
     if not isinstance(error, sqlite3.Error) or "JSON" in str(error):
         return False
-    code = getattr(error, "sqlite_errorcode", None)  # binding a value has none
+    code = getattr(error, "sqlite_errorcode", None)  # binding errors have none
     return code is not None and code & 0xFF not in _REFUSALS

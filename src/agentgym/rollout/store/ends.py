@@ -1,4 +1,4 @@
-"""Waiting for the ends of many rollouts; each wait costs only the new ends."""
+"""Ends: wait for the ends of many rollouts; each wait costs only the new ends."""
 
 import threading
 import time
@@ -16,8 +16,8 @@ class Ends:
     """The ends of some rollouts, each reported once.
 
     Args:
-        ids: Of the rollouts.
-        has_ended: Says whether one has ended; may raise to give up.
+        ids: Ids of the rollouts.
+        has_ended: Returns whether a rollout has ended; may raise to give up.
     """
 
     def __init__(self, ids: Collection[str], has_ended: Callable[[str], bool]) -> None:
@@ -45,9 +45,9 @@ class Ends:
             yield ends
 
     def wait(self, timeout: float) -> set[str]:
-        """Block until a rollout ends; return those that have since the last call.
+        """Block until a rollout ends; return all that ended since the last call.
 
-        The set is empty if none has after ``timeout`` seconds.
+        The set is empty if none ended within ``timeout`` seconds.
         """
         until = time.monotonic() + timeout
         while self.left:
@@ -67,7 +67,7 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` rollouts have ended, or time is up; return them all."""
+        """Block until ``count`` rollouts ended, or a timeout; return all that ended."""
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

@@ -1,4 +1,4 @@
-"""Events of an attempt, model calls among them, and views of both."""
+"""Recorded events of an attempt, and model calls among them."""
 
 import time
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from agentgym.security.redaction import quoted
 
 MODEL_REQUEST = "model_request"
 ATTEMPT_FAILED = "attempt_failed"
-"""Type of the event that says why an attempt was given up."""
+"""Event type with the reason why an attempt was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
     """One model call: the payload of Agent Lightning's ``model_request`` event.
 
-    A client may post such an event too, so few of its fields are certain.
+    A client may post such an event too, so most fields may be missing.
 
     Attributes:
         data: The payload, with the request's and the response's bodies.
@@ -33,7 +33,7 @@ class RecordedCall:
 
     @property
     def agent(self) -> str:
-        """Who of a team spoke."""
+        """Name of the agent in a team."""
         return self.data.get("agent") or DEFAULT_AGENT
 
     @property
@@ -50,12 +50,12 @@ class RecordedCall:
 
     @property
     def ok(self) -> bool:
-        """Whether the model answered."""
+        """Whether the model answered without an error."""
         return self.http_status < 400
 
     @property
     def error(self) -> dict[str, Any]:
-        """OpenAI's error object; empty if there is none of this shape."""
+        """OpenAI's error object; empty if there is none."""
         error = self.completion.body.get("error")
         found = error if isinstance(error, dict) else {}
         code = self.data.get("error_code")
@@ -63,14 +63,14 @@ class RecordedCall:
 
     @property
     def server(self) -> dict[str, Any]:
-        """The model that answered, and the version of its weights."""
+        """The server's model name, and the version of its weights."""
         found = self.data.get("server") or {}
         model = found.get("model") or self.data.get("model") or ""
         version = found.get("version", self.data.get("model_version"))
         return {"model": model, "version": version}
 
     def to_model_call(self) -> ModelCall:
-        """Return the call as a step of a trajectory, its values as recorded."""
+        """Convert the call to a step of a trajectory, with the values as recorded."""
         completion, fields = self.completion, self._step()
         grammar = completion.body.get("grammar")
         fields["tool_calls"] = [RequestedCall(**call) for call in fields["tool_calls"]]
@@ -92,7 +92,7 @@ class RecordedCall:
         return fields
 
     def _step(self) -> dict[str, Any]:
-        """Return the fields of a :class:`ModelCall` but for ids, as JSON values."""
+        """Return the fields of a :class:`ModelCall` except ids, as JSON values."""
         request, completion = self.data.get("request") or {}, self.completion
         choice, counts = completion.choice, completion.token_counts
         message = choice.get("message") or {}
@@ -119,7 +119,7 @@ class RecordedCall:
         }
 
     def repeats_routes(self, before: "RecordedCall") -> bool:
-        """Say whether it continues ``before``, so that its routed experts repeat."""
+        """Return whether it continues ``before``, so that its routed experts repeat."""
         asked, answered = self.completion.prompt_ids, before.completion
         whole = answered.prompt_ids + answered.response_ids
         continues = asked == answered.prompt_ids or asked[: len(whole)] == whole
@@ -127,10 +127,10 @@ class RecordedCall:
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
-    """Check a posted event of a kind that is read back.
+    """Validate a posted event whose type the store reads back.
 
     Raises:
-        RecordError: A model call or a reward that cannot be read; says why.
+        RecordError: A model call or a reward is malformed; the message says why.
     """
     wording = None
     if kind == MODEL_REQUEST:
@@ -156,12 +156,12 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; as text, which takes a fraction of the memory.
+    """One event of an attempt; the payload is kept as text, to save memory.
 
     Attributes:
         event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
-        rollout_id: The rollout, ``attempt_id`` its try.
-        timestamp: Seconds since the epoch, when it was recorded.
+        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
+        timestamp: Time of recording, in seconds since the epoch.
         raw: The posted or recorded payload, as JSON.
     """
 
@@ -173,7 +173,7 @@ class RecordedEvent:
 
     @classmethod
     def now(cls, kind: str, rollout_id: str, attempt_id: str, data: Any) -> Self:
-        """Record ``data``, or raise RecordError if it is not JSON."""
+        """Create an event from ``data``; raise RecordError if it is not JSON."""
         try:
             raw = orjson.dumps(data)
         except TypeError as error:
@@ -188,7 +188,7 @@ class RecordedEvent:
 
     @property
     def call(self) -> RecordedCall | None:
-        """The model call, None if this event is of another type."""
+        """The model call; None for an event of another type."""
         return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
     def without_routes(self) -> "RecordedEvent":
@@ -204,7 +204,7 @@ def answered_calls(events: Sequence[RecordedEvent]) -> list[RecordedCall]:
 
 
 def _with_message(completion: Completion) -> Completion:
-    """Return a completion whose token ids may be all that it says."""
+    """Return a completion with a message, even if it has only token ids."""
     body, choice = completion.body, completion.choice
     if not choice.get("token_ids") or choice.keys() & {"message", "text"}:
         return completion
@@ -212,7 +212,7 @@ def _with_message(completion: Completion) -> Completion:
 
 
 def _text(content: Any) -> str | None:
-    """Return a message's text, also of content in parts."""
+    """Return a message's text, also from content in parts."""
     if not isinstance(content, list):
         return None if content is None else str(content)
     texts = (part.get("text") for part in content if isinstance(part, dict))

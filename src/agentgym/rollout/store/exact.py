@@ -1,4 +1,4 @@
-"""Exact: keep records with secrets in memory for as long as this process lives."""
+"""Exact: keep records that contain secrets in memory while this process lives."""
 
 import re
 import secrets
@@ -15,16 +15,16 @@ _MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
 
 
 class Exact:
-    """Takes secrets out of written records, and remembers the originals. Thread-safe.
+    """Removes secrets from written records, and keeps the originals. Thread-safe.
 
-    A policy is trained on the tokens that it saw and sampled, also where they spell a
-    secret. So the originals stay readable until the store is closed: in a database
-    without a name, which SQLite removes as it makes it. The redacted record begins with
-    a mark, by which its original is found. The newest records are kept.
+    Training needs the exact tokens, even if they spell a secret. So the originals stay
+    readable until the store is closed, in a temporary database that SQLite deletes on
+    closing. The redacted record begins with a mark that identifies its original. The
+    newest records are kept.
 
     Args:
-        goes_on: Whether a later process goes on with unfinished rollouts, which are
-            then written as they are.
+        goes_on: Whether a later process continues unfinished rollouts, which are then
+            written unredacted.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -35,16 +35,16 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Return a rollout, given as JSON, without secrets where that is allowed."""
+        """Redact a rollout's JSON, unless a later process needs it unchanged."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
     def clean_name(self, name: str) -> str:
-        """Return an event's kind without secrets."""
+        """Redact the type of an event."""
         return self._redactor.text(name)
 
     def clean(self, raw: bytes) -> bytes:
-        """Return an event without secrets, and remember the original if it had some."""
+        """Redact an event; keep the original if it had secrets."""
         text = raw.decode()
         written = self._redactor.record(text)
         if written is text:
@@ -57,7 +57,7 @@ class Exact:
         return f'{{"{_MARK}":"{self._session}-{number}",{written[1:]}'.encode()
 
     def restored(self, written: bytes) -> bytes:
-        """Return an event as it was before it was written, if that is known here."""
+        """Return the original of a redacted event, if this process has it."""
         mark = _MARKED.match(written)
         if mark is None:
             return written
@@ -73,7 +73,7 @@ class Exact:
         return orjson.dumps(data)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete all originals."""
         with self._lock:
             if self._database is not None:
                 self._database.close()

@@ -1,4 +1,4 @@
-"""Held: a store's file is written by one process at a time."""
+"""Lock a store's file: only one process writes it at a time."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ from agentgym.security.private import private
 
 
 def hold(path: Path) -> TextIO | None:
-    """Lock a store's file until the result is closed, or this process ends.
+    """Lock a store's file until the result is closed or this process ends.
 
-    The lock is on a separate file: closing the store's own would release SQLite's
-    locks. None is returned where no lock can be had, as on some network disks.
+    The lock is on a separate file: closing the store's own file would release SQLite's
+    locks. Returns None if the file system has no locks, as on some network disks.
 
     Raises:
-        RolloutError: Another store holds it, or the file has a further name, of which
-            SQLite would not know.
+        RolloutError: Another store holds the lock, or the file has a hard link, of
+            which SQLite would not know.
     """
     path = path.resolve()  # links to it are the same file
     with suppress(OSError):
@@ -45,6 +45,6 @@ def hold(path: Path) -> TextIO | None:
             f"Process {holder} writes to the rollout store {path}. End it, or name "
             "another file."
         ) from None
-    except OSError:  # no locks here, or no space
+    except OSError:  # no locks on this file system, or no space
         return file
     return file

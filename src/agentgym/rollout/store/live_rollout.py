@@ -1,4 +1,4 @@
-"""LiveRollout: a rollout in memory, with the state that its next steps need."""
+"""LiveRollout: a rollout in memory, with the state that its next requests need."""
 
 import time
 from collections import Counter
@@ -23,12 +23,12 @@ class LiveRollout:
     """A rollout in memory. Not thread-safe: the store holds its lock.
 
     Attributes:
-        rollout: The rollout as stored; replaced, never changed.
+        rollout: The rollout as stored; replaced, not modified.
         hidden: Whether a client has deleted it.
-        worker: Who runs it.
+        worker: Name of the worker that runs it.
         tries: Failed attempts that count against the limit.
-        calls: Model calls begun, by attempt and agent.
-        number: Number of the last submission about it to the database.
+        calls: Number of model calls begun, by attempt and agent.
+        number: Number of its last submission to the database.
         routed: By attempt: the last model call, if it has routed experts.
     """
 
@@ -42,7 +42,7 @@ class LiveRollout:
 
     @classmethod
     def new(cls, rollout_id: str, item: NewRollout) -> Self:
-        """Return a rollout that is queued."""
+        """Return a new, queued rollout."""
         now = time.time()
         status = Lifecycle(created_at=now, updated_at=now)
         return cls(
@@ -58,7 +58,7 @@ class LiveRollout:
 
     @property
     def state(self) -> RolloutState:
-        """Where in its life the rollout is."""
+        """The rollout's state."""
         return self.rollout.status.state
 
     @property
@@ -78,7 +78,7 @@ class LiveRollout:
         return str(int(now) + 1) if now.isdecimal() else f"{now}-again"
 
     def change(self, **updates: Any) -> None:
-        """Give the rollout a new status, with ``updates`` over the old one."""
+        """Update fields of the rollout's status."""
         status = self.rollout.status
         updates |= {"version": status.version + 1, "updated_at": time.time()}
         changed = {"status": status.model_copy(update=updates)}
@@ -89,7 +89,7 @@ class LiveRollout:
         return self.state is RolloutState.RUNNING and self.worker == worker
 
     def restore(self, events: Iterable[RecordedEvent]) -> None:
-        """Go on from the events that an earlier store recorded."""
+        """Restore the state from events that an earlier store recorded."""
         for event in events:
             if (call := event.call) is not None:
                 self.calls[event.attempt_id, call.agent] += 1
@@ -100,12 +100,13 @@ class LiveRollout:
     def routes_of(
         self, event: RecordedEvent, call: RecordedCall
     ) -> RecordedEvent | None:
-        """Take note of a model call's routed experts.
+        """Record a model call's routed experts.
 
-        They are large: of calls that continue each other only the last keeps them.
+        They are large: of consecutive calls that continue each other, only the last
+        keeps them.
 
         Returns:
-            The call before, without its own, if ``call`` repeats them.
+            The previous call without its routed experts, if ``call`` repeats them.
         """
         before = self.routed.pop(event.attempt_id, None)
         if call.data.get("routed_experts") is None:
@@ -116,10 +117,10 @@ class LiveRollout:
         return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
-        """Refuse requests of an attempt that is over.
+        """Raise if an attempt is over.
 
         Raises:
-            RolloutStateError: It is.
+            RolloutStateError: The attempt is over.
             RolloutNotFoundError: A client has deleted the rollout.
         """
         rollout_id = self.rollout.rollout_id

@@ -1,4 +1,4 @@
-"""Memory: which rollouts are in memory as well as in SQLite."""
+"""Memory: the rollouts that are kept in memory as well as in SQLite."""
 
 from collections import deque
 
@@ -7,23 +7,23 @@ from agentgym.rollout.store import tables
 from agentgym.rollout.store.database import Database
 from agentgym.rollout.store.live_rollout import LiveRollout
 
-_RECENT = 64  # ended rollouts that stay, for who asks for them next
+_RECENT = 64  # ended rollouts that stay for a while, for later requests
 
 
 class Memory:
-    """Unfinished rollouts, and those that ended last. Not thread-safe.
+    """Unfinished and recently ended rollouts. Not thread-safe.
 
-    A rollout leaves once SQLite has all of it, so that it is always in one of both.
+    A rollout is removed only once SQLite has all of it.
 
     Attributes:
-        live: Those in memory, by id.
+        live: The rollouts in memory, by id.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.live: dict[str, LiveRollout] = {}
         self._recent: deque[str] = deque()
-        self._deleted: dict[str, int] = {}  # until SQLite knows
+        self._deleted: dict[str, int] = {}  # until SQLite has deleted them
 
     def find(self, rollout_id: str) -> LiveRollout | None:
         """Return a rollout; None if there is none."""
@@ -42,7 +42,7 @@ class Memory:
         return live
 
     def ended(self, rollout_id: str) -> None:
-        """Keep one that has just ended a while; let old ones go."""
+        """Keep a rollout that just ended for a while; remove the oldest ended ones."""
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])
@@ -53,7 +53,7 @@ class Memory:
             self._recent.popleft()
 
     def delete(self, rollout_id: str) -> LiveRollout | None:
-        """Remove a rollout from memory and from SQLite; return it if it was in both."""
+        """Remove a rollout from memory and SQLite; return it if it was in memory."""
         is_known = self._database.has_committed
         waiting = {i: n for i, n in self._deleted.items() if not is_known(n)}
         number = self._database.submit(*tables.delete_rollout(rollout_id))

@@ -1,4 +1,4 @@
-"""Read a run's store without changing a file, also while a run writes it."""
+"""Read a run's store without changing its files, also while the run writes."""
 
 import sqlite3
 import zlib
@@ -16,14 +16,14 @@ _MARK = b'{"redacted":"'
 
 
 class StoreReader:
-    """One run's ``rollouts.db``, opened for each use and closed after it.
+    """Reads a run's ``rollouts.db``, opened for each use and closed after it.
 
-    A plain read-only connection makes SQLite write next to the file: it creates the
+    Even a read-only connection makes SQLite write next to the file: it creates the
     journal's index, or repairs it after a kill. So the index is opened read-only too,
-    and a file without a journal is opened as one that does not change.
+    and a file without a journal is opened as immutable.
 
     Args:
-        path: The file; it need not exist yet.
+        path: The file; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,12 +31,12 @@ class StoreReader:
 
     @property
     def exists(self) -> bool:
-        """Whether the run has begun its first rollout."""
+        """Whether the file exists, i.e. the run has begun a rollout."""
         return self.path.is_file()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection that sees one state of the file.
+        """Yield a connection with a consistent snapshot of the file.
 
         Raises:
             StoreError: The file is missing, corrupt or of another version.
@@ -50,14 +50,14 @@ class StoreReader:
             raise StoreError(self._explained(error)) from error
 
     def rollout(self, rollout_id: str) -> Rollout | None:
-        """Return a rollout; None if the store does not have it."""
+        """Return a rollout, or None."""
         sql = "SELECT rollout FROM rollouts WHERE rollout_id = ?"
         with self.reading() as connection:
             row = connection.execute(sql, (rollout_id,)).fetchone()
         return None if row is None else Rollout.model_validate_json(row[0])
 
     def instructions(self, split: str) -> dict[str, str]:
-        """Return the requests of a split's tasks by the task's id."""
+        """Return the requests of a split's tasks, by task id."""
         sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
             json_extract(rollout, '$.input.instruction') FROM rollouts
             WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""
@@ -108,7 +108,7 @@ class StoreReader:
 
 
 def _plain(data: str | bytes) -> bytes:
-    """Return an event's JSON, without the mark of one whose secrets were removed."""
+    """Return an event's JSON, without the mark of a redacted one."""
     raw = data.encode() if isinstance(data, str) else zlib.decompress(data)
     if raw.startswith(_MARK):
         raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]

@@ -1,4 +1,4 @@
-"""Registry: the model servers that a trainer registered."""
+"""ModelRegistry: the model servers that a trainer registered."""
 
 from collections.abc import Iterable
 

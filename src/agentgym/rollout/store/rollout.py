@@ -29,14 +29,14 @@ FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
 
 class Lifecycle(BaseModel):
-    """Where a rollout is between its creation and its end.
+    """The status of a rollout: its state, attempt and times.
 
     Attributes:
         state: The state.
-        k8s_job_name: Kubernetes job that runs it, as a controller reports it.
+        k8s_job_name: Kubernetes job that runs it, reported by a controller.
         last_attempt_id: The current attempt; None before the first one.
         error_message: Why the last attempt failed.
-        version: Number of changes, from 1 on.
+        version: Number of changes, starting at 1.
         created_at: Seconds since the epoch.
         updated_at: Seconds since the epoch, of the last change.
     """
@@ -56,10 +56,11 @@ class NewRollout(BaseModel):
     Attributes:
         input: The task; see :func:`~agentgym.rollout.task_input.read_task`.
         is_train: Whether to sample with the training settings.
-        config: Settings of another program that starts a process for each rollout,
-            kept as they are.
-        metadata: ``scenario``, ``group`` and ``step``, or values of another program.
-        rollout_id: Creating the same id twice queues one rollout; None makes an id.
+        config: Settings for a program that starts a process for each rollout, kept
+            unchanged.
+        metadata: ``scenario``, ``group`` and ``step``, or another program's values.
+        rollout_id: Its id; creating an id twice queues one rollout. None generates an
+            id.
     """
 
     input: Any
@@ -77,7 +78,7 @@ class Rollout(NewRollout):
 
 
 class StatusChange(BaseModel):
-    """Fields of a rollout's status to overwrite; those that are not set stay."""
+    """Fields of a rollout's status to overwrite; unset fields stay."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Signals: waiting for something to change, from threads and from event loops."""
+"""Signals: wait for a change, from threads and from event loops."""
 
 import asyncio
 import threading
@@ -10,11 +10,11 @@ Key = tuple[str, ...]
 
 QUEUE: Key = ("queue",)  # rollouts were queued
 ANY: Key = ("any",)  # a rollout changed its state
-KEPT: Key = ("kept",)  # something has reached the disk
+KEPT: Key = ("kept",)  # data has reached the disk
 
 
 def terminal(rollout_id: str) -> Key:
-    """Return the key of a rollout's end."""
+    """Return the key that is notified when a rollout ends."""
     return ("terminal", rollout_id)
 
 
@@ -26,14 +26,14 @@ class Signals:
         self._callbacks: dict[Key, list[Callable[[], object]]] = defaultdict(list)
 
     def notify(self, *keys: Key) -> None:
-        """Call everybody who listens to one of ``keys``."""
+        """Call all listeners of one of ``keys``."""
         with self._lock:
             found = [c for key in keys for c in self._callbacks.get(key, ())]
         for callback in found:
             callback()
 
     def notify_all(self) -> None:
-        """Call everybody who listens to anything."""
+        """Call all listeners of any key."""
         with self._lock:
             keys = list(self._callbacks)
         self.notify(*keys)
@@ -42,7 +42,7 @@ class Signals:
     def listening(
         self, keys: Iterable[Key], callback: Callable[[], object]
     ) -> Iterator[None]:
-        """Have ``callback`` called, from any thread, whenever a key is notified."""
+        """Call ``callback`` when a key is notified inside the block, in any thread."""
         heard = list(keys)
         with self._lock:
             for key in heard:
@@ -59,7 +59,7 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or time is up; return its last value."""
+        """Wait until ``ready()`` is truthy or a timeout; return its last value."""
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):

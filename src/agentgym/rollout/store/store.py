@@ -1,4 +1,4 @@
-"""Store: rollouts and their events, unfinished ones in memory, all in SQLite."""
+"""Store: rollouts and their events, in SQLite; unfinished ones also in memory."""
 
 import threading
 import time
@@ -44,24 +44,25 @@ _DELETED = Reason(kind="deleted", detail="a client of the gateway deleted it")
 class Store:
     """Rollouts, their attempts and their events. Thread-safe.
 
-    Writes reach SQLite within ``group_commit_s``; :meth:`flush` is the barrier.
-    The state of unfinished rollouts, and of those that ended last, is in memory as
-    well; the others, and all events, are read from SQLite once they are written.
+    Writes reach SQLite within ``group_commit_s``; :meth:`flush` waits for them.
+    Unfinished and recently ended rollouts are in memory as well; other rollouts, and
+    all events, are read from SQLite.
 
-    Methods that take a rollout's id raise :class:`RolloutNotFoundError` if there is
-    none with this id, and :class:`RolloutStateError` if it has ended or the attempt was
-    given up. Values that are not JSON are refused with :class:`RecordError`, and all
-    with :class:`StoreError` once SQLite cannot be written; waiting threads get it too.
+    Methods that take a rollout's id raise :class:`RolloutNotFoundError` if it is
+    unknown, and :class:`RolloutStateError` if it has ended or the attempt is over.
+    Values that are not JSON raise :class:`RecordError`. Once SQLite cannot be written,
+    all methods raise :class:`StoreError`, also in waiting threads.
 
     Args:
-        path: SQLite file, made if missing; None keeps everything in memory.
-        max_attempts: Tries of a rollout before :meth:`requeue` lets it fail.
+        path: SQLite file, created if missing; None keeps everything in memory.
+        max_attempts: Attempts of a rollout before :meth:`requeue` lets it fail.
         group_commit_s: Longest time a write waits for others.
-        disk_wait_s: How long a full or failing disk is waited for.
-        goes_on: Whether a later process runs unfinished rollouts: their input is kept.
+        disk_wait_s: Seconds to wait for a full or failing disk.
+        goes_on: Whether a later process continues unfinished rollouts: their input is
+            kept.
 
     Raises:
-        RolloutError: The file is corrupt, of another version, something else, or held.
+        RolloutError: The file is corrupt, of another version, not a store, or locked.
     """
 
     def __init__(
@@ -102,30 +103,30 @@ class Store:
 
     @property
     def stalled(self) -> str | None:
-        """Why writing waits at the moment, e.g. for space; None if it does not."""
+        """Why writing waits at the moment, e.g. for disk space; else None."""
         return self._database.stalled
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written any more; None while there is hope."""
+        """Why nothing can be written any more; None while writing works."""
         return self._database.failure
 
     @property
     def refused(self) -> int:
-        """How many records SQLite would not take; the others are written."""
+        """Number of records that SQLite refused; the others are written."""
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
-        """Return once everything so far is in SQLite; ``beat`` may raise to give up."""
+        """Wait until everything so far is in SQLite; ``beat`` may raise to give up."""
         self._database.flush(beat)
 
     async def kept(self) -> None:
-        """Return once all so far is in SQLite, if a later process goes on there."""
+        """Wait until everything so far is in SQLite, if a later process needs it."""
         if self._exact.goes_on:
             await self._database.kept()
 
     def give_up(self) -> None:
-        """Wait for the disk no longer: later writes are lost."""
+        """Stop waiting for a failing disk: later writes are lost."""
         self._database.give_up()
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ class Store:
     # Rollouts
 
     def create_rollouts(self, items: Sequence[NewRollout]) -> list[Rollout]:
-        """Queue rollouts; those whose id is known are returned as they are."""
+        """Queue rollouts; if an id is known, return the existing rollout."""
         created: dict[str, LiveRollout] = {}
         writes: list[Write] = []
         found = []
@@ -166,7 +167,7 @@ class Store:
             return self._memory.get(rollout_id).rollout
 
     def check_shown(self, rollout_id: str) -> None:
-        """Refuse a rollout that a client has deleted, as a missing one."""
+        """Raise RolloutNotFoundError if a client deleted the rollout."""
         with self._lock:
             if self._memory.get(rollout_id).hidden:
                 raise RolloutNotFoundError(rollout_id)
@@ -183,16 +184,16 @@ class Store:
         return tables.read_in_states(self._database, states, limit)
 
     def has_ended(self, rollout_id: str) -> bool:
-        """Say whether a rollout succeeded, failed or was deleted."""
+        """Return whether a rollout succeeded, failed or was deleted."""
         self._database.check()
         live = self._live.get(rollout_id)
         return live is None or live.ended
 
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
-        """Return rollouts in the order they ended, behind the cursor ``after``.
+        """Return rollouts in the order they ended, after the cursor ``after``.
 
-        Also the next cursor, and how many ever ended. Cursors stay valid when rollouts
-        are deleted, and after a restart.
+        Also returns the next cursor, and how many have ended in total. Cursors stay
+        valid when rollouts are deleted, and after a restart.
         """
         self.flush()
         found, after = tables.read_ended(self._database, after, limit)
@@ -207,7 +208,7 @@ class Store:
     ) -> set[str]:
         """Block until ``count`` of the rollouts have ended, by default all.
 
-        Returns those that have within ``timeout`` seconds; deleted ones count too.
+        Returns those that ended within ``timeout`` seconds, deleted ones included.
         """
         with self.ends(ids) as ends:
             return ends.wait_for(len(ends.left) if count is None else count, timeout)
@@ -217,7 +218,7 @@ class Store:
         return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
-        """Change the fields set in ``status``, as Agent Lightning's states allow."""
+        """Update the fields set in ``status``, if Agent Lightning's states allow it."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -229,9 +230,9 @@ class Store:
             return self._change(live, **updates) if updates else live.rollout
 
     def hide(self, rollout_id: str) -> None:
-        """Delete a rollout as far as clients can see; its id is free for another.
+        """Hide a rollout from clients; its id can be used again.
 
-        Its record stays, and a waiting thread sees it end. An unknown id is allowed.
+        Its record stays, and a waiting thread sees it end. Unknown ids are ignored.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -244,7 +245,7 @@ class Store:
         self.signals.notify(signals.ANY)
 
     def delete(self, rollout_id: str) -> None:
-        """Remove a rollout and its events; one that is not there is no error."""
+        """Remove a rollout and its events; ignore unknown ids."""
         with self._lock:
             self._queue.pop(rollout_id, None)
             live = self._memory.delete(rollout_id)
@@ -252,7 +253,7 @@ class Store:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
     def delete_steps_after(self, step: int) -> None:
-        """Remove rollouts of training steps after it, which a resumed run repeats."""
+        """Remove the rollouts of later training steps, which a resumed run repeats."""
         self.flush()
         for rollout_id in tables.read_after(self._database, step):
             self.delete(rollout_id)
@@ -260,7 +261,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Hand up to ``n`` queued rollouts to a worker; a retired one gets none."""
+        """Assign up to ``n`` queued rollouts to a worker; a retired one gets none."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -275,7 +276,7 @@ class Store:
         return claimed
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
-        """Like :meth:`claim`, waiting up to ``wait_s`` until there is one."""
+        """Like :meth:`claim`; wait up to ``wait_s`` until there is one."""
         return await self.signals.wait_async(
             signals.QUEUE, lambda: self.claim(worker, n), wait_s
         )
@@ -290,10 +291,10 @@ class Store:
         reason: Reason | None = None,
         retry: bool = True,
     ) -> Rollout:
-        """End an attempt: record its events and its outcome, all or nothing.
+        """End an attempt: record its events and its outcome in one transaction.
 
-        A failed rollout is queued again, for a new attempt, while tries are left and
-        with ``retry``.
+        With ``retry``, a failed rollout is queued for a new attempt while attempts are
+        left.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -310,7 +311,7 @@ class Store:
             return self._change(live, last, state=state, last_attempt_id=attempt_id)
 
     def fail(self, rollout_id: str, reason: Reason) -> None:
-        """End a rollout as failed; one that has ended is left as it is."""
+        """End a rollout as failed, unless it has ended."""
         with self._lock:
             live = self._memory.get(rollout_id)
             if not live.ended:
@@ -324,15 +325,15 @@ class Store:
         charge: bool = True,
         worker: str | None = None,
     ) -> bool:
-        """Give up the current attempt; say whether the rollout is queued for another.
+        """Abandon the current attempt; return whether another one is queued.
 
-        If no tries are left it ends as failed.
+        If no attempts are left, it ends as failed.
 
         Args:
             rollout_id: The rollout.
-            reason: Why; recorded in the attempt.
+            reason: The reason, recorded in the attempt.
             charge: Whether the attempt counts against ``max_attempts``.
-            worker: Leave the rollout as it is unless this worker is running it.
+            worker: Do nothing unless this worker runs the rollout.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -343,9 +344,9 @@ class Store:
             return not live.ended
 
     def retire(self, worker: str) -> list[str]:
-        """Hand a worker nothing any more; return the rollouts that it is running.
+        """Assign a worker nothing any more; return the rollouts that it was running.
 
-        Requests that it sent before it died may arrive after its death.
+        Requests that it sent before it died may arrive later.
         """
         with self._lock:
             self._retired.add(worker)
@@ -354,7 +355,7 @@ class Store:
     # Events
 
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
-        """Admit a model call; return how many this agent made in the attempt before."""
+        """Register a model call; return the agent's earlier calls in this attempt."""
         with self._lock:
             self._database.check()
             live = self._memory.get(rollout_id)
@@ -365,10 +366,10 @@ class Store:
     def record_call(
         self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
     ) -> None:
-        """Record a model call, unless the answer came too late.
+        """Record a model call, unless the attempt is over.
 
         ``raw`` is the payload of Agent Lightning's ``model_request`` event, as JSON;
-        ``routed`` says whether it has routed experts.
+        ``routed`` is whether it has routed experts.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -380,7 +381,7 @@ class Store:
     def add_event(
         self, rollout_id: str, attempt_id: str, event_type: str, data: dict[str, Any]
     ) -> RecordedEvent:
-        """Record an event of any type, also after the rollout ended."""
+        """Record an event of any type, also after the rollout's end."""
         event = RecordedEvent.now(event_type, rollout_id, attempt_id, data)
         call = RecordedCall(data) if event_type == MODEL_REQUEST else None
         with self._lock:
@@ -388,7 +389,7 @@ class Store:
         return event
 
     def attempts(self, rollout_id: str) -> list[str]:
-        """Return the attempts that recorded something, in order."""
+        """Return the attempts that have events, in order."""
         self._flushed(rollout_id)
         return tables.read_attempts(self._database, rollout_id)
 
@@ -430,7 +431,7 @@ class Store:
             self._models.clear()
 
     def _flushed(self, rollout_id: str) -> LiveRollout:
-        """Return a rollout once all of it is in SQLite, without holding the lock."""
+        """Wait until all of a rollout is in SQLite, without the lock, and return it."""
         with self._lock:
             live = self._memory.get(rollout_id)
             number = live.number if rollout_id in self._live else None
@@ -440,7 +441,7 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event; ``call`` if it is a model call that matters to others."""
+        """Record an event; ``call`` if it may change the record of the one before."""
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))
@@ -449,7 +450,7 @@ class Store:
     def _change(
         self, live: LiveRollout, events: Sequence[RecordedEvent] = (), **updates: Any
     ) -> Rollout:
-        """Record events and a new status as one, and wake who waits for it."""
+        """Record events and a new status together, and notify listeners."""
         writes: list[Write] = [tables.write_event(e, self._exact) for e in events]
         rollout_id, had_ended = live.rollout.rollout_id, live.ended
         live.change(**updates)
@@ -475,7 +476,7 @@ class Store:
         charge: bool = True,
         retry: bool = True,
     ) -> Rollout:
-        """Queue a fresh attempt, or let the rollout fail if it gets none."""
+        """Queue a new attempt, or end the rollout as failed if none is left."""
         rollout_id, attempt_id = live.rollout.rollout_id, live.attempt_id
         why = {"reason": reason.model_dump(), "charged": charge}
         given_up = RecordedEvent.now(ATTEMPT_FAILED, rollout_id, attempt_id, why)

@@ -1,4 +1,4 @@
-"""The store's rows: JSON, compressed by zlib in the case of model calls."""
+"""The database's rows: JSON; model calls are compressed by zlib."""
 
 import zlib
 from collections.abc import Collection, Iterator
@@ -9,7 +9,7 @@ from agentgym.rollout.store.events import MODEL_REQUEST, RecordedEvent
 from agentgym.rollout.store.exact import Exact
 from agentgym.rollout.store.rollout import FINAL_STATES, Rollout, RolloutState
 
-_FASTEST = 1  # level of zlib; the best takes twice the time to save another eighth
+_FASTEST = 1  # level of zlib; the best level takes twice as long and saves an eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)
     VALUES (?, ?, ?) ON CONFLICT (rollout_id) DO UPDATE
     SET rollout = excluded.rollout,
@@ -23,7 +23,7 @@ _LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
 def write_rollout(
     rollout: Rollout, exact: Exact, terminal_order: int | None = None
 ) -> Write:
-    """Add a rollout, or store its new status and its place if it has just ended."""
+    """Add a rollout, or update its status (and position, if it just ended)."""
     rollout_id = rollout.rollout_id
     try:
         text = rollout.model_dump_json()
@@ -34,12 +34,12 @@ def write_rollout(
 
 
 def hide_rollout(rollout_id: str) -> Write:
-    """Let clients see a rollout no more."""
+    """Hide a rollout from clients."""
     return "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?", (rollout_id,)
 
 
 def rename_rollout(rollout_id: str, new: str) -> tuple[Write, Write]:
-    """Give a rollout another id, its events too."""
+    """Give a rollout and its events another id."""
     sql = "UPDATE {} SET rollout_id = ? WHERE rollout_id = ?"
     row = new, rollout_id
     return (sql.format("events"), row), (sql.format("rollouts"), row)
@@ -65,7 +65,7 @@ def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
 
 
 def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
-    """Return a rollout, and whether a client has deleted it; None if there is none."""
+    """Return a rollout, and whether a client deleted it; None if it is unknown."""
     sql = "SELECT rollout, hidden FROM rollouts WHERE rollout_id = ?"
     rows = database.read(sql, (rollout_id,))
     found = ((Rollout.model_validate_json(text), bool(gone)) for text, gone in rows)
@@ -84,9 +84,9 @@ def read_in_states(
 
 
 def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout], int]:
-    """Return rollouts in the order they ended, and how far that is.
+    """Return rollouts in the order they ended, and the next cursor.
 
-    Those that a client has deleted have their place in that order, and are left out.
+    Deleted ones are skipped, but keep their positions.
     """
     sql = """SELECT terminal_order, hidden, rollout FROM rollouts
         WHERE terminal_order > ? ORDER BY terminal_order LIMIT ?"""
@@ -100,7 +100,7 @@ def read_events(
 ) -> Iterator[RecordedEvent]:
     """Yield the events of a rollout, or of one of its attempts, in order.
 
-    Those that this process wrote are as they were before.
+    Events that this process wrote are returned unredacted.
     """
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
@@ -129,7 +129,7 @@ def read_after(database: Database, step: int) -> list[str]:
 
 
 def read_attempts(database: Database, rollout_id: str) -> list[str]:
-    """Return the attempts of a rollout that recorded something, in order."""
+    """Return the attempts of a rollout that have events, in order."""
     sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
         GROUP BY attempt_id ORDER BY min(rowid)"""
     return [name for (name,) in database.read(sql, (rollout_id,))]

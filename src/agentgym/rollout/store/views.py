@@ -1,4 +1,4 @@
-"""Model calls as a reward sees them: messages and tool calls, without token ids."""
+"""Pack model calls for a reward in another process, without token ids."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -10,11 +10,11 @@ from agentgym.rollout.store.events import RecordedCall
 
 
 def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
-    """Return model calls as JSON for :func:`unpack_calls`, without token ids.
+    """Convert model calls to JSON for :func:`unpack_calls`, without token ids.
 
-    A conversation repeats its earlier messages and its tools in each request. They are
-    sent once: ``repeats`` counts the messages that a call shares with the one before of
-    the same agent, and ``tools`` is missing if they are the same.
+    Requests repeat earlier messages and tools; these are sent once. ``repeats`` is the
+    number of messages that a call shares with the agent's previous one; ``tools`` is
+    missing if they are the same.
     """
     packed: list[dict[str, Any]] = []
     last: dict[str, tuple[list[Any], Any]] = {}
@@ -33,7 +33,7 @@ def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
 
 
 def unpack_calls(packed: Sequence[dict[str, Any]]) -> list[ModelCall]:
-    """Return the model calls that :func:`pack_calls` packed."""
+    """Return the model calls from the output of :func:`pack_calls`."""
     calls: list[ModelCall] = []
     last: dict[str, ModelCall] = {}
     for given in packed:

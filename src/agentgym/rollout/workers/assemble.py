@@ -1,4 +1,4 @@
-"""Join the gateway's model calls and the recorded tool calls into one list of steps."""
+"""Merge the gateway's model calls and the recorded tool calls into steps."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,32 +28,32 @@ def assemble_steps(
     came_to_end: bool = False,
     answered_by_agent: Collection[str] = (),
 ) -> list[Step]:
-    """Interleave model calls with the outcomes of the tool calls they asked for.
+    """Insert the outcomes of tool calls after the model calls that requested them.
 
-    Reliability is judged in two layers, the same for every framework: the call as
-    written (the tool was offered, the arguments parse and validate against the original
-    schema) and its outcome (it ran, was refused, broke a rule). Calls that a framework
-    rejected itself are known only from the first, and so are those of tools that the
-    agent brought along, as hand-offs to others of a team; their schema is the one that
-    was offered. A call that the agent's own code replaced by another, as a node that
-    has a query checked first, is left out. A call that ends the agent, as one of a tool
-    named ``Done`` may, is made although nothing
-    runs: the only one of the last answer, of a tool that no other call ran.
+    A call is judged twice, the same way for every framework: as written (the tool was
+    offered, the arguments parse and fit the original schema) and by its outcome (it
+    ran, was refused, broke a rule). Calls that a framework rejected have only the first
+    judgement; so have calls of the agent's own tools, such as hand-offs, whose schema
+    is the offered one. A call that the agent's own code replaced, e.g. a node that has
+    a query checked first, is left out. A call that ends the agent, e.g. of a tool
+    ``Done``, counts as made although nothing runs: it is the only call of the last
+    answer, and its tool never ran.
 
     Args:
-        model_calls: From the gateway, in order.
-        tool_calls: From around the callables, in the order they finished.
+        model_calls: The gateway's model calls, in order.
+        tool_calls: Tool calls recorded around the functions, in the order they
+            finished.
         specs: The episode's tools by name, with their original schemas.
-        came_to_end: Whether the agent ended by itself, with an answer.
-        answered_by_agent: Tools whose calls the agent's own code may answer, as a node
-            that calls a plain function does. The answer in a later request is then the
-            result, if nothing else ran the tool.
+        came_to_end: Whether the agent ended by itself with an answer.
+        answered_by_agent: Tools whose calls the agent's own code may answer, e.g. a
+            node that calls a plain function. If nothing else ran the tool, the answer
+            in a later request is the result.
     """
     judged = [_judge(call, specs) for call in model_calls]
     pending = list(tool_calls)
     outcomes: dict[_Requested, ToolCall] = {}
     every = [call for calls in judged for call in calls]
-    # Calls that were right have run; the others may take the remaining results.
+    # Right calls have run; the others may take the remaining results.
     for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
         outcomes[call] = call.with_what_ran(pending)
     ran = {call.call.name for call in every if not _did_not_run(outcomes[call])}
@@ -82,14 +82,14 @@ def assemble_steps(
             or call.call.id in later
             or not (_did_not_run(outcomes[call]) and call.call.name in ran)
         )
-    steps.extend(pending)  # made by the agent's own code, not asked for by the model
+    steps.extend(pending)  # made by the agent's own code, not requested by the model
     return steps
 
 
 def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
-    """Return for each model call the ids of tool calls that later requests mention.
+    """Return for each model call the tool-call ids that later requests mention.
 
-    None for the last one, which no request follows.
+    None for the last call, which no request follows.
     """
     found: list[set[str] | None] = []
     later: set[str] | None = None
@@ -106,7 +106,7 @@ def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
 
 
 def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
-    """Return the answers to tool calls that requests show, by the calls' ids."""
+    """Return the answers to tool calls that later requests contain, by call id."""
     return {
         str(message["tool_call_id"]): result_text(message.get("content") or "")
         for call in model_calls
@@ -117,15 +117,15 @@ def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Requested:
-    """A call as the model wrote it, judged by the tools offered in its model call."""
+    """A requested call, judged by the tools that its model call offered."""
 
     call: RequestedCall
-    spec: ToolSpec | None  # None for a tool that the agent brought along
+    spec: ToolSpec | None  # None for the agent's own tools
     outcome: ToolOutcome
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return its outcome, taken from ``pending`` if it ran."""
+        """Return the call with its outcome, taken from ``pending`` if it ran."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK
@@ -137,7 +137,7 @@ class _Requested:
         )
         if ran is not None:
             pending.remove(ran)
-            if outcome is not ToolOutcome.UNKNOWN_TOOL:  # ran though not offered
+            if outcome is not ToolOutcome.UNKNOWN_TOOL:  # not offered, but it ran
                 outcome = ran.outcome
             return ran.model_copy(update={"id": call.id, "outcome": outcome})
         if valid and self.spec is not None:
@@ -156,7 +156,7 @@ def _did_not_run(call: ToolCall) -> bool:
 
 
 def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
-    """Judge the calls of one answer by the tools that it was offered."""
+    """Judge the calls of one answer by the tools offered to it."""
     offered = offered_functions(call.tools)
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []
@@ -174,7 +174,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether arguments are the same to the tool; malformed ones are alike."""
+    """Return whether a tool gets equal arguments; malformed ones count as equal."""
     if ran is None or written is None:
         return ran is written
     return normalized(spec, ran) == normalized(spec, written)

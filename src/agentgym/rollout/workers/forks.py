@@ -1,8 +1,8 @@
-"""The fork server: it imports once, and forks children that start at once.
+"""Fork server: import slow modules once, then fork children that start at once.
 
-Importing an agent framework takes seconds, so one process does it, before it has any
-thread, and every worker is a fork of it. It imports nothing of the user's: a child
-does, in the folder and with the environment that its parent has by then.
+Importing an agent framework takes seconds, so one process does it before it has any
+threads, and every worker is forked from it. It imports no user code: a child does, in
+its parent's current folder and environment.
 """
 
 import functools
@@ -44,12 +44,12 @@ class Child:
         """Return its exit code, negative for a signal.
 
         Raises:
-            TimeoutError: It has not ended in time.
+            TimeoutError: It did not end in time.
         """
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
-        """Return all that it writes until it ends; see :meth:`read_some`."""
+        """Return all its output until it ends; see :meth:`read_some`."""
         deadline = time.monotonic() + timeout
         found = b""
         while data := self.read_some(max(0.0, deadline - time.monotonic())):
@@ -57,10 +57,10 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Return its next output, nothing if it has ended.
+        """Return its next output; empty if it has ended.
 
         Raises:
-            TimeoutError: It has written nothing in time.
+            TimeoutError: It wrote nothing in time.
         """
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
@@ -73,7 +73,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def end(self, grace_s: float) -> None:
-        """Ask it to end, then make it."""
+        """Ask it to end; kill it after the grace time."""
         self.signal(signal.SIGTERM)
         try:
             self.wait(grace_s)
@@ -82,18 +82,17 @@ class Child:
             self.wait()
 
     def close(self) -> None:
-        """Give its output back."""
+        """Close its output."""
         os.close(self.output)
 
 
 class ForkServer:
-    """A process that forks; started when first asked, and again should it die.
+    """A process that forks children; started on demand, and restarted if it dies.
 
-    It imports the modules of ``preload`` before it forks anything, with the variables
-    of ``environment`` in addition to the parent's. It starts with those that the parent
-    started with, and gets the others over a socket: a variable that was set later, such
-    as a key of the user's, is in no process's initial environment, which others can
-    read.
+    It imports the modules of ``preload`` before it forks, with the variables of
+    ``environment`` added to the parent's. It starts with the parent's initial variables
+    and gets the others over a socket, so a variable that was set later, such as a
+    user's key, is not in an environment that other processes can read.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
@@ -103,9 +102,9 @@ class ForkServer:
         self._server: _Connection | None = None
 
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
-        """Call ``target``, as ``module:function``, with ``argument`` in a child.
+        """Call ``target``, as ``module:function``, with ``argument`` in a forked child.
 
-        Its return value is the exit code; ``errors`` is the descriptor that becomes the
+        Its return value is the exit code; ``errors`` is the file descriptor for the
         child's standard error.
 
         Raises:
@@ -119,7 +118,7 @@ class ForkServer:
 
 @functools.cache
 def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's server for ``preload``; it ends with this process.
+    """Return this process's fork server for ``preload``; it ends with this process.
 
     ``hash_seed`` is the children's ``PYTHONHASHSEED``.
     """
@@ -195,7 +194,7 @@ class _Connection:
         return Child(pid, output, self._children[pid])
 
     def _listen(self) -> None:
-        """Handle the server's messages: a child begun, or one ended."""
+        """Handle the server's messages about children that started or ended."""
         with suppress(OSError):
             while message := self._socket.recv(_MOST_BYTES):
                 said = json.loads(message)
@@ -217,8 +216,8 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Import ``preload``, then fork at requests from the other end of a socket."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Import ``preload``, then fork on requests from a socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))
     try:
@@ -271,12 +270,12 @@ def _set_environment(variables: dict[str, str]) -> None:
 
 
 def _say(server: socket.socket, **message: Any) -> None:
-    with suppress(BrokenPipeError):  # the parent has gone, and the loop will see it
+    with suppress(BrokenPipeError):  # the parent has gone, and the loop will notice it
         server.send(json.dumps(message).encode())
 
 
 def _run(request: dict[str, Any], output: int, errors: int) -> None:
-    """Be the child: never return."""
+    """Run as the child; never return."""
     import ctypes
 
     code = _FAILED

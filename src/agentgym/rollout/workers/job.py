@@ -1,8 +1,9 @@
-"""A job: one rollout in a process of its own, started and ended by a controller.
+"""Job: run one rollout in its own process, started and ended by a controller.
 
 Agent Lightning's controller starts one for each rollout, as a local process or as a
-Kubernetes Job, and says in variables which it is. It owns the rollout's state, so a
-job only reports events and ends with 0, or with another code if it has no reward.
+Kubernetes Job, and passes the rollout's id in environment variables. The controller
+owns the rollout's state: a job only reports events, and exits with 0, or with another
+code if there is no reward.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from agentgym.security.audit import default_log
 
 BASE_URL, KEY = "AGL_OPENAI_BASE_URL", "AGL_KEY"
 
-_MODEL = "policy"  # the gateway knows better which it is
+_MODEL = "policy"  # the gateway has the model's real name
 _ADDRESS = re.compile(
     r"(https?://[^/]+)/proxy/rollout/([^/]+)/attempt/([^/]+)/mode/(?:train|val)"
     r"/openai/v1/?"
@@ -41,12 +42,12 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which rollout a job is for.
+    """The rollout that a job runs.
 
     Attributes:
         gateway: Address of the gateway, e.g. ``http://gateway:8080``.
-        rollout_id: The rollout, ``attempt_id`` its try.
-        api_key: Of the gateway; empty if it asks for none.
+        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
+        api_key: The gateway's key; empty if it requires none.
     """
 
     gateway: str
@@ -59,7 +60,7 @@ class Assignment:
         """Read the variables that Agent Lightning's controller sets for a process.
 
         Raises:
-            UsageError: The address is missing, or that of no rollout.
+            UsageError: The address is missing, or is not a rollout's.
         """
         address = variables.get(BASE_URL)
         if not address:
@@ -82,7 +83,7 @@ def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
 
     Args:
         config: Scenario, framework, agent and limits.
-        assignment: Which rollout.
+        assignment: The rollout to run.
 
     Returns:
         The trajectory, with a reward.
@@ -143,7 +144,7 @@ async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
         raise await fail(Reason(kind="no task", detail=str(error))) from error
     if ended.status is RolloutStatus.DROPPED:
         raise await fail(ended.reason or NO_REASON)
-    for event in events_of(ended):  # the reward comes last: without it there is none
+    for event in events_of(ended):  # the reward comes last: a partial report has none
         await post(event)
     return ended
 
@@ -151,11 +152,11 @@ async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
 class RolloutJob:
     """The ``agent_class`` for Agent Lightning's local controller.
 
-    Settings come from ``AGENTGYM_*`` variables, which its ``env_map`` sets.
+    Settings come from ``AGENTGYM_*`` variables, set by the controller's ``env_map``.
     """
 
     def run(self) -> None:
-        """Run the rollout that the environment names; end the process on a failure."""
+        """Run the rollout that variables name; end the process on a failure."""
         try:
             run_job(TrainingConfig.create(), Assignment.read())
         except AgentGymError as error:

@@ -1,4 +1,4 @@
-"""LoopWatch: notices when the event loop that all rollouts share stands still."""
+"""LoopWatch: notice when the event loop that all rollouts share is blocked."""
 
 import asyncio
 import sys
@@ -15,14 +15,14 @@ _FRAMES = 4
 
 
 class LoopWatch:
-    """Looks from a thread of its own whether the running event loop turns.
+    """Watches from a thread whether the running event loop makes progress.
 
     Args:
-        limit_s: Seconds that the loop may stand still.
-        blocked: Called once each time it has stood still for so long. By default the
-            place is logged, as nothing can end the blocking call.
-        turned: Called each time it was seen to turn.
-        every_s: Seconds between two looks, ``limit_s`` by default.
+        limit_s: Seconds that the loop may be blocked.
+        blocked: Called each time the loop was blocked for so long. By default the
+            code's position is logged, as the blocking call cannot be ended.
+        turned: Called each time the loop made progress.
+        every_s: Seconds between two checks, ``limit_s`` by default.
     """
 
     def __init__(

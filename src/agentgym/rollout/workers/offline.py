@@ -1,4 +1,4 @@
-"""A worker that reaches no other machine, and says which it was to reach."""
+"""Block a worker's connections to other machines, and list the refused ones."""
 
 import ipaddress
 import sys
@@ -13,11 +13,11 @@ _CLIENTS = ("openai", "langchain_core")
 
 
 def keep_offline(hosts: Path) -> None:
-    """Refuse connections of this process to other machines, for good.
+    """Refuse connections of this process to other machines from now on.
 
     Args:
-        hosts: File that gets a line for each machine that was to be reached, with
-            ``OUTSIDE`` where a model's client did so in a thread without an episode.
+        hosts: File that gets a line for each refused machine, with ``OUTSIDE`` if a
+            model's client connected in a thread without an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:

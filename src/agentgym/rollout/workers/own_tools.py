@@ -1,4 +1,4 @@
-"""Answer calls of tools that an agent brings and its scenario does not have."""
+"""Answer calls of the agent's own tools that its scenario does not have."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,9 +13,9 @@ from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
 def own_stubs(
     scenario: Scenario, adapter: Adapter, agent: AgentLoop, allowed: Collection[str]
 ) -> list[Tool]:
-    """Return tools that replace an agent's own, and answer with made-up values.
+    """Return replacements for an agent's own tools that answer with made-up values.
 
-    Those that are ``allowed`` run themselves.
+    The ``allowed`` tools run for real.
     """
     if agent.agent is None:
         return []

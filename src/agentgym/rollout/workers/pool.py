@@ -1,4 +1,4 @@
-"""Worker processes: started, watched, replaced when they die, ended."""
+"""WorkerPool: start, watch, replace and end worker processes."""
 
 import signal
 import threading
@@ -27,12 +27,12 @@ _MAIN = "agentgym.rollout.workers.worker:main"
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """A worker that ended without being asked to.
+    """A worker that ended unexpectedly.
 
     Attributes:
         worker: Its name in the store.
-        blamed: The rollout that blocked it, None if that is not known.
-        reason: For people.
+        blamed: Id of the rollout that blocked it, or None if unknown.
+        reason: The reason, for people.
     """
 
     worker: str
@@ -52,7 +52,7 @@ class _Worker:
         self._spec = spec
 
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
-        """Start the process and listen to it until it ends; return why it ended."""
+        """Start the process; read its messages until it ends; return why it ended."""
         try:
             argument = self._spec.model_dump_json()
             self.child = server.fork(_MAIN, argument, errors=errors)
@@ -95,20 +95,20 @@ class _Worker:
             self.child.signal(signal.SIGTERM)
 
     def end(self, until: float) -> None:
-        """Wait until then for its end, then make it end."""
+        """Wait until a time for the process to end, then kill it."""
         if self.child is not None:
             self.child.end(max(0.0, until - time.monotonic()))
 
 
 class WorkerPool:
-    """Keeps ``count`` workers alive within a ``with`` block; they get ready in it.
+    """Keeps ``count`` workers running within a ``with`` block.
 
     Args:
-        spec: The configuration of each; ``worker`` is the prefix of their names.
-        count: How many.
-        log: File that their standard error goes to, without secrets.
-        on_death: Called from a watching thread for each unexpected death, before
-            the replacement starts.
+        spec: The workers' configuration; ``worker`` is the prefix of their names.
+        count: Number of workers.
+        log: File for their standard error, without secrets.
+        on_death: Called from a watching thread for each unexpected death, before the
+            replacement starts.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class WorkerPool:
             (
                 "agentgym.rollout.workers.worker",
                 "aiohttp",
-                "agentgym.integrations.command.adapter",  # finding a framework asks it
+                "agentgym.integrations.command.adapter",  # detects frameworks
                 "agentgym.scenarios.tool_tasks.scenario",
                 *FRAMEWORKS.get(spec.framework).preload,
             )
@@ -161,7 +161,7 @@ class WorkerPool:
 
     @property
     def failure(self) -> str | None:
-        """Why workers cannot start, None while they can."""
+        """Why workers cannot start, or None."""
         if self._bad_starts < _MAX_BAD_STARTS:
             return None
         said = [p.error for p in list(self._workers.values()) if p.error]

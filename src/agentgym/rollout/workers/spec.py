@@ -10,16 +10,17 @@ from agentgym.core.config import TrainingConfig
 
 
 class WorkerSpec(BaseModel):
-    """Everything a worker needs to know.
+    """The configuration of a worker process.
 
     Attributes:
         worker: Its name in the store.
         concurrency: Episodes in flight.
         timeout_s: Wall seconds after which an episode is ended.
         agent: The user's agent, with its input and its own tools.
-        hosts: A file: no other machine may be reached, and it names those tried.
-        audit: File of the audit log; None keeps none.
-        memory_mb: Address space beyond which allocations fail in the worker.
+        hosts: A file: no other machine may be reached, and those tried are listed in
+            it.
+        audit: File of the audit log; None writes none.
+        memory_mb: Limit of the address space; allocations beyond it fail in the worker.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -1,9 +1,9 @@
-"""A worker process: runs many episodes at a time against the gateway.
+"""Worker: a process that runs many episodes at a time against the gateway.
 
-Forked with a :class:`WorkerSpec` as JSON. It builds the agent once, claims rollouts
-from the gateway by waiting (no polling), and reports every episode's tool calls, reward
-and end. It reports to the pool when it is ready, a heartbeat each second, and the
-rollout to blame should an episode block the process.
+It is forked with a :class:`WorkerSpec` as JSON. It builds the agent once, claims
+rollouts from the gateway by waiting (no polling), and reports every episode's tool
+calls, reward and end. To the pool it reports that it is ready, a heartbeat each second,
+and the rollout to blame if an episode blocks the process.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ EXIT_BLOCKED = 70
 """Exit code of a worker whose event loop an episode blocked."""
 
 _GIVEN_UP = (404, 409)
-"""The gateway's status for a rollout or an attempt that is over."""
+"""The gateway's HTTP status codes for a rollout or an attempt that is over."""
 
 _WRONG = (
     ToolOutcome.UNKNOWN_TOOL,
@@ -64,7 +64,7 @@ _WRONG = (
 )
 
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
-"""The rollout that an asyncio task works for, also one that an agent started."""
+"""The rollout that an asyncio task belongs to, also a task that an agent started."""
 
 _CLAIM_WAIT_S = 20.0
 _BEAT_S = 1.0
@@ -100,8 +100,8 @@ class Worker:
         """Claim and run episodes until the gateway goes away.
 
         Raises:
-            ExceptionGroup: The gateway refuses claims, or the end of an episode; what
-                this worker was running is left for others.
+            ExceptionGroup: The gateway refuses claims, or the end of an episode;
+                running rollouts are left for other workers.
         """
         import aiohttp
 
@@ -133,7 +133,7 @@ class Worker:
                 episode.add_done_callback(self._running.discard)
 
     async def attempt(self, rollout: dict[str, Any], attempt: str) -> Trajectory:
-        """Run an episode of a rollout to its end; report nothing.
+        """Run an episode of a rollout to its end, without reporting it.
 
         Raises:
             RolloutError: Its input is not a task.
@@ -169,7 +169,7 @@ class Worker:
         try:
             await self._finish(path, _report(ended))
         except Exception as error:  # e.g. an event that is not JSON
-            logger.warning("%s was refused its end", path, exc_info=True)
+            logger.warning("%s could not be ended", path, exc_info=True)
             detail = whole_text(str(error))
             refused = Reason(kind="crash: its end was refused", detail=detail)
             await self._finish(path, _failed(refused))
@@ -186,7 +186,7 @@ class Worker:
         """Post to the gateway and return its answer.
 
         Raises:
-            ApiError: It refuses.
+            ApiError: The gateway refuses.
         """
         async with self._http.post(path, json=body) as response:
             return await _json(response)
@@ -205,7 +205,7 @@ async def _json(response: Any) -> Any:
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Joins the gateway's record of an episode with its tool calls."""
+    """Combines the gateway's record of an episode with its tool calls."""
 
     def __init__(
         self,
@@ -217,10 +217,10 @@ class _GatewayEnding(ScenarioEnding):
         self._answered_by_agent = scenario.live_tools()
 
     async def wrong_answer(self, episode: Episode) -> Reason | None:
-        """Return how the last answer made the agent crash; None if it did not.
+        """Return how the last answer made the agent crash, or None.
 
-        It was cut, or had no call, where one was required; or it had a call that the
-        agent's own code takes as it comes, with arguments that the tool does not have.
+        It was cut off, or had no call although one was required; or the agent's own
+        code used a call whose arguments the tool does not have.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -267,14 +267,14 @@ def _path(rollout_id: str, attempt: str) -> str:
 
 
 def _report(ended: Trajectory) -> dict[str, Any]:
-    """Return an episode's report to the gateway: its events, or why it failed."""
+    """Return an episode's report: its events, or the reason of its failure."""
     if ended.status is RolloutStatus.DROPPED:
         return _failed(ended.reason or NO_REASON)
     return {"state": "succeeded", "events": events_of(ended)}
 
 
 def events_of(ended: Trajectory) -> list[dict[str, Any]]:
-    """Return the events of an episode that was scored, its reward last."""
+    """Return the events of a scored episode, its reward last."""
     events = [
         {"event_type": "tool_call", "data": call.model_dump(mode="json")}
         for call in ended.get_tool_calls()
@@ -298,7 +298,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
 
 
 def _end_of(ended: Trajectory) -> dict[str, Any]:
-    """Return the changed files and the state at the end, unless they are large."""
+    """Return the changed files and the end state, unless they are large."""
     found = {"changed_files": ended.changed_files, "end_state": ended.end_state}
     kept = {name: value for name, value in found.items() if value}
     text = orjson.dumps(kept, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -311,12 +311,12 @@ def _failed(reason: Reason) -> dict[str, Any]:
 
 
 def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
-    """Return the rollout that an asyncio task works for, None if for none."""
+    """Return the rollout that an asyncio task belongs to, or None."""
     return None if task is None else task.get_context().get(_ROLLOUT)
 
 
 def limit_memory(most_mb: int) -> None:
-    """Make a memory blow-up fail inside its episode."""
+    """Limit the address space, so that a huge allocation fails inside its episode."""
     import resource
 
     limit = most_mb * 2**20
@@ -326,10 +326,10 @@ def limit_memory(most_mb: int) -> None:
 
 
 class ControlChannel:
-    """The worker's end of the pipe that was its standard output.
+    """The worker's end of the pipe that used to be its standard output.
 
-    From then on standard output goes where standard error goes, so that nothing that
-    an agent, a tool or a reward prints can be taken for a message.
+    Standard output is redirected to standard error, so that text printed by an agent, a
+    tool or a reward cannot be taken for a message.
     """
 
     def __init__(self) -> None:
@@ -337,18 +337,18 @@ class ControlChannel:
         os.dup2(2, 1)
 
     def say(self, **message: Any) -> None:
-        """Send one message. Any thread."""
+        """Send one message. Callable from any thread."""
         self._pipe.write(orjson.dumps(message) + b"\n")
         self._pipe.flush()
 
 
 def _no_exit(status: object = None) -> None:
-    """Fail where an agent would end the process, which belongs to others too."""
+    """Raise if an agent calls ``sys.exit``: other agents share the process."""
     raise RuntimeError(f"the agent called sys.exit({status!r})")
 
 
 def make_worker(spec: WorkerSpec) -> Worker:
-    """Build the scenario and its agent; needs a running event loop.
+    """Build the worker with its scenario and agent; needs a running event loop.
 
     Raises:
         UsageError: The scenario or the agent cannot be built.
@@ -406,7 +406,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
 
 
 def main(argument: str) -> int:
-    """Run a worker to its end, given its spec as JSON; return the exit code."""
+    """Run a worker with its spec as JSON; return the exit code."""
     control = ControlChannel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     for handler in logging.getLogger().handlers:

@@ -1,18 +1,18 @@
-"""The code inside the sandbox: the zygote and the children it forks.
+"""The code inside the sandbox: the zygote, and the children that it forks.
 
-These modules import nothing but the standard library and each other, because inside
-the sandbox neither this package nor its dependencies are visible. The host loads
-them by folder, under another package name.
+These modules import only the standard library and each other, because this package and
+its dependencies are not visible inside the sandbox. The host loads them by folder,
+under another package name.
 
 - ``settings``: the settings that host and guest share.
-- ``zygote``: the loop that forks one child per execution, watches it, sweeps up.
+- ``zygote``: the loop that forks a child per execution, watches it, and cleans up.
 - ``watch``: measures the resources of an execution while it runs.
 - ``box``: the private folders of one execution.
-- ``child``: the forked side: confines itself, writes the files, runs the command.
+- ``child``: the forked process: confines itself, writes the files, runs the command.
 - ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.
 - ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
 - ``testrun``: the built-in test runner.
 - ``steps``: compilers and test runners of other languages; ``node_runner.mjs`` and
   ``node_tests.mjs`` run inside Node.js.
-- ``plain``: the text of a value, made on both sides.
+- ``plain``: the text form of a value, made on both sides.
 """

@@ -1,7 +1,7 @@
-"""The private, writable folders of one execution, made before it and gone after it.
+"""The writable folders of one execution, created before it and removed after it.
 
-Both kinds of box have a ``workspace``, the working directory that receives the files,
-and a ``temporary``, which ``TMPDIR`` names.
+Both classes have a ``workspace``, the working directory with the files, and a
+``temporary``, the value of ``TMPDIR``.
 """
 
 import itertools
@@ -12,17 +12,17 @@ from contextlib import suppress
 from . import libc
 
 MOST_LEFT = 20_000
-"""Of files and folders that an execution leaves on the host's disk."""
+"""Most files and folders that an execution may leave on the host's disk."""
 _MOST_LEVELS = 200
-"""That a tree is looked through on, with others waiting above; one open file each."""
+"""Most levels of a tree to walk with siblings pending; each keeps a file open."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """Fresh tmpfs mounts at fixed places inside the sandbox's own mount namespace.
+    """New tmpfs mounts at fixed paths in the sandbox's own mount namespace.
 
     Attributes:
-        TARGETS: The mounted folders; the host's files below them are hidden.
+        TARGETS: The mounted folders; they hide the host's files.
     """
 
     workspace = "/workspace"
@@ -34,7 +34,7 @@ class MountedBox:
         self._options = f"{limits},mode=0700,uid={owner},gid={owner}"
 
     def open(self) -> None:
-        """Mount empty folders, owned by the user that the execution runs as."""
+        """Mount empty folders, owned by the user id of the execution."""
         for target in self.TARGETS:
             libc.mount_tmpfs(target, self._options)
 
@@ -55,14 +55,14 @@ class DirectoryBox:
         self.temporary = os.path.join(self._root, "tmp")
 
     def open(self) -> None:
-        """Make the directories."""
+        """Create the directories."""
         for path in (self._root, self.workspace, self.temporary):
             os.mkdir(path, 0o700)
             if self._owner is not None:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories; return False if that is more than can be done."""
+        """Remove the directories; return False if they have too many files."""
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -73,15 +73,15 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the directory of the box that is on the host's disk, below ``scratch``."""
+    """Return the directory of the box on the host's disk, below ``scratch``."""
     return os.path.join(scratch, "box")
 
 
 def holds_more(root: str, most: int) -> bool:
     """Return whether a tree has more files and folders than ``most``.
 
-    Other processes may change it meanwhile, and cannot divert the walk into another
-    tree. One that branches on so many levels that it cannot be looked through has more.
+    Other processes may change it meanwhile, but cannot redirect the walk into another
+    tree. A tree with too many levels to walk counts as having more.
     """
     seen = 0
     levels = [(os.open("/", _FOLDER), [root])]
@@ -108,18 +108,18 @@ def holds_more(root: str, most: int) -> bool:
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
-    """Remove a directory, however deep, whatever the modes of its entries.
+    """Remove a directory of any depth, whatever its entries' modes.
 
-    A directory that is not empty is first moved to the top, so that no path grows long
-    and only one directory is open at a time. Nothing may write there meanwhile.
+    A non-empty directory is first moved to the top, so that paths stay short and only
+    one directory is open at a time. Nothing may write to it meanwhile.
 
     Returns:
-        Whether all is gone: after ``most`` files and directories it gives up.
+        Whether everything was removed: it stops after ``most`` files and directories.
 
     Raises:
-        OSError: Something cannot be removed.
+        OSError: An entry cannot be removed.
     """
-    top = os.urandom(8).hex()  # The prefix of names is unpredictable.
+    top = os.urandom(8).hex()  # An unpredictable prefix of names.
     waiting = [root]
     seen = 0
     while waiting:

@@ -1,4 +1,4 @@
-"""The forked side of one execution: confine, write the files, run, report, exit."""
+"""The forked process of one execution: confine, write files, run, report, exit."""
 
 import atexit
 import importlib
@@ -12,7 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from os import _exit  # The program may replace that of the module.
+from os import _exit  # The program may replace the one in the module.
 from typing import Any, NoReturn, TextIO
 
 from . import libc, steps, testrun
@@ -33,7 +33,7 @@ def execute(
 ) -> NoReturn:
     """Run one execution in this process and exit.
 
-    The files are descriptors of the payload, stdout, stderr and the report.
+    ``files`` are descriptors of the payload, stdout, stderr and the report.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -79,7 +79,7 @@ def _enter(
     given: int,
     streams: dict[int, int],
 ) -> dict[str, Any]:
-    """Put the streams in place, confine this process, and return the payload."""
+    """Redirect the streams, confine this process, and return the payload."""
     with open(given, "rb") as source:
         source.seek(0)
         payload: dict[str, Any] = json.load(source)
@@ -99,7 +99,7 @@ def _enter(
 
 
 def _die_first() -> None:
-    """Have the kernel end this process before the zygote, if memory runs out."""
+    """Make the kernel kill this process before the zygote if memory runs out."""
     if sys.platform == "linux":
         libc.prctl(libc.PR_SET_DUMPABLE, 1)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -115,7 +115,7 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return the text ``files`` that differ, as many as fit, and the ``gone`` ones."""
+    """Return changed text ``files``, as many as fit, and removed ones as ``gone``."""
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
@@ -133,19 +133,19 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
 
 
 def _encoded(text: str) -> bytes:
-    """Return a file's bytes: half a surrogate pair is for the program to stumble on."""
+    """Encode a file's text, half surrogate pairs included."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def _is_left(name: str) -> bool:
-    """Return whether there is still a file, or anything but a folder, of this name."""
+    """Return whether something other than a folder still has this name."""
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
     return is_ours and os.path.lexists(name) and not os.path.isdir(name)
 
 
 def _names() -> Iterator[str]:
-    """Yield the path of everything below the working directory but its folders."""
+    """Yield the path of everything but folders below the working directory."""
     for folder, folders, names in os.walk("."):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
@@ -153,7 +153,7 @@ def _names() -> Iterator[str]:
 
 
 def _read_regular(path: str, max_bytes: int) -> bytes | None:
-    """Return a regular file's bytes, None for anything else or if it has more."""
+    """Return a regular file's bytes; None for other files or larger ones."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         return None
@@ -162,12 +162,12 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
 
 
 def _text_stream(descriptor: int) -> TextIO:
-    """Return a line-buffered stream that writes whatever it is given."""
+    """Return a line-buffered stream that can write any text."""
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
-    """Set the variables of toolchains, and link their ready-made files."""
+    """Set the toolchains' variables, and link their prepared files."""
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)
     for name, source in settings.layers.items():
@@ -196,19 +196,19 @@ def _run(command: dict[str, Any], temporary: str) -> int:
 
 
 def _replace(argv: list[str]) -> int:
-    """Become another program; return an exit code, as a shell does, if it fails."""
+    """Execute another program; if that fails, return an exit code like a shell."""
     program = sys.executable if argv[0] in ("python", "python3") else argv[0]
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; programs do not.
     try:
         os.execvp(program, argv)
-    except (OSError, ValueError) as error:  # as for a NUL character
+    except (OSError, ValueError) as error:  # e.g. for a NUL character
         why = error.strerror if isinstance(error, OSError) else error
         sys.stderr.write(f"{argv[0]}: {why}\n")
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def _put_first(folders: list[str]) -> None:
-    """Import from these folders, and forget preloaded modules that they shadow."""
+    """Put folders first in the import path; drop preloaded modules that they shadow."""
     sys.path[:0] = folders
     kept = _KEEP_IMPORTED.union(sys.builtin_module_names)
     for folder in folders:
@@ -220,7 +220,7 @@ def _put_first(folders: list[str]) -> None:
 
 
 def _run_script(script: str, args: list[str]) -> int:
-    """Run a file as ``__main__``, as ``python script args`` would."""
+    """Run a file as ``__main__``, like ``python script args``."""
     sys.argv = [script, *args]
     with open(script, "rb") as source:
         code = compile(source.read(), script, "exec", dont_inherit=True)
@@ -232,7 +232,7 @@ def _run_script(script: str, args: list[str]) -> int:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Return the exit code for a program's exception, and print it as Python does."""
+    """Print a program's exception as Python does, and return the exit code."""
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return (error.code or 0) & 0xFF
@@ -248,7 +248,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _finish() -> None:
-    """Run exit handlers and flush, whatever the program broke."""
+    """Run exit handlers and flush, even if the program broke something."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             with suppress(BaseException):
@@ -261,7 +261,7 @@ def _finish() -> None:
 
 
 def _report(line: dict[str, Any]) -> None:
-    """Send one line to the host; a program that closed the pipe loses its report."""
+    """Send one line to the host; if the program closed the pipe, its report is lost."""
     data = json.dumps(line).encode() + b"\n"
     with suppress(OSError):
         while data:

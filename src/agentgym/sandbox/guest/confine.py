@@ -1,6 +1,6 @@
-"""Give up every right that an execution does not need, in the one safe order.
+"""Give up all rights that an execution does not need, in the only safe order.
 
-Each step either succeeds or raises; a child whose confinement raised runs nothing.
+Each step succeeds or raises; if it raises, the child runs nothing.
 """
 
 import os
@@ -12,7 +12,7 @@ from . import landlock, libc, seccomp
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
-"""Timers, and queued signals; on some rungs its caller has no more than are left."""
+"""Most timers and queued signals; on some rungs this lowers the caller's own limit."""
 
 
 def confine(
@@ -20,7 +20,7 @@ def confine(
 ) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
 
-    ``writable`` are the trees of this execution alone.
+    ``writable`` are this execution's own trees.
     """
     rung = settings.rung
     _set_limits(settings, timeout_s)
@@ -29,7 +29,7 @@ def confine(
     if settings.identity is not None or rung.bubblewrap:
         libc.drop_capabilities()
     if rung.isolates:
-        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Else its own /proc/self is closed to it.
+        libc.prctl(libc.PR_SET_DUMPABLE, 1)  # Otherwise /proc/self is not accessible.
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if rung.landlock:
@@ -41,7 +41,7 @@ def confine(
 
 
 def become(identity: int) -> None:
-    """Change to an unprivileged user and group for good, or raise."""
+    """Change permanently to an unprivileged user and group, or raise."""
     if identity <= 0:
         raise PermissionError(f"{identity} is not an unprivileged user id")
     os.setgroups([])
@@ -52,7 +52,7 @@ def become(identity: int) -> None:
 
 
 def _set_limits(settings: ZygoteSettings, timeout_s: float) -> None:
-    """Set the resource limits, soft and hard, no higher than they are."""
+    """Set the resource limits, soft and hard; never raise them."""
     limits = settings.limits
     values = {
         resource.RLIMIT_AS: limits.memory_mb << 20,

@@ -1,9 +1,8 @@
-"""A Landlock domain: which paths the calling process may read and write.
+"""Landlock: limit the paths that the calling process may read and write.
 
-Landlock (Linux 5.13+) is unprivileged. It governs opening, creating, renaming and
+Landlock (Linux 5.13+) needs no privileges. It covers opening, creating, renaming and
 removing files; since ABI 4 TCP bind and connect; since ABI 6 signals and abstract
-sockets across the border of the domain. It does not govern ``stat``, ``chmod`` and
-other changes of metadata.
+sockets to outside. It does not cover ``stat``, ``chmod`` and other changes of metadata.
 """
 
 import os
@@ -26,10 +25,10 @@ _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 def restrict(
     *, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]
 ) -> None:
-    """Confine the calling thread, after ``PR_SET_NO_NEW_PRIVS``, to these paths.
+    """Confine the calling thread to these paths, after ``PR_SET_NO_NEW_PRIVS``.
 
-    Absent ones are skipped, but if they are writable. Readable ones may be executed,
-    devices be written.
+    Missing paths are skipped, except writable ones. Readable files may be executed, and
+    devices written.
 
     Raises:
         OSError: The kernel has no Landlock, or refused a rule.
@@ -40,7 +39,7 @@ def restrict(
         raise OSError("this kernel has no Landlock") from error
     later = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
     files = _REFER - 1 + sum(right for since, right in later if abi >= since)
-    # Since 4 the network, since 6 signals and sockets across the border of the domain.
+    # Since 4 the network, since 6 signals and sockets to outside.
     handled = [files, *(0b11 for since in (4, 6) if abi >= since)]
     attributes = struct.pack(f"={len(handled)}Q", *handled)
     size = c_size_t(len(attributes))
@@ -58,7 +57,7 @@ def restrict(
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Add one rule; a file gets only the rights that files have."""
+    """Add one rule; a file gets only the rights that apply to files."""
     parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):

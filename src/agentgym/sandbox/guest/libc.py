@@ -1,4 +1,4 @@
-"""The few libc calls that the standard library does not offer."""
+"""libc functions that the standard library lacks."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """Make one system call by number."""
+    """Make a system call by number."""
     return _check(_LIBC.syscall(number, *arguments), f"system call {number}")
 
 
@@ -26,19 +26,19 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 def mount_tmpfs(target: str, options: str) -> None:
-    """Mount a fresh tmpfs on ``target``, without set-uid files and devices."""
+    """Mount a new tmpfs on ``target``, without set-uid files and devices."""
     flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
     result = _LIBC.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
     _check(result, f"mount tmpfs on {target}")
 
 
 def unmount(target: str) -> None:
-    """Detach the mount on ``target`` at once, whatever still uses it."""
+    """Unmount ``target`` at once, even if it is in use."""
     _check(_LIBC.umount2(target.encode(), _MNT_DETACH), f"unmount {target}")
 
 
 def drop_capabilities() -> None:
-    """Empty the effective, permitted, inheritable and ambient sets, or raise."""
+    """Drop all effective, permitted, inheritable and ambient capabilities, or raise."""
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)()
@@ -49,7 +49,7 @@ def drop_capabilities() -> None:
 
 
 def _check(result: int, what: str) -> int:
-    """Return ``result``, or raise the pending ``errno`` when it is negative."""
+    """Return ``result``; raise ``errno`` as OSError if it is negative."""
     if result < 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")

@@ -1,7 +1,7 @@
-"""One text for each plain value: equal values of equal types have it, no others.
+"""Canonical text of plain values: equal for equal values of equal types only.
 
-The sandbox and the host make it with this same file. Only such a text leaves a sandbox,
-so the host builds no value of a program and asks none whether it is equal.
+Sandbox and host use this same file. Only such texts leave a sandbox, so the host
+neither builds a program's value nor calls its comparison.
 """
 
 MOST_CHARACTERS = 200
@@ -12,17 +12,17 @@ _MOST_BITS = 4096
 
 
 def plain_text(value: object) -> str:
-    """Return the text of a value; of a long one its beginning and a hash of it all.
+    """Return the text of a value; for a long one, its start and a hash of the whole.
 
     Raises:
-        TypeError: It holds something else than None, bool, int, float, str, bytes,
-            list, tuple, set, frozenset and dict, of exactly these types, or is too
-            deep.
+        TypeError: It contains another type than None, bool, int, float, str, bytes,
+            list, tuple, set, frozenset and dict (exactly these), or is nested too
+            deeply.
     """
     text = _text(value, 0)
     if len(text) <= MOST_CHARACTERS:
         return text
-    import hashlib  # Here, for it takes longer than all the rest.
+    import hashlib  # Imported late, since it takes longer than all the rest.
 
     return f"{text[:_SHOWN]}... sha256 {hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -34,7 +34,7 @@ def _text(value: object, depth: int) -> str:
     if isinstance(value, int) and kind is int:
         return repr(value) if value.bit_length() < _MOST_BITS else hex(value)
     if isinstance(value, float) and kind is float:
-        return repr(value + 0.0)  # There is one zero.
+        return repr(value + 0.0)  # -0.0 becomes 0.0.
     if kind in (str, bytes, bool, type(None)):
         return ascii(value)
     if isinstance(value, dict) and kind is dict:

@@ -1,4 +1,4 @@
-"""Install a seccomp filter that the host has compiled."""
+"""Install a seccomp filter that the host compiled."""
 
 import ctypes
 import os
@@ -8,14 +8,14 @@ import struct
 from .libc import syscall
 
 OWN_PID = 0x7FFFFFFE
-"""Stands in a program for the id of the process that installs it; no id is so large."""
+"""Placeholder in a filter for the id of the installing process; no id is so large."""
 
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 
 
 def install(program: bytes) -> None:
-    """Apply a filter to the calling process, after ``PR_SET_NO_NEW_PRIVS``, for good.
+    """Apply a filter permanently to the calling process, after ``PR_SET_NO_NEW_PRIVS``.
 
     Raises:
         OSError: The kernel refused the filter.

@@ -1,4 +1,4 @@
-"""Settings shared by host and guest: the rungs, the limits, a zygote's settings."""
+"""Settings shared by host and guest: rungs, limits, a zygote's settings."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -8,28 +8,27 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 ZERO = "/dev/zero"
-"""May be read, not written: a writer of it could share memory that is not counted."""
+"""Readable, not writable: a writer could share uncounted memory through it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one execution. Time is given with each run.
+    """Limits of one execution. The timeout is given with each run.
 
     Attributes:
-        memory_mb: Address space of each process.
-        total_memory_mb: Memory of all its processes together, with temporary files
-            and the kernel's memory for them, where a control group can be made;
-            else their resident memory, looked at ten times a second.
-        processes: Processes and threads at one time.
-        file_mb: Size of each written file, and of each of the private folders where
-            they are mounted.
-        disk_mb: Bytes that all its processes write, where its folders are on the host's
-            disk, overwritten and removed bytes included; looked at a few times a
+        memory_mb: Address space of each process, in MB.
+        total_memory_mb: Memory of all its processes together, with temporary files and
+            kernel memory if a control group can be made; otherwise their resident
+            memory, checked ten times a second.
+        processes: Most processes and threads at the same time.
+        file_mb: Largest written file, and size of each private folder if it is mounted.
+        disk_mb: Megabytes that all its processes may write if its folders are on the
+            host's disk, overwritten and removed data included; checked a few times a
             second.
-        open_files: Open descriptors of each process.
-        output_bytes: How much of stdout, and of stderr, is kept.
-        collect_bytes: How much text of changed files is kept, if they are collected;
-            a file that does not fit is left out.
+        open_files: Most open descriptors of each process.
+        output_bytes: Most bytes to keep of stdout, and of stderr.
+        collect_bytes: Most bytes of changed files to return, if requested; a file that
+            does not fit is left out.
     """
 
     memory_mb: int = 512
@@ -44,15 +43,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rung:
-    """One way of isolating executions; the README lists the weaknesses of each.
+    """One kind of isolation; the README lists each one's weaknesses.
 
     Attributes:
         name: Stable name, recorded with every result.
-        summary: The mechanisms, in words.
+        summary: Description of the mechanisms.
         bubblewrap: Whether the zygote runs inside bubblewrap.
-        landlock: Whether each execution enters a Landlock domain of its own.
-        own_identity: Whether executions change to a user id of their zygote's own,
-            which only root can do.
+        landlock: Whether each execution enters its own Landlock domain.
+        own_identity: Whether executions change to a user id of their zygote, which
+            requires root.
     """
 
     name: str
@@ -63,17 +62,17 @@ class Rung:
 
     @property
     def in_words(self) -> str:
-        """Its name and its mechanisms."""
+        """Its name and description."""
         return f"{self.name} ({self.summary})"
 
     @property
     def isolates(self) -> bool:
-        """Whether anything but limits keeps an execution in; if so, seccomp does."""
+        """Whether there is isolation beyond limits; if so, seccomp is used too."""
         return self.bubblewrap or self.landlock
 
     @property
     def strict(self) -> bool:
-        """Whether the execution shares the caller's own user id and processes."""
+        """Whether the execution shares the caller's user id and processes."""
         return self.landlock and not self.own_identity
 
     @property
@@ -83,7 +82,7 @@ class Rung:
 
     @property
     def counts_processes(self) -> bool:
-        """Whether the executing user id is the sandbox's own, to be limited."""
+        """Whether executions have their own user id, so that processes are limited."""
         return self.own_identity or self.bubblewrap
 
 
@@ -117,21 +116,21 @@ RUNGS = {rung.name: rung for rung in _RUNGS}
 
 @dataclass(frozen=True, kw_only=True)
 class ZygoteSettings:
-    """Settings of a zygote; they hold for all of its executions.
+    """Settings of a zygote for all of its executions.
 
     Attributes:
-        rung: How they are isolated.
+        rung: Their kind of isolation.
         limits: Limits of each execution.
-        identity: User and group id to change to, on a rung that changes it.
-        scratch: Folder for workspaces, where they cannot be mounted.
-        program: The seccomp filter, compiled, in hexadecimal digits.
-        group: Descriptor of the members of the control group to join, if any.
-        deaths: Descriptor with the number of kills at its memory limit.
-        readable: Folders of toolchains, where Landlock must allow them.
-        variables: Environment variables of executions; ``{tmp}`` stands for their
+        identity: User and group id to change to, on rungs that do.
+        scratch: Folder for workspaces if they cannot be mounted.
+        program: The compiled seccomp filter, in hexadecimal digits.
+        group: Descriptor for joining the control group, if there is one.
+        deaths: Descriptor with the number of kills at the group's memory limit.
+        readable: Toolchain folders that Landlock must allow.
+        variables: Environment variables of executions; ``{tmp}`` is replaced by their
             temporary folder.
-        layers: Ready-made folders: executions get a folder of this name below their
-            temporary one, with links to the entries of the ready-made one.
+        layers: Prepared folders: executions get a folder of this name in their
+            temporary folder, with links to the prepared entries.
     """
 
     rung: Rung
@@ -147,16 +146,16 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return how long an execution may take by the clock, in seconds."""
+        """Return the longest wall time of an execution, in seconds."""
         return 20 * timeout_s + 10
 
     def encode(self) -> str:
-        """Return them as JSON."""
+        """Return the settings as JSON."""
         return json.dumps({**asdict(self), "rung": self.rung.name})
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Parse the text of :meth:`encode`."""
+        """Parse the result of :meth:`encode`."""
         fields = json.loads(text)
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])

@@ -1,4 +1,4 @@
-"""Run command lines of a toolchain, and read the outcomes of tests."""
+"""Run command lines of a toolchain, and parse the results of tests."""
 
 import json
 import os
@@ -12,15 +12,15 @@ Replace = Callable[[list[str]], int]
 
 _VALUES_FD = 4
 _LONGEST = 2000
-"""Longest message of a failed test; characters."""
+"""Longest message of a failed test, in characters."""
 
 
 def run(
     command: dict[str, Any], temporary: str, report: Report, replace: Replace
 ) -> int:
-    """Run the steps of a command and return an exit code.
+    """Run the steps of a command, and return an exit code.
 
-    The last command line replaces this process if nothing reads its output.
+    The last command line replaces this process if its output need not be parsed.
     """
     here = os.path.dirname(__file__)
 
@@ -47,7 +47,7 @@ def run(
 
 
 def _wait(argv: list[str], *, to_stderr: bool) -> int:
-    """Run a command line to its end and return its exit code."""
+    """Run a command line, and return its exit code."""
     pid = os.fork()
     if pid == 0:
         if to_stderr:
@@ -71,7 +71,7 @@ def _code(status: int) -> int:
 
 
 def _lines(argv: list[str], ended: list[int]) -> Iterator[str]:
-    """Yield the lines of a command's output, both streams; then add its exit code."""
+    """Yield the lines of a command's stdout and stderr; then add its exit code."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -103,10 +103,10 @@ def _read_tests(
 
 
 class _Reader(ABC):
-    """Reads the output of one chain of command lines.
+    """Parses the output of one chain of command lines.
 
     Attributes:
-        tests: Ids ``file::name`` that are expected, or the chain's file alone.
+        tests: Expected ids ``file::name``, or the chain's file alone.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
@@ -115,15 +115,15 @@ class _Reader(ABC):
         self._ended: dict[str, str] = {}
         self._failed = False
         self._other = ""
-        """The first lines that are not a test's."""
+        """The first lines that belong to no test."""
 
     @abstractmethod
     def read(self, line: str) -> None:
-        """Take one line of output."""
+        """Process one line of output."""
 
     @abstractmethod
     def end(self, code: int) -> None:
-        """Report a failure that no test has: of the compiler, or an early end."""
+        """Report a failure outside of tests: of the compiler, or an early end."""
 
     def _outcome(self, test: str, outcome: str, message: str, seconds: float) -> None:
         self._ended[test] = outcome
@@ -143,7 +143,7 @@ class _Reader(ABC):
 
 
 class _Go(_Reader):
-    """The events of ``go test -json``."""
+    """Parses the events of ``go test -json``."""
 
     def __init__(self, tests: list[str], report: Report) -> None:
         super().__init__(tests, report)
@@ -197,7 +197,7 @@ class _Go(_Reader):
 
 
 class _Rust(_Reader):
-    """The output of the test programs that ``rustc --test`` and cargo make."""
+    """Parses the output of test programs by ``rustc --test`` and cargo."""
 
     def __init__(self, tests: list[str], report: Report) -> None:
         super().__init__(tests, report)

@@ -1,12 +1,11 @@
 """A small test runner: ``test_*`` functions and methods with bare asserts.
 
-Files are found, imported and named as pytest does it, and tests that both can run have
-the same verdict; fixtures, marks and ``unittest`` are pytest's alone, and an error
-here.
+Files are found, imported and named as in pytest, and tests that both can run have the
+same verdict. Fixtures, marks and ``unittest`` are not supported: they are errors.
 
-It reports each test before it runs and how it ended, so that the host knows the running
-test when an execution was killed. Exit codes are pytest's: 0 all passed, 1 some did
-not, 5 no test was found.
+It reports each test before it runs and after it ended, so that the host knows the
+running test when an execution is killed. Exit codes are pytest's: 0 all passed, 1 some
+failed, 5 no tests found.
 """
 
 import ast
@@ -30,7 +29,7 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
 
 def run(files: list[str], select: list[str], report: Report) -> int:
-    """Run the tests of some files, or those selected by ids ``file::name``."""
+    """Run the tests of some files, or selected ones by ids ``file::name``."""
     passed = []
     for path in files:
         for event in _run_file(path, select, report):
@@ -43,7 +42,7 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Yield the event of each test of a file, or one if it cannot be imported."""
+    """Yield an event per test of a file, or one if it cannot be imported."""
     report({"running": path})
     try:
         module = _load(path)
@@ -61,7 +60,7 @@ def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
 
 
 def _tests(module: types.ModuleType) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the name of each test of a module, and the function that runs it."""
+    """Yield the name of each test of a module, and a function that runs it."""
     for name, found in list(vars(module).items()):
         if name.startswith("test") and isinstance(found, types.FunctionType):
             yield name, found
@@ -86,13 +85,13 @@ def _refuse_unittest() -> None:
 
 
 def _methods(owner: type) -> list[str]:
-    """Return the names of a class's tests, those that it inherits first."""
+    """Return the names of a class's tests, inherited ones first."""
     names = {name: None for base in reversed(owner.__mro__) for name in vars(base)}
     return [name for name in names if name.startswith("test")]
 
 
 def _call(owner: type, method: str) -> object:
-    """Run a method of a new object, with its setup and teardown methods."""
+    """Run a method of a new instance, with setup and teardown methods."""
     instance = owner()
     getattr(instance, "setup_method", _nothing)()
     try:
@@ -124,7 +123,7 @@ def _run_test(identity: str, call: Callable[[], object]) -> Event:
 
 
 def _describe(error: BaseException) -> str:
-    """Return ``file:line: Type: message`` for the innermost frame of the workspace."""
+    """Return ``file:line: Type: message`` for the innermost frame in the workspace."""
     workspace = os.getcwd() + os.sep
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -136,7 +135,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file, in its package if it is in one, else from its folder."""
+    """Import a test file, from its package if it is in one, else from its folder."""
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
     while folder and os.path.exists(f"{folder}/__init__.py"):
@@ -157,7 +156,7 @@ def _load(path: str) -> types.ModuleType:
 
 
 class _Loader(SourceFileLoader):
-    """Imports a file so that failing bare asserts show the values of both sides."""
+    """Imports a file so that failing bare asserts show both sides' values."""
 
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
@@ -167,10 +166,10 @@ class _Loader(SourceFileLoader):
 
 
 class _Explainer(ast.NodeTransformer):
-    """Rewrites ``assert a == b`` to keep both values until its message is made."""
+    """Rewrites ``assert a == b`` so that both values are kept for its message."""
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        """Rewrite one assert statement; its semantics stay the same."""
+        """Rewrite one assert statement without changing its semantics."""
         test = node.test
         arguments: list[ast.expr] = [
             ast.Constant(ast.unparse(test)),

@@ -1,7 +1,7 @@
-"""Measure the resources of an execution's processes while they run.
+"""ProcessWatch: measure the resources of an execution while it runs.
 
-Time counts in which one of them computes, and time in which all of them sleep. Time in
-which they wait for a processor does not, so a busy machine changes no verdict.
+Time counts while a process computes, or while all of them sleep. Waiting for a CPU does
+not count, so a busy machine does not change results.
 """
 
 import os
@@ -28,10 +28,10 @@ class _Process(NamedTuple):
 
 
 class ProcessWatch:
-    """Looks at the processes of one execution, whose first is ``pid``.
+    """Watches the processes of one execution, whose first is ``pid``.
 
     Attributes:
-        due: When to look again, on the monotonic clock.
+        due: Time of the next check, on the monotonic clock.
     """
 
     def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
@@ -49,11 +49,11 @@ class ProcessWatch:
         self._count_due = self.due
 
     def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
-        """Look, and return the limit that is exceeded, "" for none.
+        """Check the processes; return the exceeded limit, or "".
 
         Args:
-            reaped_cpu_s: CPU seconds of processes that have ended.
-            reaped_bytes: Bytes that they wrote to a disk.
+            reaped_cpu_s: CPU seconds of ended processes.
+            reaped_bytes: Bytes that ended processes wrote to disk.
 
         Returns:
             "time", "memory", "disk", "threads" or "files".
@@ -64,7 +64,8 @@ class ProcessWatch:
         seen = [_look(pid) for pid in members]
         cpu_s = reaped_cpu_s + sum(process.cpu_s for process in seen)
         if not any(process.runs for process in seen):
-            # Who looks late was kept waiting himself, and so may they have been.
+            # If this check is late, the machine is busy, and the processes may have
+            # waited too.
             span = min(now, self.due + _SOONEST_S) - self._last
             self._slept_s += max(0.0, span - max(0.0, cpu_s - self._cpu_s))
         self._cpu_s, self._last = cpu_s, now
@@ -76,25 +77,25 @@ class ProcessWatch:
             return "disk"
         threads = sum(process.threads for process in seen)
         if self._settings.rung.strict and threads > limits.processes:
-            return "threads"  # Elsewhere the kernel counts them.
+            return "threads"  # On other rungs the kernel counts them.
         if self._has_too_many_files():
             return "files"
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
-        """Return whether the kernel killed a process since, at the group's limit."""
+        """Return whether the kernel has since killed a process at the group's limit."""
         return self._killed() > self._kills
 
     def wrote_too_much(self, size: int) -> bool:
-        """Return whether so many bytes are more than may be written to the disk."""
+        """Return whether so many bytes exceed the disk limit."""
         limit = self._settings.limits.disk_mb << 20
         return self._settings.scratch is not None and size > limit
 
     def _has_too_many_files(self) -> bool:
-        """Return whether more are on the host's disk than can be removed.
+        """Return whether the host's disk has more files than can be removed.
 
-        To count them takes a small part of the time, so they are looked at more rarely
-        as they grow.
+        Counting may take only a small part of the time, so more files are counted less
+        often.
         """
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
@@ -104,7 +105,7 @@ class ProcessWatch:
         return found
 
     def _written(self, pid: int) -> int:
-        """Return the bytes that a process, and those it waited for, wrote to disks."""
+        """Return the bytes that a process, and its ended children, wrote to disk."""
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
                 words = source.read().split()
@@ -116,10 +117,10 @@ class ProcessWatch:
         return 0 if deaths is None else killed_at_limit(deaths)
 
     def _hold_too_much(self, seen: list[_Process]) -> bool:
-        """Return whether they hold too much, where no group of theirs has a limit.
+        """Return whether the processes use too much memory, without a group's limit.
 
-        Memory that they share with this zygote is not counted. A rung without
-        subprocesses needs no sum unless the limit of its one process is larger.
+        Memory shared with this zygote is not counted. Without subprocesses, the sum
+        only matters if the limit of a single process is larger.
         """
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes
@@ -134,8 +135,8 @@ class ProcessWatch:
         """Return the ids of the execution's processes."""
         settings = self._settings
         if settings.group is not None:
-            # Opened at each look: the older control groups serve one open file from a
-            # list that the kernel renews only when it was not read for a second.
+            # Opened at each check: older control groups cache the list of one open file
+            # until it was not read for a second.
             with open(f"/proc/self/fd/{settings.group}", "rb") as listed:
                 ids = map(int, listed.read().split())
                 return [pid for pid in ids if pid != os.getpid()]
@@ -151,17 +152,17 @@ class ProcessWatch:
 
 
 def killed_at_limit(deaths: int) -> int:
-    """Return how many processes the kernel has killed at a group's memory limit."""
+    """Return the number of kernel kills at a group's memory limit."""
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
 
 
 def _look(pid: int) -> _Process:
-    """Return the resources of a process; zeros if it has ended."""
+    """Return a process's resources; zeros if it has ended."""
     with suppress(OSError):
         state, fields = _stat(f"/proc/{pid}/stat")
         runs, threads = state == b"R", int(fields[16])
-        if not runs and threads > 1:  # The line describes the first thread alone.
+        if not runs and threads > 1:  # The line describes only the first thread.
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError):
                     runs |= _stat(f"/proc/{pid}/task/{thread}/stat")[0] == b"R"
@@ -171,7 +172,7 @@ def _look(pid: int) -> _Process:
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:
-    """Return the state from a ``stat`` file of ``/proc``, and the numbers after it."""
+    """Return the state, and the numbers after it, from a ``stat`` file of ``/proc``."""
     with open(path, "rb") as source:
         state, *numbers = source.read().rpartition(b")")[2].split()
     return state, numbers

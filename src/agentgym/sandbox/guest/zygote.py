@@ -1,10 +1,10 @@
-"""The zygote: a long-lived interpreter that forks one child per execution.
+"""Zygote: a long-lived interpreter that forks one child per execution.
 
 It reads one JSON line per job from its control socket, with the descriptors of the
-payload, stdout, stderr and the report attached. The content of a job passes only
-through those descriptors, from host to child and back: the zygote's own memory, which
-every later child inherits, holds nothing of it. When the child ends or its time is up,
-everything that it started is killed and reaped before the next job.
+payload, stdout, stderr and the report attached. A job's content passes only through
+these descriptors: the zygote's memory, which every later child inherits, has none of
+it. When the child ends or its time is up, all processes that it started are killed and
+reaped before the next job.
 """
 
 import gc
@@ -36,7 +36,7 @@ _COLLECT_S = 10.0
 _OVER_MEMORY = "Its processes together used more memory than total_memory_mb allows."
 _OVER_DISK = "Its processes together wrote more to the disk than disk_mb allows."
 _OVER_THREADS = "It had more threads than Limits.processes allows."
-_BLOCK = 512  # That of rusage, on Linux.
+_BLOCK = 512  # of rusage on Linux
 _LEFT_TOO_MUCH = "It left more files and folders than can be removed."
 _OVER = {
     "memory": _OVER_MEMORY,
@@ -47,7 +47,7 @@ _OVER = {
 
 
 class Zygote:
-    """Serves the jobs that come through a socket, one at a time, until it closes."""
+    """Serves jobs from a socket, one at a time, until it closes."""
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -73,9 +73,9 @@ class Zygote:
         for end in (self._wakeup, writer):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # It wakes the poll up.
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the poll up
         if self._rung.bubblewrap:
-            # Inside its own namespace, an init receives only signals that it handles.
+            # In its own namespace, an init receives only signals that it handles.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             libc.prctl(libc.PR_SET_DUMPABLE, 0)
@@ -92,7 +92,7 @@ class Zygote:
         site.sethelper()
 
     def serve(self) -> None:
-        """Serve jobs until one spoils it, or the host closes the socket or dies."""
+        """Serve jobs until one makes it unusable, or the host closes the socket."""
         self._sweep(0)
         gc.collect()
         gc.freeze()
@@ -101,7 +101,7 @@ class Zygote:
         poll = self._poll()
         while not spoiled:
             while self._control.fileno() not in self._polled(poll, None):
-                pass  # It was a signal.
+                pass  # a signal arrived
             data, files, _, _ = socket.recv_fds(self._control, 65536, _DESCRIPTORS)
             if not data:
                 return
@@ -112,17 +112,17 @@ class Zygote:
             self._send(reply)
 
     def shut(self) -> None:
-        """End a running execution and remove all folders of this zygote."""
+        """End a running execution, and remove all folders of this zygote."""
         self._sweep(self._running)
         if self._settings.scratch is not None:
             box.remove_tree(self._settings.scratch)
 
     def _end(self, *_: object) -> None:
-        """Set the flag to end; an exception at this point could keep it from `shut`."""
+        """Set the flag to end; an exception here could prevent `shut`."""
         self._is_ended = True
 
     def _poll(self) -> select.poll:
-        """Return what to wait with for the host and for signals."""
+        """Return a poll object for the host and for signals."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
@@ -141,7 +141,7 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one job from its empty box to the sweep, and return the reply."""
+        """Run one job, from creating its folders to the clean-up; return the reply."""
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
@@ -176,9 +176,9 @@ class Zygote:
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Return how a child ended, in the words of a ``SandboxResult``.
+        """Wait for a child; return how it ended, as fields of ``SandboxResult``.
 
-        If the host is gone, exit.
+        Exit if the host is gone.
         """
         poll = self._poll()
         while True:
@@ -202,7 +202,7 @@ class Zygote:
                 raise SystemExit
 
     def _reap(self) -> tuple[int, int]:
-        """Reap a child that ended; return its id, else 0, and its wait status."""
+        """Reap an ended child; return its id, or 0, and its wait status."""
         found, status, usage = os.wait4(-1, os.WNOHANG)
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
@@ -211,7 +211,7 @@ class Zygote:
         return found, status
 
     def _sweep(self, pid: int) -> None:
-        """Kill and reap whatever the execution left; raise if it would not die."""
+        """Kill and reap the execution's remaining processes; raise if one survives."""
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):
@@ -227,9 +227,9 @@ class Zygote:
     def _kill_all(self, pid: int) -> None:
         """Send SIGKILL to every process that executions of this zygote can own."""
         if self._rung.bubblewrap:
-            if os.getpid() == 1:  # Then -1 means this namespace and nothing else.
+            if os.getpid() == 1:  # Then -1 means only this namespace.
                 _kill(-1)
-        elif self._identity is not None:  # From under that id.
+        elif self._identity is not None:  # with that user id
             helper = os.fork()
             if helper == 0:
                 try:
@@ -251,20 +251,20 @@ def _killed(why: str) -> dict[str, Any]:
 
 
 def _over(limit: str) -> dict[str, Any]:
-    """Return the report on an execution that exceeded a limit of the watch."""
+    """Return the report of an execution that exceeded a limit."""
     if limit == "time":
         return {"status": "timed_out"}
     return _killed(_OVER[limit])
 
 
 def _kill(pid: int) -> None:
-    """Send SIGKILL, unless the process has ended."""
+    """Send SIGKILL; ignore an ended process."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def main(descriptor: int, settings: str) -> None:
-    """Serve on an inherited socket with these encoded settings, then exit."""
+    """Serve on an inherited socket with encoded settings, then exit."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
     zygote = Zygote(control, ZygoteSettings.decode(settings))

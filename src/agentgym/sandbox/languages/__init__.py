@@ -1,13 +1,14 @@
-"""The languages of programs in a sandbox, in addition to Python.
+"""Languages of programs in a sandbox, in addition to Python.
 
 - ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
 - ``javascript``, ``go``, ``rust``: one language each: its programs, tests and values.
-- ``toolchain``, ``installed``: the compiler or interpreter of this machine, and where
-  executions see it.
-- ``plain_json``: one text for each JSON value, to compare values across languages.
+- ``toolchain``, ``installed``: find this machine's compiler or interpreter, and make it
+  readable for executions.
+- ``plain_json``: a canonical text of each JSON value, to compare values across
+  languages.
 
-A sandbox opened with ``SandboxConfig(languages=("go",))`` shows the toolchain of Go to
-its executions and raises its limits to those that the toolchain needs.
+A sandbox opened with ``SandboxConfig(languages=("go",))`` makes the Go toolchain
+available to executions, and raises limits to its needs.
 """
 
 from agentgym.errors import SandboxError
@@ -29,7 +30,7 @@ def language_named(name: str) -> Language:
     """Return a language by its name.
 
     Raises:
-        SandboxError: No language has it, or Python.
+        SandboxError: The language is unknown, or is Python.
     """
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
@@ -37,10 +38,10 @@ def language_named(name: str) -> Language:
 
 
 def language_of(path: str) -> str:
-    """Return the name of the language of a source file, by how its name ends.
+    """Return the name of a source file's language, by its extension.
 
     Raises:
-        SandboxError: Files that end so are of none of the languages.
+        SandboxError: No language has this extension.
     """
     ending = path.rpartition(".")[2]
     if ending == "py":

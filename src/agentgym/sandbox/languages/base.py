@@ -1,4 +1,4 @@
-"""Describe a language to a sandbox: how its programs, tests and values are run."""
+"""Language: the interface for running programs, tests and expressions of a language."""
 
 import posixpath
 from abc import ABC, abstractmethod
@@ -10,9 +10,9 @@ from typing import ClassVar
 from agentgym.errors import SandboxError
 
 TEMPORARY = "{tmp}"
-"""Stands in a command line or a variable for the execution's temporary folder."""
+"""Placeholder for the execution's temporary folder in command lines and variables."""
 PROGRAM = f"{TEMPORARY}/program"
-"""Where a compiled program is written, outside the workspace."""
+"""Path of a compiled program, outside of the workspace."""
 
 CommandLine = tuple[str, ...]
 
@@ -25,16 +25,15 @@ class SourceError(SandboxError):
 class Steps:
     """The command lines of one execution: compile, then run.
 
-    ``{tmp}`` in them stands for its temporary folder, ``{guest}`` for that of the
-    guest's own files.
+    ``{tmp}`` is replaced by its temporary folder, ``{guest}`` by the folder of the
+    guest's files.
 
     Attributes:
-        chains: Each is run from its first command line to the first that fails.
-        reader: How their output describes tests: "node", "go", "rust", or "" if it
-            describes none.
+        chains: Command lines; each chain stops at the first that fails.
+        reader: Format of the tests' output: "node", "go", "rust", or "" for none.
         tests: For each chain, the ids ``file::name`` of its tests, or its file.
-        values: Whether descriptor 4 is the standard output, and the program's own
-            prints go to standard error.
+        values: Whether descriptor 4 becomes standard output, and the program's own
+            output goes to standard error.
     """
 
     chains: tuple[tuple[CommandLine, ...], ...]
@@ -45,16 +44,16 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """An installed toolchain, and its files that executions need.
+    """An installed toolchain, and the files that executions need from it.
 
     Attributes:
-        version: Its own description of its version.
-        bin: The folder of its programs; None if they are on the usual path.
-        trees: Folders that executions read, outside the system's.
-        variables: Environment variables; ``{tmp}`` stands for the temporary folder of
-            an execution, ``{path of a tree}`` is written out.
-        layers: For each name, a folder of ready-made files: an execution gets a folder
-            of this name below its temporary one, with links to its entries.
+        version: The version as it describes itself.
+        bin: The folder of its programs; None if they are on the default PATH.
+        trees: Folders that executions read, outside of the system's.
+        variables: Environment variables; ``{tmp}`` is replaced by the execution's
+            temporary folder, ``{path of a tree}`` by that path.
+        layers: By name, folders of prepared files: an execution gets a folder of this
+            name in its temporary folder, with links to the entries.
     """
 
     version: str
@@ -65,15 +64,15 @@ class Toolchain:
 
 
 class Language(ABC):
-    """One language: its files, and the steps to run, test and evaluate them.
+    """One language: its files, and how to run, test and evaluate them.
 
     Attributes:
         name: As in ``SandboxConfig.languages``.
-        title: As people write it.
-        endings: How the names of its source files end, without the dot.
-        programs: Programs of its toolchain that must be on the search path.
-        package: The Debian package that brings them.
-        needs: Least limits, by the names of ``Limits``.
+        title: Its name for people.
+        endings: Extensions of its source files, without the dot.
+        programs: Programs of its toolchain that must be on PATH.
+        package: The Debian package with the toolchain.
+        needs: Least limits, by the field names of ``Limits``.
         forks: Whether its toolchain starts other programs.
     """
 
@@ -87,11 +86,11 @@ class Language(ABC):
 
     @abstractmethod
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """Return the toolchain of these programs, ready to be used.
+        """Return the toolchain with these programs, ready for use.
 
         Args:
             programs: The path of each of ``self.programs``.
-            reachable: Whether executions can read files below private folders, because
+            reachable: Whether executions can read files in private folders, because
                 they are mounted.
 
         Raises:
@@ -100,7 +99,7 @@ class Language(ABC):
 
     @abstractmethod
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """Return the steps that compile and run the program in ``path``."""
+        """Return the steps that compile and run the program ``path``."""
 
     @abstractmethod
     def tests(
@@ -122,16 +121,16 @@ class Language(ABC):
 
         Args:
             files: The workspace.
-            asked: A number, a source file and an expression each. The steps write a
-                line ``number JSON`` for each.
+            asked: Number, source file and expression of each. The steps write a line
+                ``number JSON`` for each.
 
         Raises:
-            SourceError: A file cannot be evaluated in.
+            SourceError: A file cannot be used to evaluate expressions.
         """
 
 
 def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
-    """Return those of the files that are named by paths, or are below one of them."""
+    """Return the files that paths name, or that are below one of them."""
     folders = [path.rstrip("/") for path in paths]
     return [
         file
@@ -144,12 +143,12 @@ def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a file, "." for the workspace itself."""
+    """Return the folder of a file, "." for the workspace."""
     return posixpath.dirname(path) or "."
 
 
 def free_name(files: Iterable[str], name: str) -> str:
-    """Return a name that no file of the workspace is in the way of."""
+    """Return a file name that does not clash with the workspace's files."""
     taken = frozenset(files)
     folder, base = posixpath.split(name)
     while any(path == name or path.startswith(f"{name}/") for path in taken):

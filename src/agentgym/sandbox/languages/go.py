@@ -31,7 +31,7 @@ math/bits math/cmplx math/rand math/rand/v2 os path path/filepath reflect regexp
 runtime/debug slices sort strconv strings sync sync/atomic testing testing/quick
 text/tabwriter text/template time unicode unicode/utf16 unicode/utf8
 """
-"""Packages whose compiled form is kept for all executions."""
+"""Packages of the standard library whose compiled form is kept for all executions."""
 _VARIABLES = {
     "CGO_ENABLED": "0",
     "GO111MODULE": "",
@@ -172,7 +172,7 @@ class Go(Language):
 
 
 def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
-    """Return how the ``go`` command names a package: its folder, or its files."""
+    """Return the ``go`` command's name for a package: its folder, or its files."""
     names = [file for file in sorted(files) if folder_of(file) == folder]
     if any(file.rpartition("/")[2] == "go.mod" for file in files):
         return (f"./{folder}",)
@@ -184,7 +184,7 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return a build cache with common packages of the standard library, compiled."""
+    """Return a build cache with common packages of the standard library."""
 
     def write(draft: Path) -> None:
         project = draft / "project"

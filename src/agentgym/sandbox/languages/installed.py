@@ -1,4 +1,4 @@
-"""Ask the programs of a toolchain, and make their files readable for executions."""
+"""Run the programs of a toolchain, and make its files readable for executions."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _ASK_S = 300.0
 
 
 def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Return the output of a program of a toolchain.
+    """Return the output of a toolchain's program.
 
     Raises:
         SandboxError: It failed; the message quotes its last line.
@@ -36,27 +36,27 @@ def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) 
 
 
 def remove(*folders: Path) -> None:
-    """Remove folders that a toolchain made, whatever their modes."""
+    """Remove folders made by a toolchain, whatever their modes."""
     for folder in folders:
         if folder.exists():
             remove_tree(str(folder))
 
 
 def is_of_the_system(path: Path) -> bool:
-    """Return whether executions on every rung see a path as it is."""
+    """Return whether executions on every rung see a path unchanged."""
     return any(path.is_relative_to(folder) for folder in SYSTEM)
 
 
 def readable_tree(
     tree: Path, version: str, *, reachable: bool, keep: tuple[str, ...]
 ) -> Path:
-    """Return a tree that executions can read: itself, or a copy that is made once.
+    """Return a tree that executions can read: the original, or a cached copy.
 
     Args:
         tree: The folder of a toolchain.
-        version: Its version: another one is copied again.
-        reachable: Whether executions can read files below private folders.
-        keep: Patterns of the paths below it that are copied.
+        version: Its version; another version is copied separately.
+        reachable: Whether executions can read files in private folders.
+        keep: Patterns of relative paths to copy.
     """
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
         return tree

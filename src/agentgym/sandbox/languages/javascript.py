@@ -1,4 +1,4 @@
-"""JavaScript: programs for Node.js, tests with ``node:test``."""
+"""JavaScript: programs for Node.js, and tests with ``node:test``."""
 
 import json
 import posixpath
@@ -152,7 +152,7 @@ def _is_test(file: str) -> bool:
 
 
 def _is_common(files: Mapping[str, str], file: str) -> bool:
-    """Return whether Node.js reads a file as a CommonJS module."""
+    """Return whether Node.js treats a file as a CommonJS module."""
     if file.endswith((".cjs", ".mjs")):
         return file.endswith(".cjs")
     folder = file

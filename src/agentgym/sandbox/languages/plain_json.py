@@ -1,7 +1,7 @@
-"""One text for each JSON value: equal values have it, no others.
+"""Canonical text of JSON values: equal for equal values only.
 
-Numbers are compared as numbers: 1 and 1.0 are one value, for JavaScript has no other,
-and true is none of them. Tuples are lists.
+1 and 1.0 are equal, since JavaScript has one number type; true equals no number. Tuples
+are lists.
 """
 
 import json
@@ -15,8 +15,8 @@ def json_text(value: object, depth: int = 0) -> str:
     """Return the text of a value.
 
     Raises:
-        TypeError: It holds something that JSON has no form for, or is nested deeper
-            than 50 levels.
+        TypeError: It contains a value without a JSON form, or is nested deeper than 50
+            levels.
     """
     if depth > _DEEPEST:
         raise TypeError(f"it is nested deeper than {_DEEPEST}")
@@ -45,7 +45,7 @@ def json_text(value: object, depth: int = 0) -> str:
 
 
 def json_text_of(written: str) -> str | None:
-    """Return the text of a value that a program wrote as JSON; None if it is none."""
+    """Return the canonical text of a program's JSON, or None if it is not JSON."""
     try:
         return json_text(json.loads(written))
     except (ValueError, TypeError, RecursionError):

@@ -150,7 +150,7 @@ class Rust(Language):
 
 
 def _targets(files: Sequence[str]) -> CommandLine:
-    """Return options of cargo that test these files alone."""
+    """Return cargo's options that test only these files."""
     options: list[str] = []
     for file in files:
         if folder_of(file) == "tests":
@@ -161,7 +161,7 @@ def _targets(files: Sequence[str]) -> CommandLine:
 
 
 def _root(files: Iterable[str], file: str) -> str:
-    """Return the root of the crate that a file is a module of."""
+    """Return the root of the crate that has a file as a module."""
     files = frozenset(files)
     folder = posixpath.dirname(file)
     while True:
@@ -177,7 +177,7 @@ def _root(files: Iterable[str], file: str) -> str:
 
 
 def _path(file: str) -> str:
-    """Return the path of a module in its crate, with two colons at the end."""
+    """Return a module's path in its crate, with ``::`` at the end."""
     parts = file.removesuffix(".rs").removesuffix("/mod").split("/")
     if "src" in parts:
         parts = parts[parts.index("src") + 1 :]

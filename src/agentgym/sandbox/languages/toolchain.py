@@ -16,12 +16,12 @@ def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
     """Return the installed toolchain of a language, ready for executions.
 
     The first call on a machine may take up to a minute: it compiles a standard library,
-    or copies a toolchain that the users of executions cannot read.
+    or copies a toolchain that executions' users cannot read.
 
     Args:
-        name: A language, as in ``LANGUAGES``.
-        reachable: Whether executions can read files below private folders, because
-            they are mounted.
+        name: A key of ``LANGUAGES``.
+        reachable: Whether executions can read files in private folders, because they
+            are mounted.
 
     Raises:
         SandboxUnavailableError: It is not installed or does not work; the message names
@@ -51,7 +51,7 @@ def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
 
 
 def missing(name: str) -> str:
-    """Return why the toolchain of a language cannot be used; "" if it can."""
+    """Return why a language's toolchain is unusable, or ""."""
     try:
         toolchain(name)
     except SandboxUnavailableError as error:

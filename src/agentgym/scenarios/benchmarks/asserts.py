@@ -1,9 +1,9 @@
-"""HumanEval and MBPP: tests are assertions that run after the code.
+"""HumanEval and MBPP: the tests are assertions that run after the code.
 
-Such tests run in the process of the code under test. The line that says that all
-passed has a number that is drawn for each run, so an early exit does not count as
-success; code that looks for the number in its process could still find it. HumanEval+
-and MBPP+ compare outputs outside the sandbox.
+These tests run in the same process as the code under test. The line that reports
+success contains a random number per run, so an early exit does not count as success;
+code that searches its process for the number could still find it. HumanEval+ and MBPP+
+compare outputs outside the sandbox.
 """
 
 import secrets
@@ -54,10 +54,10 @@ _os.write(_out, b"%s")
 
 @dataclass(frozen=True)
 class Asserts(Judge):
-    """Runs tests after the code, in the same names.
+    """Runs tests after the code, in the same namespace.
 
     Attributes:
-        tests: Python; an exception is a failure.
+        tests: Python code; an exception is a failure.
     """
 
     tests: str
@@ -127,7 +127,7 @@ def _before(row: dict[str, Any], source: str) -> list[str]:
 
 
 def _split(number: int) -> Split:
-    """Return the split of a problem of MBPP; its ten prompts are trained on."""
+    """Return the split of an MBPP problem; its ten prompt examples are for training."""
     if 11 <= number <= 510:
         return Split.TEST
     return Split.VALIDATION if 511 <= number <= 600 else Split.TRAIN

@@ -1,8 +1,8 @@
 """LiveCodeBench: tests by standard input or by function call.
 
-Private tests are pickled, and a pickle runs code when it is read: that happens in the
-sandbox alone, and only JSON text leaves it. Limits are those of its own harness: 6 s a
-test, and 7 s for each test and 5 s more for all.
+Private tests are pickled, and unpickling can run code. So it is done only in the
+sandbox, and only JSON text leaves it. Limits are those of the benchmark's own harness:
+6 s per test, and in total 7 s per test plus 5 s.
 """
 
 import inspect
@@ -79,13 +79,13 @@ _record_all(*_asked)
 
 @dataclass(frozen=True)
 class Contest(Judge):
-    """Compares printed lines, or returned values, with those that are right.
+    """Compares printed lines, or returned values, with the expected ones.
 
     Attributes:
         place: File and line, for messages.
-        public: Tests that are not hidden: input and output.
-        private: Further ones, as JSON, or base64, zlib and pickle of it.
-        name: The method that is called; "" for programs.
+        public: Public tests: input and output.
+        private: Hidden tests, as JSON, or as base64 of zlib of a pickle of it.
+        name: The method to call; "" for programs.
     """
 
     place: str
@@ -115,7 +115,7 @@ class Contest(Judge):
         return {}
 
     def _private(self, sandbox: LazySandbox) -> list[tuple[str, str]]:
-        """Return the hidden tests; a pickle is read in the sandbox alone."""
+        """Return the hidden tests; unpickle only in the sandbox."""
         text = self.private
         if not text.lstrip().startswith("["):
             files = {"unpickle.py": _UNPICKLE, "private.txt": text}
@@ -170,12 +170,12 @@ def read_livecodebench(
     """Yield the problems of LiveCodeBench.
 
     Args:
-        data: The file.
+        data: Path of the file.
         start: First contest date, as 2025-01-31; empty for all.
-        end: Last contest date.
+        end: Last contest date, likewise.
 
     Raises:
-        UsageError: The file has another format, or no problem in the window.
+        UsageError: The file has another format, or no problem between the dates.
     """
     found = 0
     for row in read_lines(data, "LiveCodeBench", SOURCE):

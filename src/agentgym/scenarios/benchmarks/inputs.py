@@ -1,4 +1,4 @@
-"""The types that inputs of MBPP+ lose in its JSON file: tuples, sets and complex."""
+"""Restore types that MBPP+ inputs lose in its JSON file: tuples, sets, complex."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ Restore = Callable[[Any], Any]
 
 
 def _items(value: Any) -> list[Any]:
-    """Make a tuple of each item: the arguments are lists of them."""
+    """Convert each item to a tuple: the arguments are lists of them."""
     return [tuple(item) for item in value]
 
 
@@ -59,10 +59,10 @@ _RESTORE = {
 
 
 def with_types(task_id: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of a problem of MBPP+ as its reference solution takes them.
+    """Return the inputs of an MBPP+ problem with the types that its solution takes.
 
     Args:
-        task_id: As ``Mbpp/2``.
+        task_id: An id such as ``Mbpp/2``.
         inputs: Lists of arguments, from JSON.
     """
     number = task_id.rpartition("/")[2]

@@ -1,8 +1,8 @@
 """HumanEval+ and MBPP+: outputs for given inputs, compared outside the sandbox.
 
-The format is that of EvalPlus' releases, and so are limits and comparison: the
-reference solution runs in the sandbox too, each input may take the longer of 4 s and 4
-times the reference's time, all of them 60 s.
+Format, limits and comparison are EvalPlus': the reference solution runs in the sandbox
+too; each input may take 4 s or 4 times the reference's time, whichever is longer, and
+all of them 60 s.
 """
 
 import inspect
@@ -77,11 +77,11 @@ class Outputs(Judge):
 
     Attributes:
         reference: The reference solution.
-        name: The function that is called.
-        inputs: The arguments of each call, packed: base ones, and further ones, which
+        name: The function to call.
+        inputs: The arguments of each call, packed: base inputs, and further ones, which
             count only if the code passes the base ones.
-        tolerance: Of floats; 0 for the usual one.
-        oracle: The benchmark whose own oracles hold: "humaneval" or "mbpp".
+        tolerance: Tolerance for floats; 0 for the default.
+        oracle: The benchmark whose own oracles apply: "humaneval" or "mbpp".
     """
 
     reference: str
@@ -95,7 +95,7 @@ class Outputs(Judge):
         return all(self._passes(sandbox, code, given) for given in self.inputs)
 
     def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
-        """Return whether code gives the outputs of the reference for some inputs."""
+        """Return whether code gives the reference's outputs for some inputs."""
         if not inputs:
             return True
         if (expected := self._known.get(id(inputs))) is None:
@@ -115,7 +115,7 @@ class Outputs(Judge):
         tolerance = self.tolerance
         for packed, (out, _), (right, _) in zip(inputs, given, expected, strict=True):
             if tolerance == 0 and _are_floats(right):
-                tolerance = _LEAST_TOLERANCE  # It stays, as in EvalPlus.
+                tolerance = _LEAST_TOLERANCE  # It stays changed, as in EvalPlus.
             arguments = recorded.unpacked(packed)
             if not self._equal(arguments, out, right, tolerance):
                 return False
@@ -123,7 +123,7 @@ class Outputs(Judge):
 
     @cached_property
     def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """Outputs of the reference and their seconds, by the id of the inputs."""
+        """The reference's outputs and seconds, by the id of the inputs."""
         return {}
 
     def _run(
@@ -134,7 +134,7 @@ class Outputs(Judge):
         limits: Sequence[float],
         whole_s: float,
     ) -> list[tuple[Any, float]]:
-        """Return output and seconds of each call, up to the first that failed."""
+        """Return output and seconds of each call, up to the first failure."""
         asked = json.dumps([code, self.name, inputs, limits])
         files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
         result = checked(
@@ -150,7 +150,7 @@ class Outputs(Judge):
         return found
 
     def _equal(self, arguments: Any, out: Any, right: Any, tolerance: float) -> bool:
-        """Return whether an output is right, as EvalPlus compares them."""
+        """Return whether an output is right, by EvalPlus' comparison."""
         try:
             found = self._by_oracle(arguments, out, right)
             return _close(out, right, tolerance) if found is None else found
@@ -158,7 +158,7 @@ class Outputs(Judge):
             return False
 
     def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
-        """Return the verdict of a function's own oracle; None if it has none."""
+        """Return the verdict of a function's own oracle, or None."""
         name = self.name
         if self.oracle == "humaneval":
             if name != "find_zero":

@@ -1,4 +1,4 @@
-"""Read the data file of a benchmark, and find the code in a model's answer."""
+"""Read a benchmark's data file, and find the code in a model's answer."""
 
 import gzip
 import json
@@ -36,14 +36,14 @@ class BenchmarkProblem:
     """One problem of a benchmark.
 
     Attributes:
-        id: As in the data.
+        id: The id in the data.
         family: The benchmark, or a part of it.
         instruction: The request to the model.
-        prefix: Code that the model was asked to complete; "" if it writes all.
-        entry_point: The name that the answer must define; "" if it is a program.
-        is_python: Whether the prefix is Python that further code may define again.
-        judge: Decides on the code of an answer.
-        split: That of the benchmark; None where it has none.
+        prefix: Code that the model has to complete; "" if it writes everything.
+        entry_point: The name that the answer must define; "" for a program.
+        is_python: Whether the prefix is Python, which later code may redefine.
+        judge: Judges the code of an answer.
+        split: The benchmark's split; None if it has none.
         level: 1 to 3.
     """
 
@@ -58,17 +58,17 @@ class BenchmarkProblem:
     level: int = 1
 
     def code(self, answer: str) -> str:
-        """Return the whole code of an answer, completed by the problem's beginning."""
+        """Return the complete code of an answer, with the problem's prefix."""
         found = _FENCED.findall(answer)
         code = str(max(found, key=len)) if found else answer
         if not self.prefix or code.startswith(self.prefix):
             return code
-        if self._is_whole(code):  # Missing imports are in the prefix.
+        if self._is_whole(code):  # The prefix has imports that may be missing.
             return f"{self.prefix}\n{code}" if self.is_python else code
         return self.prefix + code
 
     def _is_whole(self, code: str) -> bool:
-        """Return whether code defines the entry point itself."""
+        """Return whether code itself defines the entry point."""
         name = re.escape(self.entry_point)
         defined = rf"^(?:async def|def|class|function|func|fn|pub fn) +{name}\b|"
         defined += rf"^(?:const|let|var)? ?{name} *="
@@ -86,9 +86,9 @@ def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any
     """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
 
     Args:
-        path: The file; empty if none is named.
-        benchmark: Its title.
-        source: Where its data come from, in words.
+        path: The file; empty if none was given.
+        benchmark: Title of the benchmark.
+        source: Description of the data's source.
 
     Raises:
         UsageError: It is not such a file.
@@ -146,7 +146,7 @@ def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
 
 
 def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
-    """Return a field that is a list of texts.
+    """Return a field that must be a list of texts.
 
     Raises:
         UsageError: It is not.
@@ -158,10 +158,10 @@ def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
 
 
 def checked(result: SandboxResult) -> SandboxResult:
-    """Return a result.
+    """Return a result, unless the sandbox itself failed.
 
     Raises:
-        SandboxError: The sandbox failed, which is not the program's doing.
+        SandboxError: The sandbox failed, not the program.
     """
     if result.status == "sandbox_error":
         raise SandboxError(f"The sandbox failed: {result.error}")

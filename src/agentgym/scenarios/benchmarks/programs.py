@@ -1,4 +1,4 @@
-"""MultiPL-E: the answer, a line break and the tests are one program."""
+"""MultiPL-E: answer and tests are one program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class Joined(Judge):
     Attributes:
         language: A language of the sandbox.
         tests: The code after the answer.
-        stops: Where a completion ends.
-        prefix: The beginning that the model was given.
+        stops: Texts at which a completion ends.
+        prefix: The start that the model was given.
     """
 
     language: str

@@ -1,4 +1,4 @@
-"""A value as JSON that keeps its types, made and read on both sides of the sandbox."""
+"""Values as JSON that keeps their types, for both sides of the sandbox."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ _DEEPEST = 60
 
 
 def packed(value: object, depth: int = 0) -> Any:
-    """Return JSON for a value; one that it has no form for equals no other value."""
+    """Convert a value to JSON; an unsupported one equals no other value."""
     if depth > _DEEPEST:
         return ["other"]
     if value is None or type(value) in (bool, int, float, str):
@@ -31,7 +31,7 @@ def packed(value: object, depth: int = 0) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Return the value of JSON that ``packed`` made."""
+    """Convert the result of ``packed`` back to a value."""
     if not isinstance(value, list):
         return value
     name = value[0]

@@ -21,14 +21,14 @@ from agentgym.scenarios.benchmarks.programs import Joined, read_multipl_e
 
 _LIMITS = Limits(memory_mb=4096, total_memory_mb=4096, output_bytes=8 << 20)
 _HELD_OUT = 50
-"""Percent of the problems that are not trained on, where the data have no splits."""
+"""Percentage of problems held out, if the data has no splits."""
 
 
 class CodeBenchmark(Scenario):
     """A benchmark whose answers are code, read from its own data file.
 
     Args:
-        problems: Those of the file.
+        problems: The problems in the file.
 
     Raises:
         UsageError: The file is missing or has another format, or repeats a problem.
@@ -55,21 +55,21 @@ class CodeBenchmark(Scenario):
                 problem
             )
         has = tuple(split for split in Split if self._splits.get(split))
-        vars(self).update(splits=has)  # other classes have these; here it depends
+        vars(self).update(splits=has)  # per instance here, per class elsewhere
 
     def system_prompt(self) -> str:
-        """Return nothing: these benchmarks give models no system prompt."""
+        """Return an empty text: these benchmarks have no system prompt."""
         return ""
 
     def tools(self) -> list[ToolSpec]:
-        """Return nothing: the answer is text."""
+        """Return no tools: the answer is text."""
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return problems in an order that the seed decides.
+        """Return problems, in an order determined by the seed.
 
         Raises:
-            UsageError: None of the problems is in the split.
+            UsageError: The split has no problems.
         """
         found = [*self._splits.get(split, ())]
         if not found:
@@ -93,7 +93,7 @@ class CodeBenchmark(Scenario):
         ]
 
     def notes(self) -> list[str]:
-        """Return which part is trained on."""
+        """Return a note on the part that is trained on."""
         count = len(self._splits.get(Split.TRAIN, ()))
         said = (
             f"training takes {count} of {len(self._by_id)} problems; to compare an "
@@ -122,11 +122,11 @@ class CodeBenchmark(Scenario):
 
 
 class _NoTools(Environment):
-    """The answer is all that counts."""
+    """An environment without state: only the answer counts."""
 
 
 def _drawn(identity: str) -> Split:
-    """Return the split of a problem whose data have none, the same on every machine."""
+    """Return the split of a problem without one, the same on every machine."""
     number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 100
     if number < _HELD_OUT:
         return Split.TEST
@@ -134,7 +134,7 @@ def _drawn(identity: str) -> Split:
 
 
 class HumanEvalScenario(CodeBenchmark):
-    """HumanEval, with the tests of its own release."""
+    """HumanEval with its original tests."""
 
     name = "humaneval"
     description = "Complete Python functions: HumanEval."
@@ -144,7 +144,7 @@ class HumanEvalScenario(CodeBenchmark):
 
 
 class HumanEvalPlusScenario(CodeBenchmark):
-    """HumanEval+ of EvalPlus: base and further inputs."""
+    """HumanEval+ of EvalPlus: base inputs and further ones."""
 
     name = "humaneval_plus"
     description = "Complete Python functions: HumanEval+, many more inputs."
@@ -164,7 +164,7 @@ class MbppScenario(CodeBenchmark):
 
 
 class MbppPlusScenario(CodeBenchmark):
-    """MBPP+ of EvalPlus: base and further inputs."""
+    """MBPP+ of EvalPlus: base inputs and further ones."""
 
     name = "mbpp_plus"
     description = "Write small Python functions: MBPP+, many more inputs."
@@ -174,10 +174,10 @@ class MbppPlusScenario(CodeBenchmark):
 
 
 class LiveCodeBenchScenario(CodeBenchmark):
-    """LiveCodeBench, from a window of contest dates.
+    """LiveCodeBench, limited to contest dates.
 
     Args:
-        data: The file.
+        data: Path of the file.
         start: First contest date, as 2025-01-31.
         end: Last contest date.
     """
@@ -200,7 +200,7 @@ class MultiPlEScenario(CodeBenchmark):
         super().__init__(read_multipl_e(data))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with the languages of the file."""
+        """Return a configuration with the file's languages."""
         judges = (problem.judge for problem in self._by_id.values())
         names = {judge.language for judge in judges if isinstance(judge, Joined)}
         return replace(super().sandbox_config(), languages=tuple(sorted(names)))

@@ -1,4 +1,4 @@
-"""Right calls, made of the values that the benchmark accepts."""
+"""Derive right calls from the values that the benchmark accepts."""
 
 import itertools
 import json
@@ -11,18 +11,18 @@ from agentgym.scenarios.bfcl.functions import language_of, tool_name
 
 _MOST_OTHERS = 64
 _LEFT_OUT = ""
-"""Among accepted values: the argument may be left out."""
+"""Accepted value that means: the argument may be omitted."""
 
 
 def right_calls(entry: Entry, *, brief: bool = False) -> list[NeededCall]:
-    """Return the calls that an entry needs; none where no function fits.
+    """Return the calls that an entry needs; empty if no function fits.
 
-    Values that differ from an accepted one in spaces or capitals are accepted too, so
-    only the verdict judges the arguments of an episode that succeeded.
+    Values that differ from an accepted one only in spaces or case are accepted too, so
+    in an episode that succeeded only the verdict judges the arguments.
 
     Args:
         entry: The entry.
-        brief: Leave out every argument that may be left out.
+        brief: Omit every optional argument.
     """
     return [_right_call(entry, answer, brief) for answer in entry.answers]
 
@@ -65,7 +65,7 @@ def _values(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the first accepted ones of each key of an object."""
+    """Return a value built from the first accepted value of each key of an object."""
     if isinstance(value, list):
         return [_plain(part) if isinstance(part, dict) else part for part in value]
     if not isinstance(value, dict):

@@ -19,22 +19,22 @@ _FUNCTIONS = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-"""The file that describes the functions of each simulated program."""
+"""For each simulated program, the file that describes its functions."""
 _PROMPTS = "constants/default_prompts.py"
 _NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
 
 @dataclass(frozen=True)
 class ConversationEntry(Entry):
-    """An entry of several turns, whose functions act on simulated programs.
+    """An entry with several turns, whose functions act on simulated programs.
 
     Attributes:
         turns: The user's message of each turn.
-        right_calls: Of each turn, as Python; none where a function or an argument is
-            missing, so that the agent has to say so.
-        later: Functions that are added when a turn begins, by its number.
-        programs: Names of the classes that are simulated.
-        start: The state that each of them starts in.
+        right_calls: Right calls of each turn, as Python; none if a function or an
+            argument is missing and the agent has to say so.
+        later: Functions added at the start of a turn, by turn number.
+        programs: Names of the simulated classes.
+        start: Their initial states.
     """
 
     turns: Sequence[str]
@@ -44,7 +44,7 @@ class ConversationEntry(Entry):
     start: Mapping[str, Any]
 
     def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the right calls of all turns, their arguments by name."""
+        """Return the right calls of all turns, with named arguments."""
         every = [*self.functions, *(f for each in self.later.values() for f in each)]
         orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
         found = []
@@ -135,7 +135,7 @@ def _read(
 
 
 def _prompt(package: Package) -> str:
-    """Return the benchmark's message that says that functions were added."""
+    """Return the benchmark's message about added functions."""
     try:
         for node in ast.parse(package.text(_PROMPTS)).body:
             if isinstance(node, ast.Assign) and any(

@@ -1,4 +1,4 @@
-"""Entries of the benchmark, by category, and the part of it that each belongs to."""
+"""Entries of the benchmark by category, and their splits."""
 
 import re
 from collections import Counter, defaultdict
@@ -11,9 +11,9 @@ from agentgym.errors import NotFoundError, UsageError
 from agentgym.scenarios.bfcl.package import NAME, Package
 
 IRRELEVANCE = ("irrelevance", "live_irrelevance")
-"""Categories in which no function fits, and none must be called."""
+"""Categories in which no function fits, so that none may be called."""
 RELEVANCE = "live_relevance"
-"""The category in which any call is right, so that it is never trained on."""
+"""The category in which any call is right; it is never trained on."""
 SINGLE_TURN = (
     "simple_python",
     "simple_java",
@@ -47,8 +47,8 @@ GROUPS = {
     "python": tuple(name for name in SINGLE_TURN if "java" not in name),
 }
 _SHARES = {Split.TRAIN: 0.45, Split.VALIDATION: 0.1, Split.TEST: 0.45}
-"""Of each category. The entries that share functions with most others are one large
-group, which is held out: it holds those of ``live_relevance`` too."""
+"""Shares of the splits in each category. Entries that share functions with most others
+form one large group, which is held out; it includes those of ``live_relevance``."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Entry:
     Attributes:
         category: Its category.
         messages: The conversation, OpenAI-shaped; the user's request comes last.
-        functions: As the benchmark writes them: with types of their language.
-        answers: The calls that are right, ``{function: {argument: [accepted, …]}}``
-            each; an accepted ``""`` says that an argument may be left out.
+        functions: In the benchmark's form, with types of their language.
+        answers: The right calls, each ``{function: {argument: [accepted, …]}}``; an
+            accepted ``""`` means that an argument may be omitted.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Entry:
 
     @property
     def request(self) -> str:
-        """The request, below the earlier messages, if any."""
+        """The request, after any earlier messages."""
         *before, last = self.messages
         system = [str(m["content"]) for m in before if m["role"] == "system"]
         said = [
@@ -83,14 +83,14 @@ class Entry:
 
 
 def chosen_categories(named: str) -> tuple[str, ...]:
-    """Return the categories that names of categories and groups mean.
+    """Return the categories for names of categories and groups.
 
     Args:
-        named: With commas between them; empty means those of a single turn, since
+        named: Comma-separated names; empty takes the single-turn categories, since
             conversations with many tools take long.
 
     Raises:
-        NotFoundError: One is neither.
+        NotFoundError: A name is unknown.
     """
     wanted: set[str] = set()
     for name in filter(None, map(str.strip, (named or "single_turn").split(","))):
@@ -101,7 +101,7 @@ def chosen_categories(named: str) -> tuple[str, ...]:
 
 
 def read_entries(package: Package) -> list[Entry]:
-    """Return all entries of a single turn.
+    """Return all single-turn entries.
 
     Raises:
         UsageError: A file is missing or broken, or entries have no answers.
@@ -144,7 +144,7 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
     """Distribute entries so that no function, and no request, is in two splits.
 
-    The same entries are always distributed in the same way.
+    The result is the same for the same entries.
     """
     groups = _groups(entries)
     wanted = Counter(entry.category for entry in entries)
@@ -154,7 +154,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
         counts = Counter(entry.category for entry in group)
 
         def lack(split: Split, counts: Counter[str] = counts) -> float:
-            """Return the group's share of the entries that a split still lacks."""
+            """Return how much of its entries a split still lacks, as a share."""
             return sum(
                 n * (_SHARES[split] - had[split][name] / wanted[name])
                 for name, n in counts.items()
@@ -168,7 +168,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
 
 
 def _groups(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return entries that share functions or requests together, large groups first."""
+    """Group entries that share functions or requests, largest groups first."""
     leader: dict[str, str] = {}
 
     def find(key: str) -> str:

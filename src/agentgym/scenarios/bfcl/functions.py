@@ -1,8 +1,8 @@
-"""The benchmark's functions as tools, described as its own runs describe them.
+"""Convert the benchmark's functions to tools, described as in its own runs.
 
-The rules are those of ``bfcl_eval`` for models that call functions: types of Python,
-Java and JavaScript become those of JSON, arguments of Java and JavaScript are text,
-and descriptions say so.
+The rules are those of ``bfcl_eval`` for models with function calling: types of Python,
+Java and JavaScript become JSON types, arguments of Java and JavaScript are text, and
+descriptions say so.
 """
 
 import copy
@@ -57,17 +57,17 @@ def language_of(category: str) -> str:
 
 
 def tool_name(function: str) -> str:
-    """Return the tool's name of a function: names of tools have no dots."""
+    """Return the tool name of a function: tool names have no dots."""
     return function.replace(".", "_")
 
 
 def specs_of(
     entry: Entry, functions: Sequence[dict[str, Any]] | None = None
 ) -> list[ToolSpec]:
-    """Return functions of an entry as tools, by default all of its own, in order.
+    """Return an entry's functions as tools, by default all of its own, in order.
 
     Raises:
-        ValueError: A function is not described by a schema.
+        ValueError: A function has no valid schema.
     """
     named = entry.functions if functions is None else functions
     return [spec_of_openai(_tool(f, entry.category)) for f in named]
@@ -90,7 +90,7 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 
 
 def _as_text(part: dict[str, Any], language: str) -> None:
-    """Describe an argument of Java or JavaScript as text that a program would have."""
+    """Describe an argument of Java or JavaScript as text in that language."""
     kind = part["type"]
     message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":
@@ -114,7 +114,7 @@ def _as_text(part: dict[str, Any], language: str) -> None:
 
 
 def _typed(part: dict[str, Any]) -> dict[str, Any]:
-    """Return an argument's schema with the types of JSON."""
+    """Return an argument's schema with JSON types."""
     made = dict(part)
     if made.get("type") == "float":
         made["format"] = "float"
@@ -131,7 +131,7 @@ def _item(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose inner schemas have the types of JSON too."""
+    """Return a schema whose inner schemas have JSON types too."""
     if part["type"] not in ("array", "object"):
         return part
     if "properties" in part:

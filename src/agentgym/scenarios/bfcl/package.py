@@ -1,7 +1,6 @@
-"""The package ``bfcl-eval``: fetching, finding and reading it; it is never installed.
+"""The package ``bfcl-eval``: download, find and read it, without installing it.
 
-Its own dependencies are not needed: only its checker is run, whose files are those of
-one known version.
+Its dependencies are not needed: only its checker is run, from one known version.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ CHECKER = (
     "eval_checker/ast_eval/type_convertor/java_type_converter.py",
     "eval_checker/ast_eval/type_convertor/js_type_converter.py",
 )
-"""The files of the package that are run."""
+"""The files of the package that are executed."""
 PROGRAMS = (
     "constants/executable_backend_config.py",
     "eval_checker/multi_turn_eval/multi_turn_checker.py",
@@ -49,7 +48,7 @@ PROGRAMS = (
         )
     ),
 )
-"""The files that are run in the sandbox: simulated programs, and their checker."""
+"""The files that run in the sandbox: simulated programs, and their checker."""
 _PROGRAMS_SHA256 = "cba8ddb781d2f46bc2a4ccf7ff93f1459b86e9e937d1f4187c12ab46226d23be"
 _CHECKER_SHA256 = "001d97018a5209a2b26f9bc72d4391eb004dc5a6a5234d8f9e91f06808c19356"
 _WHEEL_SHA256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
@@ -60,7 +59,7 @@ class Package:
     """The files of ``bfcl-eval``, in a wheel or a folder.
 
     Args:
-        path: The wheel, or a folder that holds the folder ``bfcl_eval`` or is it.
+        path: The wheel, or the folder ``bfcl_eval`` or its parent.
 
     Raises:
         UsageError: It is something else, or of another version.
@@ -73,7 +72,7 @@ class Package:
 
     @classmethod
     def at(cls, data: str) -> "Package":
-        """Return the package at a path; an empty one is where it is fetched to.
+        """Return the package at a path; an empty path is the download folder.
 
         Raises:
             UsageError: It does not exist, or is of another version.
@@ -88,7 +87,7 @@ class Package:
         return cls(place)
 
     def require_programs(self) -> None:
-        """Check that the programs of multi-turn tasks are those of the known version.
+        """Check that the programs of multi-turn tasks are from the known version.
 
         Raises:
             UsageError: One differs, or is missing.
@@ -115,7 +114,7 @@ class Package:
             raise UsageError(f"{self.path}: {NAME}/{name} is not UTF-8.") from None
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects of a file that has one a line.
+        """Return the objects of a file with one per line.
 
         Raises:
             UsageError: The file does not exist, or a line is broken.
@@ -167,7 +166,7 @@ class Package:
 
 
 def _require_version(path: Path, names: list[str]) -> None:
-    """Check which version a package's metadata name; a copy of sources has none."""
+    """Check the version in a package's metadata; a copy of sources has none."""
     begin, end = f"{NAME}-", ".dist-info"
     for top in {name.split("/")[0] for name in names}:
         version = top.removeprefix(begin).removesuffix(end)
@@ -179,18 +178,18 @@ def _require_version(path: Path, names: list[str]) -> None:
 
 
 def fetched() -> Path:
-    """Return the folder that the package is fetched to."""
+    """Return the folder for the downloaded package."""
     return agents_folder().parent / "data" / f"{NAME}-{VERSION}"
 
 
 def fetch() -> Path:
     """Download the package from the package index, unless it exists; return its path.
 
-    Its hash is that of the known version. It goes into a folder of its own, not into
-    this environment, and without its dependencies.
+    Its hash must be that of the known version. It goes into a separate folder, not into
+    this environment, and without dependencies.
 
     Raises:
-        UsageError: There is neither pip nor uv, or the disk cannot be written.
+        UsageError: pip and uv are missing, or the disk cannot be written.
         AgentGymError: The download failed.
     """
     place = fetched()
@@ -218,7 +217,7 @@ def fetch() -> Path:
 
 
 def _installers() -> Iterator[list[str]]:
-    """Yield commands that install, those of this environment first."""
+    """Yield install commands, those of this environment first."""
     if find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install", "--no-compile"]
     if (uv := which("uv")) is not None:
@@ -228,7 +227,7 @@ def _installers() -> Iterator[list[str]]:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command; return the error, empty if it succeeded."""
+    """Run a command; return its error, or "" if it succeeded."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False

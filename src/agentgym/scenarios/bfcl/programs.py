@@ -1,4 +1,4 @@
-"""The simulated programs of a multi-turn entry: they run in the sandbox."""
+"""Programs: the simulated programs of a multi-turn entry, run in the sandbox."""
 
 import asyncio
 import json
@@ -23,17 +23,16 @@ from agentgym.scenarios.bfcl.functions import specs_of
 from agentgym.scenarios.bfcl.package import NAME, PROGRAMS, Package
 
 MOST_STEPS = 20
-"""Answers with calls in one turn, after which the benchmark ends a conversation."""
+"""Answers with calls in one turn after which the benchmark ends a conversation."""
 _SCRIPT = "replay.py"
 _TIMEOUT_S = 20.0
 
 
 def write_programs(package: Package, folder: Path) -> None:
-    """Write the modules that the sandbox imports: the programs, and mpmath for one.
+    """Write the modules for the sandbox: the programs, and mpmath for one of them.
 
     Raises:
-        UsageError: The programs are not those of the known version, or mpmath is not
-            installed.
+        UsageError: The programs are from another version, or mpmath is not installed.
     """
     package.require_programs()
     for name in PROGRAMS:
@@ -54,15 +53,15 @@ def write_programs(package: Package, folder: Path) -> None:
 
 
 class Programs(Environment):
-    """One conversation with simulated programs, whose calls it records by turn.
+    """One conversation with simulated programs; it records calls by turn.
 
-    Each call runs in a fresh workspace, after all calls before it: the programs are
-    quick, and nothing of them outlives a call.
+    Each call runs in a new workspace, after a replay of all earlier calls: the programs
+    are fast, and keep nothing between calls.
 
     Args:
         entry: The entry.
-        specs: All of its tools, those that come later too; see :func:`program_tools`.
-        sandbox: Where its programs run; it can import them.
+        specs: All of its tools, also those added later; see :func:`program_tools`.
+        sandbox: The sandbox, which can import the programs.
 
     Attributes:
         turns: The calls of each turn so far, as ``[name, arguments]``.
@@ -84,13 +83,13 @@ class Programs(Environment):
         self._one_at_a_time = asyncio.Lock()
 
     def tools(self) -> list[Tool]:
-        """Return the functions that there are by now."""
+        """Return the tools available so far."""
         return [
             Tool(self._specs[name], partial(self._call, name)) for name in self._offered
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Return the next turn's message, and add the functions that come with it."""
+        """Return the next turn's message, and add its new functions."""
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True
@@ -112,7 +111,7 @@ class Programs(Environment):
             try:
                 return str(_read(result)["result"])
             except _UnfinishedError as error:
-                turn.pop()  # or each later call would run into the same limit
+                turn.pop()  # otherwise each later call would hit the same limit
                 raise ToolError(str(error)) from None
 
     def is_valid(self) -> bool:
@@ -133,8 +132,8 @@ def score(
 ) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
 
-    Shares of right tools and arguments count the right calls of all turns that were
-    made, in any order.
+    Shares of right tools and arguments count the right calls made, over all turns and
+    in any order.
     """
     success = _keeps_to_steps(trajectory) and programs.is_valid()
     needed = entry.named_calls()
@@ -157,7 +156,7 @@ def _key(call: tuple[str, dict[str, Any]]) -> str:
 
 
 def _keeps_to_steps(trajectory: Trajectory) -> bool:
-    """Say whether no turn had more answers with calls than the benchmark allows."""
+    """Return whether every turn kept the benchmark's limit of answers with calls."""
     steps = 0
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
@@ -168,13 +167,13 @@ def _keeps_to_steps(trajectory: Trajectory) -> bool:
 
 
 def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
-    """Return the tools of a conversation by name, those that come later too."""
+    """Return a conversation's tools by name, also those added later."""
     every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
     return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
 
 
 def _unchecked(spec: ToolSpec) -> ToolSpec:
-    """Return a tool that takes any arguments, as the benchmark's programs do."""
+    """Return a tool that accepts any arguments, as the benchmark's programs do."""
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -187,7 +186,7 @@ def _unchecked(spec: ToolSpec) -> ToolSpec:
 
 
 class _UnfinishedError(Exception):
-    """The sandbox ended a call: it took too long, or too much memory."""
+    """The sandbox ended a call: it used too much time or memory."""
 
 
 def _files(

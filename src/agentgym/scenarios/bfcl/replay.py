@@ -1,7 +1,7 @@
-"""Play calls on the benchmark's simulated programs, or judge a whole conversation.
+"""Replay calls on the benchmark's simulated programs, or judge a conversation.
 
-This file runs in the sandbox, next to the package's own modules: a model may ask for a
-power with a billion digits. It imports nothing of AgentGym, reads ``job.json``, and
+This file runs in the sandbox, next to the package's modules, since a model may ask for
+a power with a billion digits. It imports nothing of AgentGym, reads ``job.json``, and
 prints one JSON object: the last call's ``result``, or whether the calls are ``valid``.
 """
 
@@ -16,13 +16,13 @@ _PLACE = "bfcl_eval.eval_checker.multi_turn_eval"
 
 
 def written(call: list[Any]) -> str:
-    """Return a call, a name and its arguments, as the benchmark writes it."""
+    """Return a call (name and arguments) in the benchmark's notation."""
     name, arguments = call
     return f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def last_result(entry: dict[str, Any], turns: list[list[list[Any]]]) -> str:
-    """Return the result of the last call, after all others were made."""
+    """Return the result of the last call, after replaying the others."""
     calls = [written(call) for turn in turns for call in turn]
     play = import_module(f"{_PLACE}.multi_turn_utils").execute_multi_turn_func_call
     results, _ = play(
@@ -47,7 +47,7 @@ def is_valid(
 
 
 def main() -> None:
-    """Do the job of ``job.json``."""
+    """Run the job in ``job.json``."""
     job = json.loads(Path("job.json").read_text(encoding="utf-8"))
     entry, turns = job["entry"], job["turns"]
     if job["answers"] is None:

@@ -1,4 +1,4 @@
-"""BFCL v4 as a scenario: pick functions and their arguments."""
+"""BfclScenario: BFCL v4, choosing functions and their arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,24 +37,24 @@ from agentgym.scenarios.bfcl.programs import (
 from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
 
 _MOST_PRINTED = 4 << 20
-"""Bytes that a simulated program may answer: some hold long files."""
+"""Most bytes that a simulated program may print: some have long files."""
 _RIGHT_TOOLS = 0.2
-"""Reward of an answer that calls the right functions with wrong arguments."""
+"""Reward of an answer with the right functions but wrong arguments."""
 _UNREADABLE = 0.6
-"""Reward of an answer that is right because its calls cannot be read."""
+"""Reward of an answer that is only right because its calls are unreadable."""
 
 
 class BfclScenario(Scenario):
-    """The categories of BFCL v4 in one or several turns, with its own verdicts.
+    """The single-turn and multi-turn categories of BFCL v4, with its own verdicts.
 
     Args:
-        data: A wheel or folder of ``bfcl-eval``; empty: where it is fetched to.
-        categories: Names of categories or groups, with commas; empty: those of a
-            single turn.
+        data: A wheel or folder of ``bfcl-eval``; empty takes the download.
+        categories: Comma-separated names of categories or groups; empty takes the
+            single-turn ones.
 
     Raises:
         UsageError: The data are missing, incomplete, or of another version.
-        NotFoundError: There is no such category.
+        NotFoundError: A category is unknown.
     """
 
     name = "bfcl"
@@ -75,14 +75,14 @@ class BfclScenario(Scenario):
         talks = read_conversations(
             self._package, [name for name in MULTI_TURN if name in self._categories]
         )
-        if talks:  # the programs that they share are in no other split
+        if talks:  # no other split has these programs
             self._package.require_programs()
             self._splits[Split.TEST] += talks
             most = (MOST_STEPS + 1) * max(len(talk.turns) for talk in talks)
-            vars(self).update(max_turns=most)  # other classes have one for all
+            vars(self).update(max_turns=most)  # per instance here, per class elsewhere
         self._by_id = {entry.id: entry for entry in (*entries, *talks)}
         has = tuple(split for split, found in self._splits.items() if found)
-        vars(self).update(splits=has)  # other classes have these; here it depends
+        vars(self).update(splits=has)  # per instance here, per class elsewhere
         self._specs: dict[str, list[ToolSpec]] = {}
         self._program_tools: dict[str, dict[str, ToolSpec]] = {}
 
@@ -91,15 +91,15 @@ class BfclScenario(Scenario):
         return Checker(self._package)
 
     def system_prompt(self) -> str:
-        """Return nothing: the benchmark gives models that call functions no prompt."""
+        """Return an empty text: the benchmark has no prompt for such models."""
         return ""
 
     def tools(self) -> list[ToolSpec]:
-        """Return nothing: each entry has functions of its own."""
+        """Return no tools: each entry has its own functions."""
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return entries in an order that the seed decides, categories in turn."""
+        """Return entries, in an order determined by the seed, categories in turn."""
         rng = Random(f"{split}/{seed}")
         queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
         for entry in self._splits.get(split, ()):
@@ -111,7 +111,7 @@ class BfclScenario(Scenario):
         return [_task(entry, split) for entry in order[:count]]
 
     def notes(self) -> list[str]:
-        """Return which part is trained on."""
+        """Return a note on the part that is trained on."""
         train, held_out = (
             len(self._splits[split]) for split in (Split.TRAIN, Split.TEST)
         )
@@ -123,9 +123,9 @@ class BfclScenario(Scenario):
         return [said]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return the functions of an entry.
+        """Return an environment with an entry's functions.
 
-        Those of a single turn take calls and do nothing; others act on programs.
+        Single-turn functions accept calls and do nothing; others act on programs.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -135,7 +135,7 @@ class BfclScenario(Scenario):
         return _Functions(self._specs_of(entry))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with which the simulated programs can be imported."""
+        """Return a configuration in which the simulated programs can be imported."""
         config = super().sandbox_config()
         if not any(name in MULTI_TURN for name in self._categories):
             return config
@@ -152,7 +152,7 @@ class BfclScenario(Scenario):
         return made
 
     def close(self) -> None:
-        """Close the sandbox and remove the programs that it imported."""
+        """Close the sandbox, and remove the programs that it imported."""
         super().close()
         if found := vars(self).pop("_programs", None):
             found.cleanup()
@@ -160,7 +160,7 @@ class BfclScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score a conversation, or the calls of the first answer that has some."""
+        """Score a conversation, or the calls of the first answer that has any."""
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
             return score(entry, environment, trajectory)
@@ -179,9 +179,9 @@ class BfclScenario(Scenario):
         return Reward(value, False, {"right tools": value}, tools, arguments)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return calls that the verdict accepts; None where none are known.
+        """Return calls that the verdict accepts; None if unknown.
 
-        None too for conversations, whose calls have to be made in the right turn.
+        Also None for conversations, whose calls must be made in the right turn.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -196,7 +196,7 @@ class BfclScenario(Scenario):
         return None
 
     def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
-        """Return the shares of needed calls whose tool was called, and that were right.
+        """Return the shares of needed calls with the right tool, and fully right.
 
         Each call counts once, in the order of the answers.
         """
@@ -224,7 +224,7 @@ class BfclScenario(Scenario):
 
 
 class _Functions(Environment):
-    """Functions of one entry: none does anything, for one answer is judged."""
+    """Functions of one entry that do nothing, since only one answer is judged."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
         self._specs = specs
@@ -238,9 +238,9 @@ def _done(**arguments: Any) -> str:
 
 
 def answer_calls(trajectory: Trajectory, tools: set[str]) -> list[MadeCall]:
-    """Return the calls of the first answer that has some, as the model wrote them.
+    """Return the calls of the first answer that has any, as the model wrote them.
 
-    Calls of tools that the agent brought along, as hand-offs of a team, are left out.
+    Calls of the agent's own tools, e.g. hand-offs, are left out.
 
     Args:
         trajectory: A finished episode.

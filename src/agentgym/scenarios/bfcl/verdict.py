@@ -1,8 +1,8 @@
-"""The benchmark's own checker, run as it is.
+"""Checker: run the benchmark's own checker unchanged.
 
-Its modules import others of the package, and one of these all clients of all providers.
-So they are loaded apart from Python's own modules, with a stand-in for that one; an
-installed ``bfcl_eval`` is neither used nor hidden.
+Its modules import others of the package, one of which imports the clients of all
+providers. So they are loaded separately from Python's own modules, with a replacement
+for that one. An installed ``bfcl_eval`` is neither used nor hidden.
 """
 
 import builtins
@@ -20,17 +20,17 @@ _CHECKER = "eval_checker.ast_eval.ast_checker"
 
 
 class MadeCall(NamedTuple):
-    """A call of an answer: the tool's name, and its arguments; None if unreadable."""
+    """A call in an answer: the tool's name, and its arguments; None if unreadable."""
 
     name: str
     arguments: Mapping[str, Any] | None
 
 
 class Checker:
-    """Judges answers of a model, each the calls that it made at once.
+    """Judges answers of a model; an answer is a list of calls made at once.
 
     Args:
-        package: Whose checker it is.
+        package: The package with the checker.
     """
 
     def __init__(self, package: Package) -> None:
@@ -41,8 +41,8 @@ class Checker:
     def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
         """Return the benchmark's verdict on an answer to an entry.
 
-        A call that cannot be read makes the whole answer one without calls, as in the
-        benchmark's own runs. Where its checker fails on odd arguments, they are wrong.
+        If a call is unreadable, the whole answer counts as one without calls, as in the
+        benchmark's own runs. If its checker fails on unusual arguments, they are wrong.
         """
         unreadable = any(call.arguments is None for call in calls)
         if entry.category in IRRELEVANCE:
@@ -66,7 +66,7 @@ class Checker:
         return bool(found["valid"])
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
-        """Say whether a call is the one that an answer of the entry names."""
+        """Return whether a call matches one of an entry's answers."""
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)
@@ -84,17 +84,17 @@ class Checker:
 
 
 class _Modules:
-    """Modules of a package, loaded for themselves alone."""
+    """Modules of a package, loaded in isolation."""
 
     def __init__(self, package: Package) -> None:
         self._package = package
         models = ModuleType(_MODELS)
-        named = SimpleNamespace(underscore_to_dot=True)  # tools' names have no dots
+        named = SimpleNamespace(underscore_to_dot=True)  # tool names have no dots
         vars(models)["MODEL_CONFIG_MAPPING"] = MappingProxyType({_MODEL: named})
         self._loaded = {_MODELS: models}
 
     def load(self, name: str) -> ModuleType:
-        """Return a module, run once."""
+        """Load a module, once."""
         if name not in self._loaded:
             file = f"{name.removeprefix(f'{NAME}.').replace('.', '/')}.py"
             if file not in CHECKER:

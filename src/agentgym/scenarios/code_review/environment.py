@@ -1,4 +1,4 @@
-"""One episode's project, its five tools, and the reports on it."""
+"""One episode's project, its five tools, and its reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ Reported = tuple[str, int, str]
 
 @dataclass
 class ReviewBooks(ReadingBooks):
-    """The calls of an episode, with the files that it looked at, and its reports.
+    """The calls of an episode, with the files it read and its reports.
 
     Attributes:
-        linted: Files that a linter has checked for the agent.
+        linted: Files that the agent has linted.
         reports: The reports, in order.
     """
 
@@ -30,7 +30,7 @@ class ReviewBooks(ReadingBooks):
 
 
 class ReviewEnvironment(ReadableProject[ReviewBooks]):
-    """A small Python project to review; nothing in it can be changed.
+    """A small Python project to review; the agent cannot change it.
 
     Args:
         files: Relative path to text.
@@ -40,7 +40,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
         super().__init__(files, ReviewBooks())
 
     def shown(self, name: str) -> str:
-        """Return a file's text with the number of each line."""
+        """Return a file's text with line numbers."""
         lines = self.workspace.files[name].rstrip("\n").split("\n")
         return "\n".join(f"{number}: {text}" for number, text in enumerate(lines, 1))
 
@@ -76,7 +76,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
             return f"Reported line {line} of {name}."
 
     def _below(self, name: str) -> dict[str, str]:
-        """Return the Python files that a path means."""
+        """Return the Python files at or below a path."""
         every = self.workspace.files
         if name in every:
             return {name: every[name]}
@@ -93,8 +93,8 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
 def is_worth_a_line(found: CodeFinding) -> bool:
     """Return whether ``lint`` shows a finding.
 
-    Not shown are hints of bandit's lowest severity, as on each import of a module that
-    may be used badly, and the order of imports.
+    Hints of bandit's lowest severity are not shown (such as each import of a module
+    that may be misused), nor is the order of imports.
     """
     hint = found.kind == "security" and found.severity == "low"
     return not hint and found.rule != "I001"

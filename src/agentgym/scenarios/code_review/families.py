@@ -1,4 +1,4 @@
-"""The kinds of task: which project is reviewed, and the defects in it."""
+"""The kinds of task: the project to review, and its defects."""
 
 from dataclasses import dataclass
 from random import Random
@@ -21,7 +21,7 @@ from agentgym.scenarios.coding.wording import references
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 _STYLE = 0.4
-"""Share of the reviewed modules that also hold a matter of taste."""
+"""Share of the reviewed modules that also have a style problem."""
 
 Defect = tuple[str, int, str]
 """Path, line and kind."""
@@ -35,9 +35,9 @@ class Review:
     Attributes:
         instruction: The user's request.
         files: The project.
-        defects: All that is to be reported.
-        look: Files that must be looked at.
-        plan: Tool and arguments of the shortest correct plan.
+        defects: Everything to report.
+        look: Files that must be read.
+        plan: Tool and arguments of each call of the shortest solution.
     """
 
     instruction: str
@@ -59,7 +59,7 @@ ReviewFamily = ProjectFamily[Review]
 
 
 def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
-    """Return a family whose modules hold plants of ``kinds``."""
+    """Return a family whose modules have planted defects of ``kinds``."""
 
     def draft(scene: Scene, phrases: Phrases) -> Review:
         return _module_review(scene, phrases, kinds)
@@ -70,7 +70,7 @@ def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> Revie
 def _module_review(
     scene: Scene, phrases: Phrases, kinds: tuple[PlantKind, ...]
 ) -> Review:
-    """Draft the review of one module with a defect of each kind."""
+    """Create the review of one module with a defect of each kind."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     module = rng.choice(project.modules)
     planted = _plant(scene, project, module, kinds)
@@ -85,7 +85,7 @@ def _module_review(
 
 
 def _package_review(scene: Scene, phrases: Phrases) -> Review:
-    """Draft the review of a package with one or two defects in its modules."""
+    """Create the review of a package with one or two defects in its modules."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     files, defects = dict(project.files), list[Defect]()
     bad = rng.sample(project.modules, rng.choice((1, 2)))
@@ -103,7 +103,7 @@ def _package_review(scene: Scene, phrases: Phrases) -> Review:
 
 
 def _comparison(scene: Scene, phrases: Phrases) -> Review:
-    """Draft the search for a function that differs from its docstring."""
+    """Create the search for a function that differs from its docstring."""
     rng = scene.rng
     broken = seed_fault(scene, rng.choice(("operator", "condition", "value")))
     module = broken.module
@@ -140,7 +140,7 @@ def _at(module: Module, planted: Planted) -> tuple[Defect, ...]:
 def _plant(
     scene: Scene, project: Project, module: Module, kinds: tuple[PlantKind, ...]
 ) -> Planted:
-    """Plant a defect of each kind in a module, and maybe a matter of taste."""
+    """Plant a defect of each kind in a module, and maybe a style problem."""
     rng = scene.rng
     wanted: list[PlantKind] = [*kinds]
     if rng.random() < _STYLE:

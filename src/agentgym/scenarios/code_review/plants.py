@@ -1,8 +1,8 @@
-"""Defects that are planted in modules by rule, each found by a linter at one line.
+"""Defects to plant in modules; a linter finds each at one line.
 
-A plant is a function that is added to a module, with the imports that it needs. ``>``
-starts the line of the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are
-its parameters, ``{g}`` is another name. Splits share no plant.
+A plant is a function that is added to a module, with its imports. ``>`` starts the line
+of the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are its parameters,
+``{g}`` is another name. Splits share no plants.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,11 @@ PlantKind = Literal["bug", "security", "style"]
 
 @dataclass(frozen=True)
 class Plant:
-    """One thing that can be planted.
+    """One defect that can be planted.
 
     Attributes:
-        kind: ``bug`` and ``security`` are to be reported, ``style`` is not.
-        split: The only split that it occurs in; ``OUT_OF_VOCABULARY`` tasks use the
-            test split's.
+        kind: ``bug`` and ``security`` must be reported, ``style`` must not.
+        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the test split's.
         imports: Import lines.
         body: Lines of a function; empty if an import is the defect.
     """
@@ -34,7 +33,7 @@ class Plant:
 
 
 def _plants(text: str) -> tuple[Plant, ...]:
-    """Read blocks that start with ``split kind`` and are separated by empty lines."""
+    """Parse blocks that start with ``split kind`` and are separated by empty lines."""
     found = []
     for block in text.strip("\n").split("\n\n"):
         head, *lines = block.splitlines()
@@ -197,7 +196,7 @@ class Planted:
 
     Attributes:
         source: Its text.
-        defects: Line and kind of each defect to report, by line.
+        defects: Line and kind of each defect to report, sorted by line.
     """
 
     source: str
@@ -205,7 +204,7 @@ class Planted:
 
 
 def of_kind(kind: PlantKind, split: Split) -> list[Plant]:
-    """Return the plants of a kind that ``split`` may use."""
+    """Return the plants of a kind for ``split``."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return [plant for plant in PLANTS if (plant.kind, plant.split) == (kind, home)]
 
@@ -218,13 +217,13 @@ def plant_all(
     names: Sequence[str],
     parameters: Sequence[tuple[str, str]],
 ) -> Planted:
-    """Return a module with these plants added in any order.
+    """Add plants to a module in random order.
 
     Args:
-        rng: Where choices come from.
+        rng: Source of random choices.
         source: The module without them.
-        plants: At most one of those with a bad import.
-        names: Words that the module does not use, two for each plant.
+        plants: The plants; at most one with a bad import.
+        names: Words that the module does not use, two per plant.
         parameters: Pairs of parameter names.
     """
     lines: list[tuple[str, str]] = [(line, "") for line in source.rstrip().split("\n")]

@@ -1,4 +1,4 @@
-"""The score of a review: precision and recall against the planted defects."""
+"""The score of a review: precision and recall against planted defects."""
 
 from collections.abc import Iterable
 
@@ -26,11 +26,11 @@ _LOOK = 0.5
 def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     """Score a finished review.
 
-    A success reported every planted defect by file, line and kind, nothing else, and
-    looked at all files that were asked for; it is worth 1 less a little for needless
-    calls. Else the share of 0.45 that is paid is F1, the harmonic mean of precision and
-    recall, and each false report costs 0.15, so a report of every line loses. Looking
-    alone is worth half of one step.
+    A success reports every planted defect by file, line and kind, nothing else, and has
+    read all requested files. It earns 1 minus a little for needless calls. Otherwise
+    F1, the harmonic mean of precision and recall, earns up to 0.45, and each false
+    report costs 0.15, so reporting every line loses. Reading alone earns half of one
+    step.
     """
     attempts = Attempts.of(books, trajectory)
     if not attempts.tools:
@@ -63,7 +63,7 @@ def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
 
 
 def f1(defects: Iterable[object], reports: Iterable[object]) -> float:
-    """Return the harmonic mean of precision and recall; 0 without a hit."""
+    """Return the harmonic mean of precision and recall; 0 without a match."""
     planted, made = set(defects), set(reports)
     hits = len(planted & made)
     return 2 * hits / (len(planted) + len(made)) if hits else 0.0

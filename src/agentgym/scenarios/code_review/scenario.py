@@ -1,4 +1,4 @@
-"""The code review scenario: planted defects to find and to report by line."""
+"""CodeReviewScenario: find planted defects, and report them by line."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -23,7 +23,7 @@ SYSTEM_PROMPT = (
 
 
 class CodeReviewScenario(LeveledScenario[ReviewFamily]):
-    """Find the defects and vulnerabilities that were planted in Python packages.
+    """Find planted defects and vulnerabilities in Python packages.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
@@ -57,11 +57,11 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
     def make_task(
         self, family: ReviewFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+        """Return the ``index``-th task of a family; the arguments determine it."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> ReviewEnvironment:
-        """Return the task's project."""
+        """Return an environment with the task's project."""
         return ReviewEnvironment(task.initial_state["files"])
 
     def calculate_reward(
@@ -72,5 +72,5 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         return rewards.score(task, own.books, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls that look at the files and report the defects."""
+        """Return the calls that read the files and report the defects."""
         return [NeededCall(tool, arguments) for tool, arguments in task.goal["plan"]]

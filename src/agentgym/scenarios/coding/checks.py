@@ -1,4 +1,4 @@
-"""Lint and format: libraries that only parse, in process, remembered by content."""
+"""Lint and format code in this process with pure parsers; results are cached."""
 
 import ast
 import inspect
@@ -35,7 +35,7 @@ def _found(source: str) -> list[tuple[int, str]]:
     guide = pycodestyle.StyleGuide(
         parse_argv=False, config_file=False, reporter=_collector(found)
     )
-    # autopep8 replaces this check by its own, for every linter in the process.
+    # autopep8 replaces this check globally, for every linter in the process.
     own = pycodestyle.continued_indentation
     wanted = list(inspect.signature(own).parameters)
     guide.options.logical_checks = [
@@ -65,11 +65,11 @@ def _collector(found: list[tuple[int, str]]) -> type:
 
 @lru_cache(_REMEMBERED)
 def formatted(source: str) -> str:
-    """Return the source as autopep8 lays it out.
+    """Return the source formatted by autopep8.
 
     Raises:
-        ToolError: The source does not parse, or would take long to lay out: what
-            autopep8 does grows with the square of a source's or a statement's length.
+        ToolError: The source does not parse, or is too long to format: autopep8's time
+            grows with the square of a source's or a statement's length.
     """
     import autopep8  # type: ignore[import-untyped]
 
@@ -87,7 +87,7 @@ def formatted(source: str) -> str:
 
 
 def _longest_line(source: str) -> int:
-    """Return how many tokens the longest logical line has."""
+    """Return the number of tokens in the longest logical line."""
     most = tokens = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         tokens += 1
@@ -98,7 +98,7 @@ def _longest_line(source: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def meaning(source: str) -> str | None:
-    """Return the syntax tree as text, without layout; None if it does not parse."""
+    """Return the syntax tree as text, or None if the source does not parse."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

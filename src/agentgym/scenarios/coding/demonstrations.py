@@ -1,7 +1,7 @@
-"""The oracle: plays the shortest correct plan in a real environment.
+"""The oracle: runs the shortest solution in a real environment.
 
-Pretraining uses it with the rules left out at random, since reinforcement learning
-shall train those; tests use it to prove that every task can be solved.
+Pretraining uses it with randomly omitted rules, which reinforcement learning then has
+to train. Tests use it to show that every task can be solved.
 """
 
 import json
@@ -40,8 +40,9 @@ class Demonstration:
     """One episode of the oracle.
 
     Attributes:
-        messages: OpenAI-shaped: system, user, then calls, results, and an answer.
-        reward: The episode's reward in the environment that it was played in.
+        messages: OpenAI-shaped messages: system, user, then calls, results, and an
+            answer.
+        reward: The episode's reward.
     """
 
     messages: list[dict[str, Any]]
@@ -55,11 +56,10 @@ def solve(
 
     Args:
         task: The task.
-        follow_rules: Probability with which each step that only a rule asks for is
-            kept: reading before an edit (searching stands in for it) or before
-            running a script, running the tests after an edit, and leaving test files
-            alone.
-        rng: Decides which are kept; needed if ``follow_rules`` is below 1.
+        follow_rules: Probability of keeping each step that only a rule requires:
+            reading before an edit (searching replaces it) or before running a script,
+            running the tests after an edit, and not changing test files.
+        rng: Decides which steps are kept; needed if ``follow_rules`` is below 1.
     """
     rng = rng or Random(task.id)
     plan = [Step.from_json(step) for step in task.goal["plan"]]
@@ -89,14 +89,14 @@ async def demonstrate(
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
 ) -> Demonstration:
-    """Play the oracle's calls and record the conversation.
+    """Run the oracle's calls, and record the conversation.
 
     Args:
         task: The task.
-        sandbox: Where tests and scripts run.
-        follow_rules: As for :func:`solve`. Below 1, the environment lets calls that
-            break a rule pass, and counts them.
-        rng: Decides which rules are kept, and the wording of the answer.
+        sandbox: Sandbox for tests and scripts.
+        follow_rules: See :func:`solve`. Below 1, the environment allows calls that
+            break a rule, and counts them.
+        rng: Decides which steps are kept, and the wording of the answer.
         system_prompt: The first message.
     """
     rng = rng or Random(task.id)
@@ -136,7 +136,7 @@ def _messages(identity: str, step: Step, result: str) -> list[dict[str, Any]]:
 
 
 def _shortest(step: Step) -> dict[str, str]:
-    """Return the arguments without those that equal the tool's defaults."""
+    """Return the arguments that differ from the tool's defaults."""
     defaults = {"list_files": {"path": "."}, "run_tests": {"path": "tests"}}
     default = defaults.get(step.tool, {"args": ""})
     return {k: v for k, v in step.args.items() if default.get(k) != v}
@@ -148,7 +148,7 @@ def _search_for(edit: Step) -> Step:
 
 
 def _edit_of_test(task: Task, path: str, rng: Random) -> list[Step]:
-    """Return an edit of a test file, as an agent does that knows no rule."""
+    """Return an edit of a test file, as by an agent that does not know the rule."""
     lines = task.initial_state["files"][path].splitlines()
     asserts = [line.strip() for line in lines if lines.count(line) == 1]
     asserts = [line for line in asserts if line.startswith("assert")]

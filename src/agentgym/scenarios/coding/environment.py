@@ -1,4 +1,4 @@
-"""One episode's workspace, its eight tools, and the books on the rules."""
+"""One episode's workspace, its eight tools, and the record of rules."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,23 +19,23 @@ from agentgym.scenarios.coding.reading import ReadableProject, ReadingBooks
 
 @dataclass
 class CodingBooks(ReadingBooks):
-    """The calls of an episode, with the files that it read and edited.
+    """The calls of an episode, with the files it read and edited.
 
     Attributes:
-        untested: Edited modules whose tests have not run since.
+        untested: Edited modules whose tests have not been run since.
     """
 
     untested: set[str] = field(default_factory=set)
 
 
 class CodingEnvironment(ReadableProject[CodingBooks]):
-    """A small Python project held in memory.
+    """A small Python project in memory.
 
     Args:
         files: Relative path to text.
-        sandbox: Where tests and scripts run.
-        enforce_rules: Whether a call that breaks a rule is refused. If not, it is
-            only counted.
+        sandbox: Sandbox for tests and scripts.
+        enforce_rules: Whether to refuse a call that breaks a rule; otherwise it is only
+            counted.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
                 name = call["path"] = TESTS
             if name != TESTS and not is_test_path(self.workspace.file(name)):
                 raise ToolError(f"{name} is not under {TESTS}/.")
-            files = dict(self.workspace.files)  # Edits may come while the tests run.
+            files = dict(self.workspace.files)  # Edits may arrive while the tests run.
             report = await execution.run_tests(self._sandbox, files, name)
             self.books.untested = {
                 edited

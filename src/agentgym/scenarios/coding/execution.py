@@ -1,4 +1,4 @@
-"""Running a workspace's tests and scripts, in the sandbox and nowhere else."""
+"""Run a workspace's tests and scripts, always in the sandbox."""
 
 import ast
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _SHOWN = 120
 
 
 def is_test_path(path: str) -> bool:
-    """Return whether a resolved path is the tests folder or below it."""
+    """Return whether a path is the tests folder or in it."""
     return path == TESTS or path.startswith(TESTS + "/")
 
 
 def tests_of(path: str) -> str:
-    """Return where the tests of a module are, by the project's convention."""
+    """Return the path of a module's tests, by the project's convention."""
     return f"{TESTS}/test_{path.rpartition('/')[2]}"
 
 
@@ -32,7 +32,7 @@ AnySandbox = Sandbox | LazySandbox
 
 
 async def run_tests(sandbox: AnySandbox, files: Mapping[str, str], path: str) -> str:
-    """Run the tests below ``path`` and return a report of one or two short lines.
+    """Run the tests at or below ``path``; return a report of one or two short lines.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -45,7 +45,7 @@ async def run_tests(sandbox: AnySandbox, files: Mapping[str, str], path: str) ->
 async def run_script(
     sandbox: AnySandbox, files: Mapping[str, str], path: str, args: tuple[str, ...]
 ) -> str:
-    """Run a script and return its output, cut to a few lines.
+    """Run a script; return its output, cut to a few lines.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -63,13 +63,13 @@ async def run_script(
 def repaired(
     sandbox: AnySandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
 ) -> bool:
-    """Return whether expressions have the expected values; wait for it.
+    """Return whether expressions have the expected values.
 
     Args:
-        sandbox: Where to run the code.
+        sandbox: Sandbox for the code.
         files: The workspace.
-        hidden: For each module, expressions in its names, and the expected ``repr`` of
-            each.
+        hidden: For each module, expressions in its namespace, with the expected
+            ``repr``.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -88,7 +88,7 @@ def _checked(result: SandboxResult) -> SandboxResult:
 
 
 def _report(result: SandboxResult, files: Mapping[str, str]) -> str:
-    """Return e.g. ``1 failed, 2 passed``, the first failure, and the module tested."""
+    """Return e.g. ``1 failed, 2 passed``, the first failure, and the tested module."""
     if not result.tests:
         return (
             "No tests were found." if result.ok or not result.timed_out else "Stopped."

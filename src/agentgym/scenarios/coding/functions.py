@@ -1,4 +1,4 @@
-"""Templates of generated functions: bodies, arguments of tests, and faults."""
+"""Templates of generated functions: bodies, test arguments, and faults."""
 
 from dataclasses import dataclass
 from random import Random
@@ -13,11 +13,9 @@ class Fault:
     """A wrong body of a function.
 
     Attributes:
-        kind: Family of level 3 that it belongs to: ``operator``, ``condition`` or
-            ``value``.
-        body: The faulty body that replaces the right one.
-        split: The only split that it occurs in; ``OUT_OF_VOCABULARY`` tasks use the
-            test split's.
+        kind: Its level 3 family: ``operator``, ``condition`` or ``value``.
+        body: The wrong body.
+        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the test split's.
     """
 
     kind: str
@@ -29,17 +27,17 @@ class Fault:
 class Template:
     """A kind of function with one line of body.
 
-    ``{a}`` and ``{b}`` stand for parameters, ``{K}`` for the module's constant,
+    Placeholders: ``{a}`` and ``{b}`` for parameters, ``{K}`` for the module's constant,
     ``{T}`` for a text.
 
     Attributes:
         key: Name of the kind.
-        verbs: First words of the function's name; ``_noun`` follows.
-        parameters: How many parameters, 0 to 2; ``list`` if the one is a list.
+        verbs: First words of the function's name, followed by ``_noun``.
+        parameters: Number of parameters, 0 to 2; ``list`` if the only one is a list.
         doc: The docstring.
         body: The line after the docstring.
         points: Arguments that distinguish every fault from the right body.
-        faults: The ways to be wrong.
+        faults: The possible faults.
     """
 
     key: str
@@ -52,12 +50,12 @@ class Template:
 
     @property
     def uses_constant(self) -> bool:
-        """Whether the body names the module's constant."""
+        """Whether the body uses the module's constant."""
         return "{K}" in self.body
 
 
 def _faults(text: str) -> tuple[Fault, ...]:
-    """Read lines of ``split kind: body``."""
+    """Parse lines of ``split kind: body``."""
     found = []
     for line in text.strip().splitlines():
         head, _, body = line.strip().partition(": ")
@@ -475,7 +473,7 @@ TEXT = Template(
 
 
 def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
-    """Return the templates and faults of a kind that ``split`` may use."""
+    """Return the templates and faults of a kind for ``split``."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return tuple(
         (template, fault)
@@ -486,6 +484,6 @@ def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
 
 
 def pick(rng: Random, *, constant: bool | None = None) -> Template:
-    """Return a template, one that does or does not use a constant if asked."""
+    """Return a random template, optionally with or without a constant."""
     pool = [t for t in TEMPLATES if constant is None or t.uses_constant == constant]
     return rng.choice(pool)

@@ -1,9 +1,9 @@
-"""Invented names, so that a policy learns to copy names, not to remember them.
+"""Invented names, so that a policy learns to copy names instead of recalling them.
 
-Held-out tasks are named with words that training never shows. A policy that has met
-only the words of the training pool may write one of those instead; most training
-projects are therefore named with pieces of such words or with random syllables: it must
-copy any row of letters, not only those of the training words.
+Held-out tasks use words that never occur in training. A policy that knows only the
+training words may write one of these instead. So most training projects are named with
+pieces of such words or with random syllables, and the policy has to copy any sequence
+of letters.
 """
 
 import builtins
@@ -15,11 +15,11 @@ from agentgym.core.task import Split
 from agentgym.scenarios.coding.names import NAMES, Names
 
 INVENTED = 0.75
-"""Share of the training projects whose names are invented."""
+"""Share of training projects with invented names."""
 
 _PIECE = (2, 4)
 _LONGEST = 8
-"""Most letters of a name; with longer ones projects outgrow a prompt."""
+"""Most letters of a name; with longer ones, projects exceed a prompt."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
     "sl sm sn sp st str sw t th tr tw v w wh wr y z"
@@ -34,7 +34,7 @@ _CODAS = (
 def names_for(split: Split, rng: Random) -> Names:
     """Return the names for a project of ``split``.
 
-    The pool of the split; in training, for a share of the projects, an invented one.
+    From the pool of the split; in training, a share of the projects gets invented ones.
     """
     if split is Split.TRAIN and rng.random() < INVENTED:
         return invented(rng)
@@ -42,7 +42,7 @@ def names_for(split: Split, rng: Random) -> Names:
 
 
 def invented(rng: Random) -> Names:
-    """Return names that no split's pool holds."""
+    """Return names that are in no split's pool."""
     words: list[str] = []
     while len(words) < 30:
         word = _word(rng)
@@ -59,7 +59,7 @@ def invented(rng: Random) -> Names:
 
 
 def _word(rng: Random) -> str:
-    """Return two or three pieces of training words, or as many syllables, in a row."""
+    """Return two or three pieces of training words, or syllables, joined."""
     piece = rng.choice((_splinter, _syllable))
     made = "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
     return made[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Seeded blemishes: bad layout and lint problems that change no meaning."""
+"""Add layout and lint problems that do not change a program's meaning."""
 
 import re
 from random import Random
@@ -8,7 +8,7 @@ _OPERATORS = re.compile(r" (\+|-|\*|//|%|<=|>=|==|!=|<|>) ")
 
 
 def unformatted(rng: Random, source: str) -> str:
-    """Return the source with at least two flaws that a formatter repairs."""
+    """Return the source with at least two flaws that a formatter fixes."""
     flaws = rng.sample((_tight_assignment, _one_blank_line, _wide_call, _wide_def), 2)
     for flaw in flaws:
         source = flaw(source)
@@ -16,7 +16,7 @@ def unformatted(rng: Random, source: str) -> str:
 
 
 def with_unused_import(rng: Random, source: str) -> str:
-    """Return the source with an import that nothing uses."""
+    """Return the source with an unused import."""
     return f"import {rng.choice(('os', 're', 'math', 'json'))}\n\n{source}"
 
 

@@ -1,7 +1,7 @@
-"""The words that generated projects are named with, one pool per split.
+"""Words for the names in generated projects, one pool per split.
 
-No word of one pool occurs in another, nor in the wording of requests: on held-out
-tasks, the agent meets names that it has never seen and has to copy.
+No word is in two pools, nor in the wording of requests: in held-out tasks, the agent
+meets new names and has to copy them.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Names:
     Attributes:
         packages: Names of packages.
         nouns: Topics of modules, functions, constants and scripts.
-        adjectives: For texts that programs show.
+        adjectives: Words for texts that programs show.
         parameters: Pairs of parameter names.
-        lists: Names of parameters that are lists of numbers.
+        lists: Parameter names for lists of numbers.
     """
 
     packages: tuple[str, ...]
@@ -28,7 +28,7 @@ class Names:
     lists: tuple[str, ...]
 
     def words(self) -> frozenset[str]:
-        """Return every word of the pool."""
+        """Return all words of the pool."""
         pairs = (word for pair in self.parameters for word in pair)
         return frozenset(
             (*self.packages, *self.nouns, *self.adjectives, *self.lists, *pairs)

@@ -1,4 +1,4 @@
-"""Generated projects: a package of two modules, their tests and one script."""
+"""Generated projects: a package of two modules, their tests, and a script."""
 
 import ast
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
 Points = Literal["few", "all"]
-"""Which arguments tests try: two, or all that reveal a fault."""
+"""The arguments that tests use: two, or all that reveal a fault."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Function:
     text: str = ""
 
     def fill(self, line: str, constant: str) -> str:
-        """Return a line of the template in this function's names."""
+        """Fill in a template's line with this function's names."""
         first, second = (*self.parameters, "", "")[:2]
         return line.format(a=first, b=second, K=constant, T=self.text)
 
     def signature(self) -> str:
-        """Return the line that starts the function."""
+        """Return the function's ``def`` line."""
         parameters = ", ".join(self.parameters)
         if self.default is not None:
             parameters += f"={self.default}"
@@ -57,7 +57,7 @@ class Module:
     Attributes:
         package: The package.
         name: The module.
-        constant: Name of its constant, and its value.
+        constant: Name of its constant.
         value: The constant's value.
         functions: Its functions.
     """
@@ -70,16 +70,16 @@ class Module:
 
     @property
     def path(self) -> str:
-        """Where the module is."""
+        """Path of the module."""
         return f"{self.package}/{self.name}.py"
 
     @property
     def test_path(self) -> str:
-        """Where its tests are."""
+        """Path of its tests."""
         return f"tests/test_{self.name}.py"
 
     def source(self, *, docs: bool) -> str:
-        """Return its text.
+        """Return the module's source.
 
         Args:
             docs: Whether functions have docstrings.
@@ -95,7 +95,7 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def tests(self, points: Points = "few") -> str:
-        """Return the text of its test file, with that choice of points."""
+        """Return the source of its test file, with that choice of arguments."""
         names = [function.name for function in self.functions]
         if any(function.template.uses_constant for function in self.functions):
             names.insert(0, self.constant)
@@ -107,10 +107,10 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def values(self) -> dict[str, str]:
-        """Return the ``repr`` of expressions in its names.
+        """Return the ``repr`` of expressions in its namespace.
 
-        They are its constant, and calls with the arguments of the tests and with
-        others that reveal a fault as well.
+        These are its constant, and calls with the tests' arguments and with others that
+        reveal a fault too.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -148,13 +148,13 @@ def build(
     templates: Sequence[Template] = (),
     docs: bool | None = None,
 ) -> Project:
-    """Make a project.
+    """Create a project.
 
     Args:
-        rng: Where choices come from.
+        rng: Source of random choices.
         names: The split's words.
-        templates: Of the first module's functions; others are drawn.
-        docs: Whether functions have docstrings; drawn if None.
+        templates: Templates of the first module's functions; others are random.
+        docs: Whether functions have docstrings; random if None.
     """
     package = rng.choice(names.packages)
     nouns = rng.sample(names.nouns, 7)
@@ -202,7 +202,7 @@ def _module(
 
 
 def text_for(rng: Random, names: Names, noun: str) -> str:
-    """Return a short text that a program may show."""
+    """Return a short text for a program to show."""
     return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
 
 
@@ -237,7 +237,7 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return the result of a correct function, as source."""
+    """Return the result of a correct function, as source code."""
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

@@ -1,4 +1,4 @@
-"""A project of an episode that can be looked through: its files in three tools."""
+"""An episode's project that can be read and searched with three tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _MOST_CHARACTERS = 1_200
 
 @dataclass
 class ReadingBooks(Books):
-    """The calls of an episode, with the files that it read.
+    """The calls of an episode, with the files it read.
 
     Attributes:
         read: Files whose text the agent has seen.
@@ -26,11 +26,11 @@ class ReadingBooks(Books):
 
 
 class ReadableProject[B: ReadingBooks](Environment):
-    """A small Python project held in memory.
+    """A small Python project in memory.
 
     Args:
         files: Relative path to text.
-        books: Where calls are recorded.
+        books: The record of calls.
     """
 
     def __init__(self, files: Mapping[str, str], books: B) -> None:
@@ -79,7 +79,7 @@ class ReadableProject[B: ReadingBooks](Environment):
 
 
 def search(files: Mapping[str, str], query: str) -> list[str]:
-    """Return ``path:line: text`` for each line that holds ``query``, tests last."""
+    """Return ``path:line: text`` for each line that contains ``query``, tests last."""
     wanted = query.strip()
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""The score of an episode: the outcome first, then how far it came."""
+"""The score of an episode: the outcome first, then its progress."""
 
 from collections.abc import Sequence
 
@@ -39,15 +39,15 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success is worth 1 less a little for needless calls, at least 0.5; an agent that
-    has merely tried everything has none (:func:`is_guessed`). Else each step of the
-    plan that was made, in order, is worth an equal share of 0.45, and the right tool
-    for the next step 0.4 of its share, which is more than an error costs: trying the
-    next step never pays less than stopping. Many needless calls melt that credit away,
-    so that calling everything earns nothing.
+    A success earns 1 minus a little for needless calls, at least 0.5; an agent that has
+    tried everything has no success (:func:`is_guessed`). Otherwise each step of the
+    plan that was made, in order, earns an equal share of 0.45, and the right tool for
+    the next step 0.4 of its share. That is more than an error costs, so trying the next
+    step never earns less than stopping. Many needless calls remove this credit, so that
+    calling everything earns nothing.
 
     Raises:
-        SandboxError: A repair could not be run.
+        SandboxError: A repair could not be executed.
     """
     plan = [Step.from_json(step) for step in task.goal["plan"]]
     attempts = Attempts.of(environment.books, trajectory)
@@ -83,17 +83,17 @@ def score(
 
 
 def _charged(attempts: Attempts) -> int:
-    """Return how many errors of a failed episode cost something.
+    """Return the number of errors that cost something in a failed episode.
 
-    One try of each tool may go wrong for the price of one error, so that trying pays;
-    a tool that goes on failing costs each time.
+    One failed attempt with each tool costs as much as a single error, so that trying is
+    worth it; a tool that fails again costs each time.
     """
     again = len(attempts.failed) - len(set(attempts.failed))
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
 
 def _repeated(done: Sequence[ReceivedCall]) -> int:
-    """Count calls made again with the same arguments and nothing edited between."""
+    """Count calls repeated with the same arguments without an edit between."""
     count = 0
     seen: list[ReceivedCall] = []
     for call in done:
@@ -105,7 +105,7 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
-    """Return whether a call has the effect of a step of the plan."""
+    """Return whether a call has the effect of a plan's step."""
     if step.tool != call.tool:
         return False
     if step.tool == "edit_file":
@@ -133,7 +133,7 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return the part of the next step's share that its tool alone earns."""
+    """Return the share of the next step that its tool alone earns."""
     if made == len(plan):
         return 0.0
     needed = plan[made].tool
@@ -144,7 +144,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
 def _shares(
     plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
-    """Return the shares of the plan whose tool, and whose call, was made."""
+    """Return the shares of the plan with the right tool, and with the right call."""
     calls = list(attempts.done)
     right_tool = tools_called((step.tool for step in plan), attempts.tools)
     right_call = 0
@@ -160,7 +160,7 @@ def _shares(
 def _changed_as_asked(
     task: Task, environment: CodingEnvironment, sandbox: AnySandbox
 ) -> bool:
-    """Return whether the project is as the goal wants it, and nothing else changed."""
+    """Return whether the project is as the goal requires, and nothing else changed."""
     goal, files = task.goal, environment.workspace.files
     start: dict[str, str] = task.initial_state["files"]
     if goal["hidden"]:
@@ -178,7 +178,7 @@ def _changed_as_asked(
 
 
 def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether the code gives the expected values and the rest is unchanged."""
+    """Return whether the code gives the expected values, and the rest is unchanged."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
         return False
@@ -189,7 +189,7 @@ def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
     ):
         return False
     if all(_same_meaning(files[path], text) for path, text in expected.items()):
-        return True  # The known repair needs no run.
+        return True  # The known repair need not be executed.
     sources = {p: text for p, text in files.items() if not is_test_path(p)}
     return execution.repaired(sandbox, sources, task.goal["hidden"])
 
@@ -208,7 +208,7 @@ def _tests_changed(start: dict[str, str], files: dict[str, str]) -> bool:
 
 
 def _damaged(task: Task, environment: CodingEnvironment) -> bool:
-    """Return whether a file changed that the goal leaves alone."""
+    """Return whether a file changed that the goal does not mention."""
     goal, files = task.goal, environment.workspace.files
     start: dict[str, str] = task.initial_state["files"]
     return any(

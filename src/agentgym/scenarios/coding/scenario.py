@@ -1,4 +1,4 @@
-"""The coding scenario: small Python projects to read, change, test and repair."""
+"""CodingScenario: small Python projects to read, edit, test and repair."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -32,8 +32,8 @@ class CodingScenario(LeveledScenario[Family]):
     """Find, read, edit, test and repair code in generated Python packages.
 
     Args:
-        sandbox: Where tests and scripts run; it stays the caller's. If None, the
-            scenario's own.
+        sandbox: Sandbox for tests and scripts, not closed with the scenario. None opens
+            an own one.
     """
 
     name: ClassVar[str] = "coding"
@@ -65,7 +65,7 @@ class CodingScenario(LeveledScenario[Family]):
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> CodingEnvironment:
-        """Return a fresh workspace with the task's project."""
+        """Return a new workspace with the task's project."""
         return CodingEnvironment(task.initial_state["files"], self._runs_in())
 
     def calculate_reward(
@@ -76,7 +76,7 @@ class CodingScenario(LeveledScenario[Family]):
         return rewards.score(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; only the outcome can judge an edit or a search."""
+        """Return the task's plan; edits and searches are judged by the outcome."""
         steps = map(Step.from_json, task.goal["plan"])
         return [
             NeededCall(step.tool, step.args, step.others, _BY_OUTCOME & set(step.args))
@@ -84,7 +84,7 @@ class CodingScenario(LeveledScenario[Family]):
         ]
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the promise for held-out tasks of levels 1 and 2."""
+        """Return the goal for held-out tasks of levels 1 and 2."""
         return {
             "tool_reliability": 0.95,
             "success_rate": 0.95,

@@ -4,8 +4,8 @@
 - ``environment``: the project that it works on, with the tools of all roles.
 - ``languages``: Python, JavaScript, Go and Rust in its projects.
 - ``measuring``: time and memory of one call.
-- ``projects``: small problems to train on, with the drafts of a scripted generator.
+- ``projects``: small problems to train on, with drafts of a scripted generator.
 - ``rewards``: the score of an episode.
-- ``agent``: the graph as training makes it.
+- ``agent``: the graph for training.
 - ``scenario``: the scenario.
 """

@@ -1,4 +1,4 @@
-"""The team's graph as training makes it."""
+"""Create the team's graph for training."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def make_team(
     llm: "BaseChatModel", tools: "Sequence[BaseTool]"
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Return the team's graph, in which one model answers for all roles."""
+    """Return the team's graph with one model for all roles."""
     from agentgym.scenarios.coding_team.team.graph import build_team
 
     return build_team(llm, tools)

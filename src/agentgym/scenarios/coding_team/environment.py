@@ -1,4 +1,4 @@
-"""One piece of work of the coding team: its files, its tools, and its record."""
+"""TeamEnvironment: a team's project, with its files, tools and record."""
 
 import hashlib
 import json
@@ -28,14 +28,14 @@ from agentgym.scenarios.coding_team.team.routing import (
 from agentgym.scenarios.rewards.static_checks import Kind, find_problems
 
 MAX_ROUNDS = 3
-"""Turns of the generator, unless a person allows more."""
+"""Most turns of the generator, unless a person allows more."""
 MEASURE_S = 10.0
-"""Seconds of computing that a measured call may take."""
+"""CPU seconds that a measured call may take."""
 WRITING = ("write_file", "edit_file")
-"""The generator's own tools, which a scripted generator does without."""
+"""The generator's own tools, which a scripted generator does not need."""
 
 _REVIEW = frozenset({"lint", "check_security"})
-"""Checks that a file has had when it counts as reviewed."""
+"""Checks that a file needs to count as reviewed."""
 _MOST_CHARACTERS = 4_000
 _MOST_LINES = 5
 _MOST_FAILURES = 20
@@ -44,22 +44,22 @@ _SERIOUS = "high"
 
 
 class TeamEnvironment(Environment):
-    """A project that a team works on, held in memory.
+    """A team's project in memory.
 
     Args:
-        files: Relative path to text; those that the user gave.
-        sandbox: Where all code runs.
-        max_rounds: Turns of the generator.
-        target: Where code belongs that names no file.
-        drafts: Files that a scripted generator writes, one set a round, the last one
-            again and again. None if a model writes.
+        files: The user's files: relative path to text.
+        sandbox: Sandbox for all code.
+        max_rounds: Most turns of the generator.
+        target: Path for code without a file name.
+        drafts: Files that a scripted generator writes, one set per round; the last one
+            repeats. None if a model writes.
 
     Attributes:
         workspace: The files.
-        books: The calls that models made, without those that stood in for them.
+        books: The calls made by models, not by their replacements.
         fallbacks: Roles whose turn was taken by a rule or by the graph's own code.
-        rounds: Turns of the generator so far.
-        max_rounds: Turns that it may have.
+        rounds: Number of turns of the generator so far.
+        max_rounds: Most turns of the generator.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TeamEnvironment(Environment):
         self._stands_in = False
 
     def tools(self) -> list[Tool]:
-        """Return the tools; without those that write, if a script writes."""
+        """Return the tools; without the writing ones if a script writes."""
         found = bound_tools(self)
         if self._drafts is None:
             return found
@@ -102,7 +102,7 @@ class TeamEnvironment(Environment):
         return self.workspace.changed()
 
     def begin(self) -> None:
-        """Begin with the user's next request, on the files as they are."""
+        """Start the user's next request, with the current files."""
         self._start = dict(self.workspace.files)
         self._accepted = dict(self._start)
         self.rounds, self.max_rounds = 0, self._more
@@ -127,7 +127,7 @@ class TeamEnvironment(Environment):
 
     @tool
     def team_state(self, event: str = "look", role: str = "") -> str:
-        """Return the state of the work as JSON, after an event of the graph's own.
+        """Return the state of the work as JSON, after an event of the graph.
 
         Args:
             event: ``look``, ``fall_back``, ``hand_over``, ``take_back`` or
@@ -313,7 +313,7 @@ class TeamEnvironment(Environment):
         self.rounds += 1
 
     def _recorded(self, name: str, **arguments: Any) -> Any:
-        """Write a model's call down once the block has shown how it went."""
+        """Record a model's call with its outcome after the block."""
         books = Books() if self._stands_in else self.books
         return books.recording(ReceivedCall(name, arguments))
 
@@ -353,7 +353,7 @@ class TeamEnvironment(Environment):
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
     ) -> str:
-        """Keep the findings of a check, and return the first ones, or the note."""
+        """Store a check's findings; return the first ones, or the note."""
         self._checked.setdefault(file, set()).add(name)
         self._add_findings(found)
         lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
@@ -385,13 +385,13 @@ class TeamEnvironment(Environment):
         )
 
     def _version(self) -> str:
-        """Return a hash of the code, without tests."""
+        """Return a hash of the code without tests."""
         text = json.dumps(self._code(), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _by_language(paths: Sequence[str]) -> list[tuple[TeamLanguage, list[str]]]:
-    """Return test files by their language."""
+    """Group test files by language."""
     found: dict[str, tuple[TeamLanguage, list[str]]] = {}
     for path in paths:
         if (language := of_path(path)) is not None:
@@ -412,9 +412,9 @@ def _sound(result: SandboxResult) -> SandboxResult:
 def _report_of(
     name: str, result: SandboxResult, wanted: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the part of a result that is about one test file.
+    """Return the part of a result about one test file.
 
-    An outcome of no file, as of a run that did not end, counts for the first one.
+    An outcome without a file, e.g. of an aborted run, counts for the first file.
     """
     tests = [
         test
@@ -425,7 +425,7 @@ def _report_of(
     bad = [test for test in tests if test.outcome != "passed"]
     failures = [f"{test.name}: {test.message}"[: 2 * _SHOWN] for test in bad]
     failed = len(bad)
-    if not tests:  # a test file without a test proves nothing
+    if not tests:  # a test file without tests proves nothing
         failed, failures = 1, [f"{name}: it holds no test that ran"]
     return {
         "passed": len(tests) - len(bad),

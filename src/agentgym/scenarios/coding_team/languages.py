@@ -1,4 +1,4 @@
-"""The languages of a team's project: new files, tests, and checks of a toolchain."""
+"""Languages of a team's project: file names, tests, and toolchain checks."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ class TeamLanguage:
     """One language of a team's projects.
 
     Attributes:
-        name: As the sandbox knows it.
-        target: Where code belongs that names no file.
-        test: The name of a test file, as an example.
-        seconds: Computing that a test run may take, compiling included.
-        check: The command line of its own checker; ``{path}`` stands for the file.
-            Empty if ruff, bandit and radon check it.
-        problem: Reads a line of the checker's output: ``line`` and ``message``.
+        name: Its name in the sandbox.
+        target: Path for code without a file name.
+        test: An example of a test file's name.
+        seconds: CPU seconds that a test run may take, compiling included.
+        check: Command line of its own checker, with ``{path}`` for the file. Empty if
+            ruff, bandit and radon check it.
+        problem: Matches a line of the checker's output: ``line`` and ``message``.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TeamLanguage:
     def problems(self, result: SandboxResult) -> list[tuple[int, str]]:
         """Return line and message of each problem in a checker's output.
 
-        A checker that fails in other words is one problem of line 1.
+        If a checker fails with another output, that is one problem in line 1.
         """
         if result.ok:
             return []
@@ -89,16 +89,16 @@ LANGUAGES: Final = {
         ),
     )
 }
-"""Each language by its name."""
+"""Each language by name."""
 TESTS: Final = ", ".join(language.test for language in LANGUAGES.values())
-"""Names of test files, as examples."""
+"""Example names of test files."""
 
 _TEST = re.compile(r"(_test\.go|(^|/)test\.[cm]?js|[.\-_]test\.[cm]?js)$")
 _NO_TESTS = ("conftest.py", "__init__.py")
 
 
 def of_path(path: str) -> TeamLanguage | None:
-    """Return the language of a file; None if it is of none."""
+    """Return the language of a file, or None."""
     try:
         return LANGUAGES[language_of(path)]
     except SandboxError:
@@ -106,7 +106,7 @@ def of_path(path: str) -> TeamLanguage | None:
 
 
 def is_test(path: str) -> bool:
-    """Return whether a path is that of a test, in any of the languages."""
+    """Return whether a path is a test's, in any of the languages."""
     return is_test_file(path) or _TEST.search(path) is not None
 
 

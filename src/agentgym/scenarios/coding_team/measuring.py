@@ -1,4 +1,4 @@
-"""Measure one call of a function in the sandbox: its time and its memory."""
+"""Measure time and memory of a function call in the sandbox."""
 
 import ast
 import json
@@ -7,7 +7,7 @@ from agentgym.errors import ToolError
 from agentgym.sandbox import SandboxResult
 
 SCRIPT = "measure_call.py"
-"""The script's name in the workspace."""
+"""Name of the script in the workspace."""
 
 _SOURCE = """\
 import importlib, json, time, tracemalloc
@@ -31,11 +31,11 @@ _SHOWN = 160
 
 
 def script_for(path: str, call: str) -> str:
-    """Return the script that measures a call of a module's function.
+    """Return a script that measures a call of a module's function.
 
     Args:
-        path: The module's file.
-        call: An expression in the module's names, such as ``total(2, 3)``.
+        path: Path of the module.
+        call: An expression in the module's namespace, such as ``total(2, 3)``.
 
     Raises:
         ToolError: The file is not Python, or the call is not an expression.
@@ -51,9 +51,9 @@ def script_for(path: str, call: str) -> str:
 
 
 def measured(result: SandboxResult) -> str:
-    """Return the time and the memory in words, or why there are none.
+    """Describe the measured time and memory, or why there are none.
 
-    The process that is measured writes the numbers: they inform, they prove nothing.
+    The measured process itself writes the numbers: they inform, but prove nothing.
     """
     if result.status != "exited":
         return f"The call was stopped: {result.error or result.status}."

@@ -1,9 +1,9 @@
-"""Small problems for the team, with the drafts that a scripted generator writes.
+"""Small problems for the team, with the drafts of a scripted generator.
 
-The tasks train the supervisor, the reviewer and the executor; the generator's part is
-played by a script, so that a policy that cannot write code can learn the rest.
-A task's drafts decide how the work goes: right at once, wrong at first, long enough to
-need a review, or with a serious finding at first.
+The tasks train the supervisor, the reviewer and the executor. A script plays the
+generator, so that a policy that cannot write code can learn the other roles. A task's
+drafts decide the course of the work: right at once, wrong at first, long enough to need
+a review, or with a serious finding at first.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from agentgym.scenarios.coding_team.wording import PHRASES
 from agentgym.scenarios.wording.grammar import request
 
 _MANY = 4
-"""Functions of a module that is too long to be simple."""
+"""Number of functions above which a module needs a review."""
 _FAULTS = ("operator", "condition", "value")
 
 Call = dict[str, Any]
@@ -33,7 +33,7 @@ class Problem:
 
     Attributes:
         module: The module to write.
-        source: Its right text.
+        source: Its right source.
         instruction: The request.
     """
 
@@ -44,13 +44,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class TeamFamily:
-    """One way that the work goes.
+    """A kind of task, by the course of the work.
 
     Attributes:
         name: Its name.
-        level: 2, or 3 where the first draft has a serious finding.
-        functions: How many functions the module has.
-        first: Returns the wrong first draft; None if the right one is the first.
+        level: 2, or 3 if the first draft has a serious finding.
+        functions: Number of functions in the module.
+        first: Returns the wrong first draft; None if the first draft is right.
         is_found: Whether the review finds the fault, before any test runs.
     """
 
@@ -61,7 +61,7 @@ class TeamFamily:
     is_found: bool = False
 
     def plan(self, module: Module) -> list[Call]:
-        """Return the calls of the shortest right way, without the generator's."""
+        """Return the calls of the shortest solution, without the generator's."""
         review = _calls(
             ("hand_over", {"to": "reviewer"}),
             ("lint", {"path": module.path}),
@@ -84,7 +84,7 @@ def _calls(*calls: tuple[str, Call]) -> list[Call]:
 
 
 def _faulty(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with the fault of a split in one of its functions."""
+    """Return the source with one of its functions replaced by a faulty one."""
     pairs = [pair for kind in _FAULTS for pair in functions.with_fault(kind, split)]
     made = []
     for function in problem.module.functions:
@@ -97,7 +97,7 @@ def _faulty(rng: Random, split: Split, problem: Problem) -> str:
 
 
 def _misspelled(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with a name that is not defined."""
+    """Return the source with an undefined name."""
     function = rng.choice([f for f in problem.module.functions if f.parameters])
     right = function.fill(function.template.body, problem.module.constant)
     name = function.parameters[0]
@@ -105,7 +105,7 @@ def _misspelled(rng: Random, split: Split, problem: Problem) -> str:
 
 
 def _insecure(rng: Random, split: Split, problem: Problem) -> str:
-    """Return the source with a weak hash, which bandit rates high."""
+    """Return the source with a weak hash, which bandit rates as serious."""
     word = problem.module.name
     line = f'TAG = hashlib.md5(b"{word}").hexdigest()\n'
     head, _, rest = problem.source.partition("\n")
@@ -122,7 +122,7 @@ FAMILIES = (
 
 
 def make_task(family: TeamFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family; the arguments decide it wholly."""
+    """Return the ``index``-th task of a family; the arguments determine it."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     rng = Random(identity)
     problem = _problem(rng, family, split)
@@ -166,7 +166,7 @@ def _problem(rng: Random, family: TeamFamily, split: Split) -> Problem:
 
 
 def _templates(rng: Random, family: TeamFamily, split: Split) -> Sequence[Template]:
-    """Return the kinds of a module's functions, the first of which can be wrong."""
+    """Return templates for a module's functions; the first can be wrong."""
     if family.first is _faulty:
         kind = rng.choice(_FAULTS)
         return [rng.choice(functions.with_fault(kind, split))[0]]

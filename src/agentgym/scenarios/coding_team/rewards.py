@@ -1,4 +1,4 @@
-"""The score of a team's episode: the outcome first, then how far it came."""
+"""The score of a team's episode: the outcome first, then its progress."""
 
 from collections.abc import Sequence
 
@@ -23,9 +23,9 @@ ERROR = -0.04
 VIOLATION = -0.1
 FALLBACK = -0.05
 SPARE_CALLS = 3
-"""Needless calls that a success may hold."""
+"""Needless calls that a success may contain."""
 CORRECT, FINISHED = 0.7, 0.3
-"""Parts of a success where the policy writes the code too."""
+"""Parts of a success's reward if the policy also writes the code."""
 _MOST_COUNTED = 4
 
 
@@ -38,17 +38,17 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return other arguments that are as good: all tests are one file's here."""
+    """Return alternative arguments: running all tests is the same as one file's."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
 def score_routing(
     task: Task, environment: TeamEnvironment, trajectory: Trajectory
 ) -> Reward:
-    """Score an episode whose code a script wrote, by the calls of its plan.
+    """Score an episode with scripted code, by the calls of its plan.
 
-    A success, worth at least 0.9, made every call of the plan in order, broke no rule,
-    and needed no rule or code of the graph's own to take a turn.
+    A success, worth at least 0.9, makes every call of the plan in order, breaks no
+    rule, and needs no rule or code of the graph to take a turn.
     """
     plan = needed(task)
     attempts = Attempts.of(environment.books, trajectory)
@@ -82,10 +82,10 @@ def score_outcome(
     trajectory: Trajectory,
     sandbox: AnySandbox,
 ) -> Reward:
-    """Score an episode whose code the policy wrote, by hidden values of the code.
+    """Score an episode with the policy's own code, by hidden values of the code.
 
     Raises:
-        SandboxError: The code could not be run.
+        SandboxError: The code could not be executed.
     """
     files = {
         path: text
@@ -123,7 +123,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return the shares of the plan whose tool was called, and called rightly."""
+    """Return the shares of the plan with the right tool, and with the right call."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

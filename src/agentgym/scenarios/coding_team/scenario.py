@@ -1,4 +1,4 @@
-"""The scenario: a team of four roles that solves small programming problems."""
+"""CodingTeamScenario: a team of four roles that solves small programming problems."""
 
 from random import Random
 from typing import ClassVar, Literal
@@ -27,12 +27,12 @@ class CodingTeamScenario(Scenario):
     """A supervisor routes between a generator, a reviewer and an executor.
 
     Args:
-        generator: The writer of the code: ``script``, so that a policy learns the other
+        generator: The author of the code: ``script``, so that a policy learns the other
             roles; or ``policy``, for models that can write code.
-        sandbox: Where tests run; it stays the caller's. If None, the scenario's own.
+        sandbox: Sandbox for tests, not closed with the scenario. None opens an own one.
 
     Raises:
-        UsageError: No generator has this name.
+        UsageError: The generator is unknown.
     """
 
     name: ClassVar[str] = "coding_team"
@@ -64,7 +64,7 @@ class CodingTeamScenario(Scenario):
         self._given = sandbox
 
     def system_prompt(self) -> str:
-        """Return the order of the work, for an agent that plays all roles."""
+        """Return the order of work, for an agent that plays all roles."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
@@ -75,7 +75,7 @@ class CodingTeamScenario(Scenario):
         return [spec for spec in found if spec.name not in WRITING]
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return small problems, families interleaved.
+        """Return small problems, families in turn.
 
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
@@ -88,7 +88,7 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return held-out tasks, then some in unknown words."""
+        """Return held-out tasks, then some with unknown words."""
         return {
             "held-out": self.tasks(Split.TEST, seed, count),
             "out-of-vocabulary": self.tasks(
@@ -97,7 +97,7 @@ class CodingTeamScenario(Scenario):
         }
 
     def create_environment(self, task: Task) -> TeamEnvironment:
-        """Return a fresh project with the task's tests."""
+        """Return a new project with the task's tests."""
         state = task.initial_state
         return TeamEnvironment(
             state["files"],
@@ -116,11 +116,11 @@ class CodingTeamScenario(Scenario):
         return rewards.score_outcome(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return the task's plan; None where the policy writes the code."""
+        """Return the task's plan; None if the policy writes the code."""
         return rewards.needed(task) if self._is_scripted else None
 
     def notes(self) -> list[str]:
-        """Return notes on the trained roles, and on the scripted one."""
+        """Return notes about the trained roles and the scripted one."""
         if not self._is_scripted:
             return []
         note = (

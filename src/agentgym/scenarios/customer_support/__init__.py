@@ -1,4 +1,4 @@
-"""The customer support scenario: a shop's desk, its rules, and customers who answer.
+"""The customer support scenario: a shop's help desk, its rules, and customers.
 
 - ``scenario``: :class:`SupportScenario`, its system prompt, and how tasks are made.
 - ``environment``, ``database``: one episode's shop, the tools and the rules.

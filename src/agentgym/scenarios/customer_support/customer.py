@@ -1,8 +1,8 @@
-"""The customer: a script that answers questions, and never more than it is asked.
+"""Customer: a script that answers exactly the questions it is asked.
 
-It knows its facts by kind and finds the kind that a question asks for by keywords,
-since the agent's own words are not trained. It repeats itself once and then has
-enough, so that an agent which only asks comes to an end.
+It knows facts by kind, and recognises the kind of a question by keywords, since the
+agent's wording is not trained. It repeats an answer once and then leaves, so that an
+agent that only asks comes to an end.
 """
 
 import re
@@ -18,7 +18,7 @@ KEYWORDS = {
     "subject": ("subject", "complain", "about", "problem", "happened"),
     "priority": ("priority", "urgen", "important"),
 }
-"""Words of a question by the fact that they ask for."""
+"""Keywords of questions, by the fact they ask for."""
 
 _QUESTION = re.compile(
     r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
@@ -28,7 +28,7 @@ _CLOSING = re.compile(
     r"|\b(more|further|other|another) (help|assist|question|request)"
     r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
 )
-"""Phrases that ask whether there is more to do."""
+"""Phrases that ask whether there is anything else."""
 
 _MOST_ANSWERS = 2
 
@@ -37,11 +37,11 @@ class Customer:
     """One episode's customer.
 
     Args:
-        facts: Their answers about each kind of fact. A kind may have
-            several texts: the later ones replace the first when it is asked again.
-        needs: Kinds that the request cannot be met without and that the first
-            message does not contain, in the order in which they come up.
-        later: Requests that follow, one after each answer that asks nothing.
+        facts: Answers by kind of fact. A kind may have several texts: later ones
+            replace the first when it is asked again.
+        needs: Facts that the request requires and the first message lacks, in the order
+            in which they are needed.
+        later: Further requests, each sent after an answer without a question.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Customer:
         self._puzzled = False
 
     def reply(self, message: str) -> str | None:
-        """Return the customer's reply to an answer, None if they are done."""
+        """Return the customer's reply to an answer; None if they are done."""
         said = message.lower()
         kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
         if not self._open and _CLOSING.search(said):
@@ -87,7 +87,7 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Correct a statement about an open fact, else go on to the next request."""
+        """Correct a statement about an open fact, or send the next request."""
         about = [kind for kind in kinds if kind in self._open]
         if about:
             return self._state(about[0])
@@ -96,11 +96,11 @@ class Customer:
         return self._next_request()
 
     def _next_request(self) -> str | None:
-        """Return the customer's next request, None if that was all."""
+        """Return the customer's next request, or None."""
         return self._later.pop(0) if self._later else None
 
     def _puzzle(self, text: str) -> str | None:
-        """Say ``text`` once in an episode."""
+        """Return ``text`` once per episode, then None."""
         if self._puzzled:
             return None
         self._puzzled = True

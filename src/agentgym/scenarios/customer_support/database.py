@@ -1,4 +1,4 @@
-"""The shop's database: SQLite in memory, one for each episode."""
+"""The shop's database: SQLite in memory, one per episode."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _FILLED = {
     "shipments": 2,
     "refunds": 2,
 }
-"""Tables that a task fills, and how many columns it gives."""
+"""Tables that a task fills, with their number of given columns."""
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -41,14 +41,14 @@ _CHANGING = {
     "tickets": "customer_id, subject, priority",
     "escalations": "1",
 }
-"""The columns compared with a goal: neither generated ids nor free reasons."""
+"""Columns compared with a goal, without generated ids and free texts."""
 
 
 def open_database(state: State) -> sqlite3.Connection:
     """Return a database in a task's initial state.
 
-    It may be used from several threads, one after the other: an episode is scored in
-    another thread than the one it ran in.
+    Several threads may use it, one after the other: an episode is scored in another
+    thread than the one it ran in.
     """
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.deserialize(_empty())
@@ -62,7 +62,7 @@ def open_database(state: State) -> sqlite3.Connection:
 
 
 def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
-    """Return the rows compared with a goal, in a fixed order."""
+    """Return the rows that are compared with a goal, in a fixed order."""
     return {
         table: sorted(
             [_plain(value) for value in row]
@@ -73,7 +73,7 @@ def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
 
 
 def expected(state: State) -> dict[str, list[Row]]:
-    """Return :func:`snapshot` of a state given as rows."""
+    """Return the :func:`snapshot` of a state given as rows."""
     with_all = {**{table: [] for table in _CHANGING}, **state}
     rows = {
         "orders": [[o[0], o[1], o[2], o[5], o[6]] for o in with_all["orders"]],
@@ -90,12 +90,12 @@ def expected(state: State) -> dict[str, list[Row]]:
 
 @cache
 def _empty() -> bytes:
-    """Return a database without rows; copying it beats making the tables again."""
+    """Return an empty database; copying it is faster than creating the tables."""
     database = sqlite3.connect(":memory:")
     database.executescript(_SCHEMA)
     return database.serialize()
 
 
 def _plain(value: object) -> object:
-    """Return a text without case, outer quotes and punctuation."""
+    """Return a text in lower case without outer quotes and punctuation."""
     return value.strip(" .,!?\"'").casefold() if isinstance(value, str) else value

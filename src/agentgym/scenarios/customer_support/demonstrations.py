@@ -1,7 +1,7 @@
-"""The oracle: plays the shortest correct plan, asking for unknown facts.
+"""The oracle: runs the shortest solution, and asks for unknown facts.
 
-It uses no argument that the conversation or a result has not shown, so that its tasks
-can be solved without guessing.
+It uses no argument that the conversation or a result has not shown, so its tasks can be
+solved without guessing.
 """
 
 import json
@@ -37,8 +37,9 @@ class SupportDemonstration:
     """One episode of the oracle.
 
     Attributes:
-        messages: OpenAI-shaped: system, user, then calls, results, and answers.
-        reward: The episode's reward in the environment that it was played in.
+        messages: OpenAI-shaped messages: system, user, then calls, results, and
+            answers.
+        reward: The episode's reward.
     """
 
     messages: list[dict[str, Any]]
@@ -52,15 +53,15 @@ def solve(
 
     Args:
         task: The task.
-        follow_rules: Probability with which the identity is checked, and with which
-            an order is looked at, where only a rule asks for it.
-        rng: Decides which are kept; needed if ``follow_rules`` is below 1.
+        follow_rules: Probability of verifying the identity, and of looking at an order,
+            where only a rule requires it.
+        rng: Decides which steps are kept; needed if ``follow_rules`` is below 1.
     """
     rng = rng or Random(task.id)
     plan = [SupportStep.from_json(step) for step in task.goal["plan"]]
     if follow_rules >= 1 or task.goal["every_step"]:
         return plan
-    # Later facts come up when the identity is checked.
+    # Later facts become known when the identity is checked.
     comes_late = task.family in ("changed_mind", "two_requests")
     identified = comes_late or rng.random() < follow_rules
     identified |= any(
@@ -87,13 +88,13 @@ async def demonstrate(
     rng: Random | None = None,
     system_prompt: str = SYSTEM_PROMPT,
 ) -> SupportDemonstration:
-    """Play the oracle's calls and record the conversation.
+    """Run the oracle's calls, and record the conversation.
 
     Args:
         task: The task.
-        follow_rules: As for :func:`solve`. Below 1, the environment lets calls that
-            break a rule pass, and counts them.
-        rng: Decides which rules are kept, and the wording of questions and answers.
+        follow_rules: See :func:`solve`. Below 1, the environment allows calls that
+            break a rule, and counts them.
+        rng: Decides which steps are kept, and the wording of questions and answers.
         system_prompt: The first message.
 
     Raises:
@@ -113,7 +114,7 @@ async def demonstrate(
 
 
 class _Talk:
-    """A conversation of the oracle with a task's customer."""
+    """The oracle's conversation with a task's customer."""
 
     def __init__(
         self, environment: SupportEnvironment, rng: Random, system: str, task: Task
@@ -133,7 +134,7 @@ class _Talk:
         )
 
     async def make(self, step: SupportStep) -> None:
-        """Make a step's call, once all of its arguments are known."""
+        """Make a step's call, once all its arguments are known."""
         if step.request > self._request:
             self._request = step.request
             self.say(self._rng.choice(ANSWERS))
@@ -170,13 +171,13 @@ class _Talk:
         ]
 
     def say(self, text: str) -> None:
-        """Answer, and append the customer's reply."""
+        """Send an answer, and append the customer's reply."""
         self.messages.append({"role": "assistant", "content": text})
         reply = self._environment.user_reply(text)
         if reply is not None:
             self.messages.append({"role": "user", "content": reply})
 
     def shown(self, value: object) -> bool:
-        """Return whether the customer or a tool has shown a value."""
+        """Return whether the customer or a tool has mentioned a value."""
         texts = (m["content"] for m in self.messages if m["role"] in ("user", "tool"))
         return any(str(value).casefold() in text.casefold() for text in texts)

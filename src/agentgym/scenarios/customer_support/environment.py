@@ -1,4 +1,4 @@
-"""One episode's shop, its tools, and the books on the rules."""
+"""SupportEnvironment: one episode's shop, its tools, and the record of rules."""
 
 import json
 import math
@@ -22,13 +22,13 @@ SENT = ("shipped", "delivered")
 
 
 class SupportEnvironment(Environment):
-    """A shop and a customer who wants something of it.
+    """A shop, and a customer with a request.
 
     Args:
         state: A task's initial state: rows of each table, and the customer's script.
         instruction: The customer's first message.
-        enforce_rules: Whether a call that breaks a rule is refused. If not, it is
-            only counted.
+        enforce_rules: Whether to refuse a call that breaks a rule; otherwise it is only
+            counted.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class SupportEnvironment(Environment):
             return "handed over"
 
     def _order_to_change(self, order_id: str) -> dict[str, Any]:
-        """Return an order that may be changed, as far as the customer is concerned."""
+        """Return an order that may be changed for this customer."""
         order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
         if order is None:
             raise ToolError(f"there is no order {order_id}.")
@@ -239,7 +239,7 @@ class SupportEnvironment(Environment):
         return order
 
     def _shown(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return an order as the tools print it."""
+        """Return an order in the form that tools show."""
         items = self._rows("SELECT * FROM items WHERE order_id = ?", order["id"])
         names = [
             f"{item['quantity']} {item['name']}"
@@ -263,14 +263,14 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Say that nothing was found, as :meth:`_wrong` does."""
+        """Return or raise the message that something does not exist; see ``_wrong``."""
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
-        """Say that a key is wrong: an error, unless the customer gives it.
+        """Return the message about a wrong key if the customer gave it; else raise it.
 
-        A customer's mistake does not count against the agent. Their keys are whole
-        words of their script, and one letter alone is not a key.
+        A customer's mistake does not count against the agent. A key counts as given if
+        it is a whole word of the customer's script, of more than one letter.
 
         Args:
             message: The problem.
@@ -278,7 +278,7 @@ class SupportEnvironment(Environment):
             start: Start of the message if it is not an error.
 
         Raises:
-            ToolError: The customer never gives the key.
+            ToolError: The customer never gave the key.
         """
         key = key.strip()
         given = rf"(?<!\w){re.escape(key)}(?!\w)"

@@ -1,7 +1,7 @@
-"""The people, places and things of generated shops, one pool per split.
+"""People, places and products of generated shops, one pool per split.
 
-Nothing of one pool occurs in another: the agent has never seen the names of held-out
-tasks, and has to copy them.
+The pools share nothing: names in held-out tasks are new to the agent, which has to copy
+them.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class SupportNames:
         last: Surnames.
         domains: Mail domains, without their endings.
         products: Products of the shop.
-        cities: Where customers live.
-        streets: Names of streets, to which a number is added.
+        cities: The customers' cities.
+        streets: Street names; a number is added.
         subjects: Subjects of complaints.
-        numbers: Styles of order numbers: ``9`` is a digit, ``A`` a capital, all else
-            stands for itself.
+        numbers: Formats of order numbers: ``9`` is a digit, ``A`` a capital letter, all
+            else is literal.
     """
 
     first: tuple[str, ...]
@@ -38,7 +38,7 @@ class SupportNames:
     numbers: tuple[str, ...]
 
     def words(self) -> frozenset[str]:
-        """Return every name of the pool, apart from subjects."""
+        """Return every name of the pool, except subjects."""
         return frozenset(
             (
                 *self.first,
@@ -51,7 +51,7 @@ class SupportNames:
         )
 
     def number(self, rng: Random) -> str:
-        """Return an order number in one of the split's styles."""
+        """Return an order number in one of the split's formats."""
         made = ""
         for sign in rng.choice(self.numbers):
             if sign == "9":

@@ -1,4 +1,4 @@
-"""The score of an episode: the final database first, then how far it came."""
+"""The score of an episode: the final database first, then its progress."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,13 +34,13 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    It is a success if the database has the expected rows, no rule was broken and, where
-    the goal is to know or to leave something as it is, the calls that show why were
-    made. A success is worth 1 less a little for needless calls, at least 0.5; an
-    agent that has merely tried everything has none (:func:`is_guessed`). Else each
-    step of the plan that was made, in any order, is worth an equal share of 0.45, and
-    the right tool for the first step that is missing 0.4 of its share. Many needless
-    calls melt that credit away.
+    It is a success if the database has the expected rows, no rule was broken and, if
+    the goal is to find something out or to leave something unchanged, the calls that
+    show why were made. A success earns 1 minus a little for needless calls, at least
+    0.5; an agent that has tried everything has no success (:func:`is_guessed`).
+    Otherwise each step of the plan that was made, in any order, earns an equal share of
+    0.45, and the right tool for the first missing step 0.4 of its share. Many needless
+    calls remove this credit.
     """
     attempts = Attempts.of(environment.books, trajectory)
     plan = _plan(task, attempts.done)
@@ -80,21 +80,21 @@ def score(
 
 
 def matches(step: SupportStep, call: ReceivedCall) -> bool:
-    """Return whether a call has the effect of a step of a plan."""
+    """Return whether a call has the effect of a plan's step."""
     return step.tool == call.tool and all(
         _same(call.args[name], value) for name, value in step.args.items()
     )
 
 
 def _repeated(done: Sequence[ReceivedCall]) -> int:
-    """Count calls that ran again with the same arguments."""
+    """Count repeated calls with the same arguments."""
     return sum(call in done[:index] for index, call in enumerate(done))
 
 
 def _plan(task: Task, done: Sequence[ReceivedCall]) -> list[SupportStep]:
-    """Return a task's plan, each order looked up in the way that the agent took.
+    """Return a task's plan, with orders looked up in the agent's way.
 
-    A list of the owner's orders shows the same fields as a look at each.
+    A list of the customer's orders shows the same fields as looking at each.
     """
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
@@ -114,7 +114,7 @@ def _made(step: SupportStep, done: Sequence[ReceivedCall]) -> bool:
 def _missing(
     plan: Sequence[SupportStep], done: Sequence[ReceivedCall]
 ) -> list[SupportStep]:
-    """Return the steps of the plan that no call was."""
+    """Return the steps of the plan that were not made."""
     left = list(done)
     missing: list[SupportStep] = []
     for step in plan:
@@ -129,7 +129,7 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return the part of the next step's share that its tool alone earns."""
+    """Return the share of the next step that its tool alone earns."""
     if not missing:
         return 0.0
     needed = missing[0].tool
@@ -138,7 +138,7 @@ def _next_tool(
 
 
 def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether there is a row that neither start nor goal has."""
+    """Return whether there is a row that neither the start nor the goal has."""
     start = expected(task.initial_state)
     return any(
         row not in start[table] and row not in task.goal["state"][table]

@@ -1,4 +1,4 @@
-"""The customer support scenario: requests at a shop's desk, under its rules."""
+"""SupportScenario: requests at a shop's help desk, with rules."""
 
 from collections.abc import Sequence
 from random import Random
@@ -39,7 +39,7 @@ SYSTEM_PROMPT = f"{ROLE} {RULES}"
 
 
 class SupportScenario(LeveledScenario[SupportFamily]):
-    """Answer a shop's customers: look up, verify, change, refuse or hand over."""
+    """Serve a shop's customers: look up, verify, change, refuse or hand over."""
 
     name: ClassVar[str] = "customer_support"
     description: ClassVar[str] = (
@@ -71,7 +71,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         return make_task(family, split, seed, index)
 
     def create_environment(self, task: Task) -> SupportEnvironment:
-        """Return a fresh shop with the task's customer."""
+        """Return a new shop with the task's customer."""
         return SupportEnvironment(task.initial_state, task.instruction)
 
     def calculate_reward(
@@ -82,7 +82,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         return rewards.score(task, own, trajectory)
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; free reasons are as good as any other."""
+        """Return the task's plan; any free text is accepted as a reason."""
         free = {"escalate": {"reason": "asked for"}}
         return [
             NeededCall(
@@ -94,14 +94,14 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         ]
 
     def vocabulary(self, split: Split) -> set[str]:
-        """Return the names that no other split uses."""
+        """Return the names that only this split uses."""
         return {word.lower() for word in NAMES[split].words()}
 
     def success_criteria(self) -> dict[str, float]:
         """Return the goal for validation tasks of levels 1 and 2.
 
-        Two points more than the 95 % that is wanted on held-out tasks: training ends
-        where the goal is first seen to hold, which flatters.
+        These are 2 points above the 95 % wanted on held-out tasks: training ends at the
+        first validation that reaches the goal, which overestimates the policy.
         """
         return {
             "tool_reliability": 0.97,
@@ -111,7 +111,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
 
 
 def make_task(family: SupportFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family; the arguments decide it wholly."""
+    """Return the ``index``-th task of a family; the arguments determine it."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     draft = family.draft(SupportScene(Random(identity), split))
     return Task(

@@ -1,9 +1,9 @@
-"""The testing scenario: write tests that kill planted mutants.
+"""The testing scenario: write tests that fail on mutants of the code.
 
 - ``scenario``: :class:`QaTestingScenario`, its system prompt, and how tasks are made.
-- ``environment``: one episode's project, its five tools, and the tests so far.
+- ``environment``: one episode's project, its five tools, and its tests.
 - ``cases``: a test as a call with its value.
 - ``families``: the kinds of task, level by level, and their mutants.
-- ``rewards``: mutants killed by tests that pass on the right code.
+- ``rewards``: mutants that are detected by tests which pass on the right code.
 - ``wording``: the grammar of requests.
 """

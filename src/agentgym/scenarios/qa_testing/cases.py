@@ -1,7 +1,7 @@
-"""A test as a call of a function and the value that it gives.
+"""A test: a function call and its expected value.
 
-A call names a function and gives plain values. So a test can look at nothing but what
-the function returns: not at its source, in which it could recognise a mutant.
+A call names a function and has plain values. So a test only sees the function's result,
+not its source, in which it could recognise a mutant.
 """
 
 import ast
@@ -18,8 +18,8 @@ class Case(NamedTuple):
     """One test.
 
     Attributes:
-        call: The call, as in ``area_lamp(3, 4)``.
-        expected: The value that it gives.
+        call: The call, e.g. ``area_lamp(3, 4)``.
+        expected: Its value.
     """
 
     call: str
@@ -32,11 +32,11 @@ class Case(NamedTuple):
 
 
 def read_call(text: str, functions: Iterable[str]) -> str:
-    """Return a call in its shortest form.
+    """Parse a call, and return it in its shortest form.
 
     Args:
         text: The call as the agent wrote it.
-        functions: Names of those that may be called.
+        functions: Names of the functions that may be called.
 
     Raises:
         ToolError: It is not a call of one of them with plain values.
@@ -63,7 +63,7 @@ def read_call(text: str, functions: Iterable[str]) -> str:
 
 
 def read_value(text: str) -> Any:
-    """Return the plain value that a text means.
+    """Parse the text of a plain value.
 
     Raises:
         ToolError: It is not the text of a plain value.
@@ -79,11 +79,11 @@ def read_value(text: str) -> Any:
 
 
 def render_tests(module: str, cases: Sequence[Case]) -> str:
-    """Return the text of a test file.
+    """Return the source of a test file.
 
     Args:
         module: Dotted name of the module.
-        cases: Its tests; one at least.
+        cases: Its tests, at least one.
     """
     names = ", ".join(sorted({case.function for case in cases}))
     blocks = [f"from {module} import {names}"]

@@ -1,4 +1,4 @@
-"""One episode's project, its five tools, and the tests that the agent wrote."""
+"""TestingEnvironment: one episode's project, its five tools, and the agent's tests."""
 
 import re
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _MOST_CASES = 20
 
 @dataclass
 class TestingBooks(ReadingBooks):
-    """The calls of an episode, with the files that it read, and its tests.
+    """The calls of an episode, with the files it read, and its tests.
 
     Attributes:
-        cases: The tests of each module, by its path, in order.
+        cases: Tests of each module, by path, in order.
     """
 
     __test__ = False
@@ -35,16 +35,16 @@ class TestingBooks(ReadingBooks):
 
     @property
     def count(self) -> int:
-        """How many tests there are."""
+        """Number of tests."""
         return sum(map(len, self.cases.values()))
 
 
 class TestingEnvironment(ReadableProject[TestingBooks]):
-    """A small Python project whose code is right and has too few tests.
+    """A small Python project with right code and too few tests.
 
     Args:
         files: Relative path to text.
-        sandbox: Where calls and tests run.
+        sandbox: Sandbox for calls and tests.
     """
 
     __test__ = False

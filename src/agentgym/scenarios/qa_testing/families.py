@@ -1,4 +1,4 @@
-"""The kinds of task: which functions are to be tested, and their mutants."""
+"""The kinds of task: the functions to test, and their mutants."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from agentgym.scenarios.qa_testing.wording import PHRASES
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 _HARD = ("over", "under", "enough", "within", "same", "both", "either")
-"""Templates whose mutants differ from them only at a boundary."""
+"""Templates whose mutants differ only at a boundary."""
 PlannedCall = tuple[str, dict[str, str]]
 
 
@@ -26,10 +26,10 @@ class TestingDraft:
 
     Attributes:
         instruction: The user's request.
-        files: The project, without tests of the module.
+        files: The project, without the module's tests.
         module: Path of the module to test.
-        mutants: For each function to test, texts of the module with one fault in it.
-        plan: Tool and arguments of the shortest correct plan.
+        mutants: For each function to test, sources of the module with one fault in it.
+        plan: Tool and arguments of each call of the shortest solution.
     """
 
     __test__ = False
@@ -53,7 +53,7 @@ TestingFamily = ProjectFamily[TestingDraft]
 
 
 def _plain(rng: Random) -> Template:
-    """Return a template whose mutants nearly any arguments kill."""
+    """Return a template whose mutants fail for nearly any arguments."""
     return rng.choice([t for t in _usable() if t.key not in _HARD])
 
 
@@ -62,12 +62,12 @@ def _usable() -> list[Template]:
 
 
 def _test_function(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Draft tests for one named function."""
+    """Create a task to test one named function."""
     return _drafted(scene, phrases, [_plain(scene.rng)], whole=False)
 
 
 def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Draft tests for both functions of a module."""
+    """Create a task to test both functions of a module."""
     first = _plain(scene.rng)
     while (second := _plain(scene.rng)) is first:
         pass
@@ -75,7 +75,7 @@ def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
 
 
 def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Draft tests for a function whose mutants differ only at a boundary."""
+    """Create a task to test a function whose mutants differ only at a boundary."""
     hard = [t for t in _usable() if t.key in _HARD]
     return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
 
@@ -108,7 +108,7 @@ def _drafted(
 
 
 def _faulty(template: Template, split: Split) -> list[str]:
-    """Return the wrong bodies of a template that a split may use."""
+    """Return the wrong bodies of a template for a split."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return [fault.body for fault in template.faults if fault.split is home]
 
@@ -116,7 +116,7 @@ def _faulty(template: Template, split: Split) -> list[str]:
 def _mutants(
     source: str, module: Module, function: Function, split: Split
 ) -> list[str]:
-    """Return the module with each fault of the split in the function."""
+    """Return the module's source with each of the split's faults in the function."""
     head, mark, rest = source.partition(function.signature())
     right = function.fill(function.template.body, module.constant)
     return [
@@ -126,7 +126,7 @@ def _mutants(
 
 
 def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
-    """Return the fewest calls, with their values, that kill every mutant."""
+    """Return the fewest calls, with values, that detect every mutant."""
     template = function.template
     bodies = _faulty(template, split)
     kills = {
@@ -154,7 +154,7 @@ def _call(function: Function, point: str) -> str:
 
 
 def _value(body: str, point: str) -> str | None:
-    """Return the text of a body's value at a point; None if it raises."""
+    """Return the text of a body's value for some arguments; None if it raises."""
     expression = body.removeprefix("return ").format(a="a", b="b")
     names = dict(zip("ab", eval(point), strict=False))  # our own templates
     try:

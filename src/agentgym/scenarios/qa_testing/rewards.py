@@ -1,4 +1,4 @@
-"""The score of tests: the mutants that they kill, if they pass on the right code."""
+"""The score of tests: the mutants that they detect, if they pass on the right code."""
 
 from collections.abc import Sequence
 
@@ -29,16 +29,16 @@ _MOST_ERRORS = 6
 def score(
     task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: AnySandbox
 ) -> Reward:
-    """Score the tests that an episode leaves.
+    """Score the tests of an episode.
 
-    A success kills every mutant with tests that all pass on the right code; it is worth
-    1 less a little for needless calls, and too many of them are not a success, so
-    testing everything that comes to mind does not pay. Else the share of mutants that
-    passing tests kill is paid, up to 0.45 with a little for reading the module first; a
-    test that fails on the right code costs 0.15.
+    A success detects every mutant with tests that all pass on the right code. It earns
+    1 minus a little for needless calls; with too many of them it is not a success, so
+    testing everything does not pay. Otherwise the share of mutants detected by passing
+    tests earns up to 0.45, with a little for reading the module first; a test that
+    fails on the right code costs 0.15.
 
     Raises:
-        SandboxError: The code could not be run.
+        SandboxError: The code could not be executed.
     """
     attempts = Attempts.of(books, trajectory)
     if not attempts.tools:
@@ -62,11 +62,11 @@ def score(
 
 
 def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
-    """Return how many tests fail on the right code, and the share of mutants killed.
+    """Return how many tests fail on the right code, and the share of detected mutants.
 
-    A mutant is killed by a test that passes on the right code, and whose call gives
-    another value on the mutant, or none. All of it is one execution in the sandbox, and
-    values leave it, no verdicts; see :func:`agentgym.sandbox.gives`.
+    A test detects a mutant if it passes on the right code, and its call gives another
+    value, or none, on the mutant. This is one execution in the sandbox, and only values
+    leave it; see :func:`agentgym.sandbox.gives`.
     """
     if not cases:
         return 0, 0.0

@@ -1,4 +1,4 @@
-"""The testing scenario: tests that pass on right code and fail on mutants."""
+"""QaTestingScenario: tests that pass on right code and fail on mutants."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -27,8 +27,8 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     """Write tests for functions of generated Python packages.
 
     Args:
-        sandbox: Where calls and tests run; it stays the caller's. If None, the
-            scenario's own.
+        sandbox: Sandbox for calls and tests, not closed with the scenario. None opens
+            an own one.
     """
 
     name: ClassVar[str] = "qa_testing"
@@ -58,11 +58,11 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     def make_task(
         self, family: TestingFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family; the arguments decide it wholly."""
+        """Return the ``index``-th task of a family; the arguments determine it."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> TestingEnvironment:
-        """Return the task's project."""
+        """Return an environment with the task's project."""
         return TestingEnvironment(task.initial_state["files"], self._runs_in())
 
     def calculate_reward(
@@ -73,7 +73,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; only the outcome can judge calls and their values."""
+        """Return the task's plan; calls and values are judged by the outcome."""
         return [
             NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
             for tool, arguments in task.goal["plan"]

@@ -1,8 +1,8 @@
-"""Rewards as named parts with weights, and the static checks that they share.
+"""Rewards of named, weighted parts, and the static checks that they share.
 
 - ``parts``: :class:`ComposedReward` and its parts; :class:`SubmittedCode`.
 - ``correctness``: hidden tests by values, in the sandbox.
-- ``efficiency``: CPU time and memory relative to those of a reference solution.
+- ``efficiency``: CPU time and memory relative to a reference solution.
 - ``code_quality``: style, security and complexity.
 - ``static_checks``: the findings of ruff, bandit and radon.
 """

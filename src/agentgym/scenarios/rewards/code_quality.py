@@ -1,7 +1,7 @@
-"""Parts of a reward for the quality of code: style, security, complexity.
+"""Reward parts for code quality: style, security, complexity.
 
-Each counts the problems that the agent added, in every Python file that it changed,
-its tests included. Counts are absolute: more clean lines or files make up for nothing.
+Each counts the problems that the agent added in every Python file it changed, tests
+included. Counts are absolute: more clean lines or files do not compensate.
 """
 
 from collections import Counter
@@ -21,22 +21,22 @@ from agentgym.scenarios.rewards.static_checks import (
 
 
 class _FewProblems(RewardPart[SubmittedCode]):
-    """A part that each new finding makes smaller, by its severity."""
+    """A part that each new finding reduces, depending on its severity."""
 
     kinds: ClassVar[tuple[Kind, ...]]
     costs: ClassVar[Mapping[Severity, float]]
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return 1 less a cost for each problem that the agent added, at least 0.
+        """Return 1 minus a cost for each problem that the agent added, at least 0.
 
         Raises:
             MissingExtraError: The extra ``code-quality`` is not installed.
-            ScenarioError: No Python file was changed, so there is nothing to measure.
+            ScenarioError: No Python file was changed.
         """
         return max(0.0, 1.0 - sum(self.costs[s] for s in self._added(evidence)))
 
     def _added(self, code: SubmittedCode) -> list[Severity]:
-        """Return the severity of each finding that the start did not have."""
+        """Return the severity of each finding that the initial code did not have."""
         changed = _changed(code, self.name)
         before = Counter(
             (found.path, found.rule)
@@ -55,7 +55,7 @@ class _FewProblems(RewardPart[SubmittedCode]):
 
 
 class Style(_FewProblems):
-    """Style and probable bugs, by ruff: 10 matters of taste or 5 bugs leave nothing."""
+    """Style and probable bugs, by ruff: 10 style problems or 5 bugs leave nothing."""
 
     name: ClassVar[str] = "style"
     kinds: ClassVar[tuple[Kind, ...]] = ("bug", "style")
@@ -71,19 +71,19 @@ class Security(_FewProblems):
 
 
 class Complexity(RewardPart[SubmittedCode]):
-    """The most complex function, by radon: up to 10 paths are fine, 20 earn nothing.
+    """The most complex function, by radon: up to 10 paths earn all, 20 nothing.
 
-    A function that was more complex at the start may stay as complex as it was.
+    A function that was more complex at the start may stay so.
     """
 
     name: ClassVar[str] = "complexity"
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return a share that falls from 1 to 0 as the worst function gets complex.
+        """Return a share that falls from 1 to 0 with the worst function's complexity.
 
         Raises:
             MissingExtraError: The extra ``code-quality`` is not installed.
-            ScenarioError: No Python file was changed, so there is nothing to measure.
+            ScenarioError: No Python file was changed.
         """
         worst = 0
         for path, text in _changed(evidence, self.name).items():
@@ -96,7 +96,7 @@ class Complexity(RewardPart[SubmittedCode]):
 
 
 def _by_name(text: str) -> dict[str, int]:
-    """Return the complexity of each function; of a text without meaning the worst."""
+    """Return each function's complexity, under "" the worst of unparsable code."""
     try:
         return {name: complexity for name, _, complexity in complexities(text)}
     except ValueError:

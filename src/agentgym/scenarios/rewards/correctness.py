@@ -1,4 +1,4 @@
-"""Correctness: the share of hidden expressions that give the right values."""
+"""Correctness: the share of hidden expressions with the right values."""
 
 from collections.abc import Iterator, Mapping
 from itertools import batched, groupby
@@ -9,20 +9,20 @@ from agentgym.sandbox import gives
 from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 _AT_ONCE = 100
-"""Expressions of one execution, fewer than its output holds."""
+"""Expressions per execution; the output of more might not fit."""
 
 
 class Correctness(RewardPart[SubmittedCode]):
     """Hidden tests by values, which code cannot forge: see ``agentgym.sandbox.gives``.
 
     Tests that the agent wrote or edited are removed before the code runs. Values that
-    the code at the start gives as well are not paid. If it gives all of them, as where
-    code is to become faster, any change that keeps them earns this part: let it weigh
-    little.
+    the initial code gives as well earn nothing. If it gives all of them, e.g. if code
+    is to become faster, any change that keeps them earns this part: give it a small
+    weight.
 
     Args:
-        hidden: For each module, by its path, expressions and their right values.
-        timeout_s: Seconds that up to 100 expressions together may take.
+        hidden: By module path, expressions and their right values.
+        timeout_s: Seconds for up to 100 expressions together.
 
     Raises:
         ScenarioError: There are no expressions.
@@ -42,9 +42,9 @@ class Correctness(RewardPart[SubmittedCode]):
         self._timeout_s = timeout_s
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return the share of the wrong values at the start that are right now.
+        """Return the share of initially wrong values that are right now.
 
-        It is 1 only if every value is right, and 0 if the code did not change.
+        It is 1 only if every value is right, and 0 if the code is unchanged.
 
         Raises:
             SandboxError: An expression cannot be used, or the sandbox failed.
@@ -58,7 +58,7 @@ class Correctness(RewardPart[SubmittedCode]):
         return max(0.0, 1.0 - len(wrong) / len(before)) if before else 0.0
 
     def _wrong(self, code: SubmittedCode, files: Mapping[str, str]) -> set[str]:
-        """Return the expressions that give another value in these files."""
+        """Return the expressions that give a wrong value in these files."""
         wrong: set[str] = set()
         for expected in self._batches():
             found = gives(code.sandbox, files, expected, timeout_s=self._timeout_s)

@@ -13,12 +13,13 @@ from agentgym.sandbox.guest import plain
 from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
-"""Times the reference's cost from which a share of 0.75, 0.5, 0.25 and 0 is left."""
+"""Multiples of the reference's cost above which a share of 0.75, 0.5, 0.25 and 0 is
+left."""
 
 _ROUNDS = 3
 _MORE_ROUNDS = 6
 _DOUBT = 0.2
-"""A ratio so near to a step, as a share of it, is measured again."""
+"""A ratio within this share of a step is measured again."""
 _SCRIPT = """
 import importlib as _importlib, os as _os, sys as _sys
 
@@ -39,9 +40,9 @@ class ProgramCost:
     """The cost of one program, the least of several executions.
 
     Attributes:
-        values: The text of the values that it gave; empty if it failed.
-        cpu_s: CPU seconds of all its processes, the start of Python included.
-        peak_mb: Most memory that one of its processes held, MiB, with Python's own.
+        values: Text of its values; empty if it failed.
+        cpu_s: CPU seconds of all its processes, Python's start included.
+        peak_mb: Peak memory of one of its processes, in MiB, Python's included.
     """
 
     values: str
@@ -52,22 +53,21 @@ class ProgramCost:
 class Efficiency(RewardPart[SubmittedCode]):
     """CPU time and memory of a workload, relative to a reference solution.
 
-    The sandbox measures both from outside of the program. The reference and the
-    solution run in turn, each several times in fresh processes, and the least counts,
-    so that a busy machine costs nothing. The share has steps: up to 1.5 times the
-    reference's cost it is 1, up to 3 times 0.75, up to 6 times 0.5, up to 12 times
-    0.25; a ratio near a step is measured again. So it separates a better algorithm
-    from a worse one, and says nothing about a few percent.
+    The sandbox measures both from outside of the program. Reference and solution run
+    alternately, several times each in new processes, and the least cost counts, so a
+    busy machine does no harm. The share has steps: 1 up to 1.5 times the reference's
+    cost, 0.75 up to 3 times, 0.5 up to 6 times, 0.25 up to 12 times; a ratio near a
+    step is measured again. So it separates a better algorithm from a worse one, but not
+    a few percent.
 
-    Other values than the reference's earn 0: a program that answers wrongly where the
-    work is heavy is not fast.
+    Values other than the reference's earn 0: a program with wrong results is not fast.
 
     Args:
-        workload: For each module, by its path, expressions that take time: let the
-            reference need 0.1 s or more, several times as long as Python's start. Each
-            is evaluated once, so remembering results does not help.
-        reference: The files of the reference solution.
-        timeout_s: CPU seconds that one execution may take.
+        workload: By module path, expressions that take time: the reference should need
+            0.1 s or more, several times Python's start. Each is evaluated once, so
+            caching results does not help.
+        reference: Files of the reference solution.
+        timeout_s: CPU seconds per execution.
 
     Raises:
         ScenarioError: The workload is empty, or an expression does not parse.
@@ -154,12 +154,12 @@ class Efficiency(RewardPart[SubmittedCode]):
 
 
 def share_of_ratio(ratio: float) -> float:
-    """Return the share that is left at so many times the reference's cost."""
+    """Return the share that is left at a multiple of the reference's cost."""
     return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
 
 
 def _ratios(right: ProgramCost, given: ProgramCost) -> tuple[float, float]:
-    least = 1e-4  # The clock's own steps.
+    least = 1e-4  # The resolution of the clock.
     return (
         (given.cpu_s + least) / (right.cpu_s + least),
         (given.peak_mb + least) / (right.peak_mb + least),

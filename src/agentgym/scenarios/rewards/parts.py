@@ -1,4 +1,4 @@
-"""Rewards as named parts with weights; a wrong result is paid for no other part."""
+"""Rewards of named, weighted parts; a wrong result earns no other part."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,12 +14,12 @@ from agentgym.scenarios.rewards.static_checks import is_test_file
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedCode:
-    """The code that an episode ends with.
+    """The code at the end of an episode.
 
     Attributes:
-        files: Relative path to text, at the end.
-        start: The same at the start of the task; empty if the agent wrote all of it.
-        sandbox: Where the code may run.
+        files: The final files: relative path to text.
+        start: The initial files, likewise; empty if the agent wrote all.
+        sandbox: Sandbox for the code.
     """
 
     files: Mapping[str, str]
@@ -28,16 +28,16 @@ class SubmittedCode:
 
     @property
     def to_run(self) -> dict[str, str]:
-        """The files that may run: tests are as at the start.
+        """The files to run, with the initial tests.
 
-        Tests that the agent wrote or edited are left out, so they decide nothing.
+        Tests that the agent wrote or edited are left out, so they have no influence.
         """
         own = {p: text for p, text in self.files.items() if not is_test_file(p)}
         return own | {p: text for p, text in self.start.items() if is_test_file(p)}
 
     @property
     def changed(self) -> dict[str, str]:
-        """The Python files that differ from those at the start."""
+        """The Python files that differ from the initial ones."""
         return {
             path: text
             for path, text in self.files.items()
@@ -46,7 +46,7 @@ class SubmittedCode:
 
 
 class RewardPart[Evidence](ABC):
-    """One part of a reward: a share of its weight, from 0 to 1.
+    """One part of a reward: earns a share of its weight, from 0 to 1.
 
     Attributes:
         name: Its name in ``Reward.parts``.
@@ -56,29 +56,30 @@ class RewardPart[Evidence](ABC):
 
     @abstractmethod
     def share(self, evidence: Evidence) -> float:
-        """Return how much of the part is earned, from 0 to 1.
+        """Return the earned share of the part, from 0 to 1.
 
         Args:
-            evidence: The state that the episode left, e.g. a :class:`SubmittedCode`.
+            evidence: The final state of the episode, e.g. a :class:`SubmittedCode`.
 
         Raises:
-            Exception: It cannot be measured. The rollout is then retried or dropped;
-                a part must not return 0 for that.
+            Exception: It cannot be measured. The rollout is then retried or dropped; a
+                part must not return 0 instead.
         """
 
 
 class ComposedReward[Evidence]:
-    """Weighted parts, of which the first one decides success.
+    """Weighted parts; the first one decides success.
 
     The weights are scaled to add up to 1, so the reward is from 0 to 1. The other parts
-    are measured and paid only if the first one is earned in full. If it is not, it pays
-    ``partial`` of its share, so a wrong result never pays half as much as a right one.
+    are measured and earn something only if the first one is earned in full. Otherwise
+    the first one earns ``partial`` of its share, so a wrong result never earns half as
+    much as a right one.
 
     Args:
-        first: The part that says whether the result is right, and its weight.
+        first: The part that decides whether the result is right, and its weight.
         others: Further parts and their weights.
-        partial: From 0 to 1: how much of its share the first part pays as long as the
-            result is not right.
+        partial: From 0 to 1: the factor for the first part's share while the result is
+            not right.
 
     Raises:
         ScenarioError: A weight is not above 0, two parts have one name, or ``partial``
@@ -115,11 +116,11 @@ class ComposedReward[Evidence]:
         return {part.name: weight for part, weight in self._parts}
 
     def score(self, evidence: Evidence) -> Reward:
-        """Return the reward with all parts by name, those that pay nothing as 0.
+        """Return the reward with all parts by name; unearned ones are 0.
 
         Raises:
             ScenarioError: A part returned a number outside of 0 to 1.
-            Exception: Whatever a part raises.
+            Exception: Any exception of a part.
         """
         paid = dict.fromkeys(self.weights, 0.0)
         success = True

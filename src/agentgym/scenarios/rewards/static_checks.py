@@ -1,8 +1,7 @@
-"""Static checks of Python code: ruff, bandit and radon, as one list of findings.
+"""Static checks of Python code: findings of ruff, bandit and radon.
 
-They parse the code and never run it. A comment in the code cannot silence them:
-``# noqa`` and ``# nosec`` are ignored, and so are configuration files among the code.
-Results are remembered by content.
+They parse the code and never run it. Comments cannot silence them: ``# noqa`` and ``#
+nosec`` are ignored, and so are configuration files. Results are cached by content.
 """
 
 import json
@@ -19,16 +18,16 @@ from agentgym.errors import MissingExtraError, ScenarioError
 from agentgym.sandbox.commands import check_files
 
 Kind = Literal["bug", "style", "security", "complexity"]
-"""The topic of a finding; :data:`KINDS` has all of them."""
+"""The kind of a finding; :data:`KINDS` has all of them."""
 Severity = Literal["high", "medium", "low"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _LINTED = frozenset({"bug", "style"})
 
 EXTRA = "code-quality"
 MOST_CHARACTERS = 400_000
-"""Of all files together; more is one finding, and is not checked."""
+"""Most characters of all files together; more gives one finding without a check."""
 COMPLEX = 10
-"""Highest cyclomatic complexity of a function without a finding, as radon's grade B."""
+"""Highest cyclomatic complexity of a function without a finding, radon's grade B."""
 VERY_COMPLEX = 20
 
 _REMEMBERED = 512
@@ -44,15 +43,16 @@ _ORDER = {severity: place for place, severity in enumerate(get_args(Severity))}
 
 @dataclass(frozen=True, kw_only=True)
 class CodeFinding:
-    """One problem that a static check found.
+    """One problem found by a static check.
 
     Attributes:
         path: The file, as it was given.
-        line: From 1.
-        severity: ``high`` fails or is exploited when run, ``low`` is a matter of taste.
+        line: Line number, from 1.
+        severity: ``high`` fails or can be exploited when run, ``low`` is a style
+            problem.
         kind: ``bug``, ``style``, ``security`` or ``complexity``.
-        rule: The identity of the rule, e.g. ``F401``, ``B602``, ``CC``.
-        message: The problem, for people.
+        rule: Id of the rule, e.g. ``F401``, ``B602``, ``CC``.
+        message: Description for people.
         tool: ``ruff``, ``bandit`` or ``radon``.
     """
 
@@ -71,18 +71,18 @@ class CodeFinding:
 def find_problems(
     files: Mapping[str, str], kinds: Iterable[Kind] = KINDS
 ) -> list[CodeFinding]:
-    """Return the problems in Python files, by file and line, worst first in a line.
+    """Return the problems in Python files, by file and line, the worst of a line first.
 
-    Files with other endings are left out. ``assert`` is not reported in tests.
+    Other files are left out. ``assert`` is not reported in tests.
 
     Args:
         files: Relative path to text.
-        kinds: What to look for; checks of other kinds do not run.
+        kinds: Kinds to check; other checks do not run.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
-        SandboxError: A path is absolute or climbs.
-        ScenarioError: A kind does not exist, or a check failed by itself.
+        SandboxError: A path is absolute or leaves the folder.
+        ScenarioError: A kind is unknown, or a check itself failed.
     """
     wanted = frozenset(kinds)
     if unknown := wanted - set(KINDS):
@@ -110,17 +110,17 @@ def require_checks(purpose: str) -> None:
     """Check that ruff, bandit and radon are installed, without importing them.
 
     Args:
-        purpose: The feature that needs them, as the start of a sentence.
+        purpose: Start of the message: the feature that needs them.
 
     Raises:
-        MissingExtraError: One is missing.
+        MissingExtraError: A package is missing.
     """
     if not all(map(find_spec, ("ruff", "bandit", "radon"))):
         raise MissingExtraError(EXTRA, purpose)
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a path is that of a test: in ``tests/``, or named like one."""
+    """Return whether a path is a test's: in ``tests/``, or with such a name."""
     *folders, name = path.split("/")
     named = name.startswith("test_") or name.endswith("_test.py")
     return named or name == "conftest.py" or "tests" in folders or "test" in folders
@@ -131,7 +131,7 @@ def _place(found: CodeFinding) -> tuple[str, int, int, str]:
 
 
 def _unchecked(path: str, kind: Kind, why: str) -> CodeFinding:
-    """Return the finding for a file that a check of ``kind`` cannot read."""
+    """Return the finding for a file that cannot be checked."""
     tools = {"security": "bandit", "complexity": "radon"}
     return CodeFinding(
         path=path,
@@ -171,7 +171,7 @@ def _linted(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
             raise ScenarioError(
                 f"ruff gave no answer in {_TIMEOUT_S:.0f} s; is this machine busy?"
             ) from None
-        except ValueError:  # It crashed: the code did that.
+        except ValueError:  # It crashed, because of the code.
             why = "not readable for ruff"
             return tuple(_unchecked(p, "bug", why) for p, _ in sources)
         return tuple(_of_ruff(item, paths) for item in report)
@@ -230,7 +230,7 @@ def _scanned(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
 
 @lru_cache(_REMEMBERED)
 def _measured(sources: tuple[tuple[str, str], ...]) -> tuple[CodeFinding, ...]:
-    """Return radon's findings: functions with many paths through them."""
+    """Return radon's findings: functions with many paths."""
     return tuple(found for path, text in sources for found in _complex(path, text))
 
 
@@ -255,9 +255,9 @@ def _complex(path: str, text: str) -> Iterator[CodeFinding]:
 
 
 def complexities(text: str) -> list[tuple[str, int, int]]:
-    """Return each function of a source: name, line, cyclomatic complexity.
+    """Return each function's name, line and cyclomatic complexity.
 
-    Methods and functions inside of functions are counted on their own.
+    Methods and nested functions are counted separately.
 
     Raises:
         MissingExtraError: The extra ``code-quality`` is not installed.
@@ -283,7 +283,7 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
 
 
 def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Write the sources below ``folder``; return their real paths and their own."""
+    """Write the sources below ``folder``; map real paths to the given ones."""
     written = {}
     root = Path(folder).resolve()
     for name, text in sources:

@@ -1,7 +1,8 @@
-"""A scenario without a line of Python: a tasks file, and an agent's own tools.
+"""A scenario without Python code: a tasks file, and an agent's own tools.
 
-``task_file.py`` reads the file, ``splitting.py`` keeps its splits apart, ``answers.py``
-has the tools' answers in training, ``reward.py`` pays for the expected calls, and
-``scenario.py`` puts them together. Files are made by ``starter.py`` of schemas alone,
-by ``written.py`` with a model, by ``logs/`` of logs; ``recording.py`` records answers.
+``task_file.py`` reads the file, ``splitting.py`` separates its splits, ``answers.py``
+answers the tools' calls in training, ``reward.py`` scores the expected calls, and
+``scenario.py`` combines them. Files are created by ``starter.py`` from schemas alone,
+by ``written.py`` with a model, by ``logs/`` from logs; ``recording.py`` records
+answers.
 """

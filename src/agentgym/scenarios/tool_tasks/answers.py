@@ -1,4 +1,4 @@
-"""Answer tool calls in training: from a recording, by a stub, or by the tools."""
+"""Answer tool calls in training: from a recording, with a stub, or by the tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
 
 @dataclass(frozen=True)
 class Answering:
-    """How the tools of a scenario answer.
+    """How a scenario's tools answer.
 
     Attributes:
-        tools: With the real callables, of which only those in ``allow`` ever run.
+        tools: The tools with their functions; only those in ``allow`` ever run.
         mode: See :class:`~agentgym.core.task.TaskSource`.
-        allow: Tools that are called themselves if ``mode`` is ``live``.
+        allow: Tools that are really called if ``mode`` is ``live``.
         recorded: Answers for all tasks.
     """
 
@@ -40,23 +40,23 @@ class Answering:
         object.__setattr__(self, "schemas", schemas)
 
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
-        """Return the tools of a line: its own, of which a schema is all there is."""
+        """Return the tools of a line: its own (only schemas), or the file's."""
         if not line.tools:
             return self.tools
         return [Tool(spec, _no_function) for spec in line.tools.values()]
 
 
 class ToolEnvironment(Environment):
-    """One episode of a tasks file's line.
+    """One episode of a line of a tasks file.
 
     Attributes:
-        missed: Calls that nothing was recorded for.
+        missed: Calls without a recorded answer.
 
     Args:
         line: The task.
         answering: How calls are answered.
         base: The folder of the tasks file.
-        needs_answer: Whether the reward depends on the answer or calls.
+        needs_answer: Whether the reward depends on the answer or on calls.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ToolEnvironment(Environment):
         self._made: set[int] = set()
 
     def tools(self) -> list[Tool]:
-        """Return the tools, each answering as this episode's do."""
+        """Return the tools, with this episode's answers."""
         return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
 
     def folder(self) -> Path | None:
@@ -127,7 +127,7 @@ class ToolEnvironment(Environment):
         return stub_answer(name, schema, arguments, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
-        """Return the recorded answer to a call, the task's own answers in turn."""
+        """Return a call's recorded answer; the task's own answers are used in turn."""
         own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
         if own:
             place = next((n for n in own if n not in self._given), own[-1])
@@ -137,9 +137,9 @@ class ToolEnvironment(Environment):
         return next(every, None)
 
     def _facts(self, made: ToolCall) -> dict[str, Any] | None:
-        """Return the values that an expected call must contain; None if not expected.
+        """Return values for an expected call's answer; None if it is not expected.
 
-        These are the values that later calls need and the request does not contain.
+        These are values that later calls need and the request does not contain.
         """
         expect = self._line.expect
         places = [n for n, need in enumerate(expect) if self._is(need, made)]
@@ -167,7 +167,7 @@ def _no_function(**arguments: Any) -> str:
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Call a tool itself; its exceptions become the agent's answer."""
+    """Call a tool's function; convert its exceptions to an answer for the agent."""
     try:
         return result_text(await call(tool.function, **arguments))
     except ToolError:

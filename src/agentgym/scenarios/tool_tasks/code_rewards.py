@@ -1,4 +1,4 @@
-"""The key ``rewards`` of a tasks file: how code that a call writes is judged."""
+"""The key ``rewards`` of a tasks file: how to judge code written by calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 _KEYS = ("code", "files", "hidden", "reference", "weights", "workload")
 _CODE_KEYS = ("tool", "path", "file", "text")
 WEIGHTS = {"correctness": 6.0, "style": 1.0, "security": 2.0, "complexity": 1.0}
-"""The weights where a line names none; ``efficiency`` has 2 if there is a workload."""
+"""Default weights; ``efficiency`` has 2 if there is a workload."""
 _EFFICIENCY = 2.0
 
 
 @dataclass(frozen=True)
 class CodeRewards:
-    """How the code of a line is written and judged.
+    """How a line's code is written and judged.
 
     Attributes:
         tool: The tool that writes a file.
         path: Its argument with the path; empty if it always writes ``file``.
-        file: The file that it writes, if no argument says so.
+        file: The file that it writes, if no argument names it.
         text: Its argument with the text.
-        start: The files at the start.
-        reference: The files of a right solution.
-        reward: The parts.
+        start: The initial files.
+        reference: Files of a right solution.
+        reward: The reward with its parts.
     """
 
     tool: str
@@ -52,7 +52,7 @@ class CodeRewards:
 
     @property
     def plan(self) -> list[NeededCall]:
-        """The calls that write the reference solution; any other code may do, too."""
+        """The calls that write the reference solution; other code may be right too."""
         judged = frozenset({self.text, *([self.path] if self.path else [])})
         return [
             NeededCall(
@@ -64,7 +64,7 @@ class CodeRewards:
         ]
 
     def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
-        """Return the files at the start with those that the calls wrote."""
+        """Return the initial files with those that the calls wrote."""
         files = dict(self.start)
         for call in calls:
             given = call.arguments or {}
@@ -76,7 +76,7 @@ class CodeRewards:
     def score(
         self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
     ) -> Reward:
-        """Return the reward of the files; of unchanged ones, or bad paths, 0."""
+        """Return the reward of the files; 0 for unchanged ones or bad paths."""
         from agentgym.sandbox.commands import check_files
         from agentgym.scenarios.rewards import SubmittedCode
 
@@ -91,7 +91,7 @@ class CodeRewards:
 
 
 def extras_of_file(reference: str) -> tuple[str, ...]:
-    """Return the extras that a tasks file needs, without reading its tools.
+    """Return the extras that a tasks file needs, without loading its tools.
 
     Raises:
         UsageError: It cannot be read.

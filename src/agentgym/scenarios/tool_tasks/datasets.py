@@ -1,11 +1,12 @@
-"""Records of public data sets of function calling, as lines of a tasks file.
+"""Convert records of public function-calling data sets to lines of a tasks file.
 
-Three forms are known by their keys. *xLAM* (Salesforce, ``xlam-function-calling-60k``)
-has ``query``, ``tools`` and ``answers``, the last two as JSON in a text. *ToolACE*
-(``Team-ACE/ToolACE``) has ``system``, in which the functions stand as JSON, and
-``conversations``, whose answers call as Python does. *Hermes* (NousResearch,
-``hermes-function-calling-v1``) has ``conversations`` with answers in ``<tool_call>``
-marks, and the functions in ``tools`` or in the system text's ``<tools>``.
+Three formats are recognised by their keys. *xLAM* (Salesforce,
+``xlam-function-calling-60k``) has ``query``, ``tools`` and ``answers``, the last two as
+JSON in a text. *ToolACE* (``Team-ACE/ToolACE``) has ``system``, with the functions as
+JSON in the text, and ``conversations``, with calls in Python's notation. *Hermes*
+(NousResearch, ``hermes-function-calling-v1``) has ``conversations`` with calls in
+``<tool_call>`` marks, and the functions in ``tools`` or in ``<tools>`` of the system
+text.
 """
 
 import ast
@@ -35,7 +36,7 @@ _TYPES = {
     "dict": "object",
     "object": "object",
 }
-"""Names of types in these data sets, in JSON schema's words; others may be anything."""
+"""JSON-schema names of these data sets' types; others allow any value."""
 _FITS: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -57,9 +58,9 @@ class _Asked:
     """The first request of a conversation that needs calls.
 
     Attributes:
-        instruction: The texts of the user up to the first call.
-        calls: Name, arguments and, where it is known, answer of each call.
-        turns: How many answers called.
+        instruction: The user's texts up to the first call.
+        calls: Name, arguments and, if known, answer of each call.
+        turns: Number of answers with calls.
     """
 
     instruction: str
@@ -68,20 +69,20 @@ class _Asked:
 
 
 _Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
-"""Reads the calls of an answer, given the functions' names."""
+"""Parses the calls in an answer, given the functions' names."""
 
 
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record of a known data set as a line of a tasks file.
+    """Convert a record of a known data set to a line of a tasks file.
 
-    Any other object is returned as it is. Of a conversation the first request that
-    needs calls is taken, with the calls up to the user's next message. Names of
-    functions keep their letters, digits, ``_`` and ``-``; other characters become
-    ``_``. A type that the record's own calls do not fit is left open.
+    Other objects are returned unchanged. From a conversation it takes the first request
+    that needs calls, with the calls up to the user's next message. Function names keep
+    letters, digits, ``_`` and ``-``; other characters become ``_``. A type that
+    contradicts the record's own calls is left open.
 
     Raises:
-        BrokenLineError: It has the keys of such a record and cannot be read as one;
-            the message says why.
+        BrokenLineError: It has the keys of such a record but cannot be parsed; the
+            message says why.
     """
     if "instruction" in record:
         return record
@@ -100,7 +101,7 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 def _line(
     record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
 ) -> dict[str, Any]:
-    """Return the line of a request, with its tools in OpenAI's schema."""
+    """Return the line for a request, with its tools in OpenAI's schema."""
     if not asked.calls:
         raise BrokenLineError(
             f"this {kind} record calls no function, so doing nothing would be paid: "
@@ -130,7 +131,7 @@ def _line(
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a part of a function's schema that must be an object, or be missing."""
+    """Return a part of a function's schema that must be an object, if present."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -141,7 +142,7 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a function in OpenAI's schema, for calls with these arguments."""
+    """Return a function in OpenAI's schema that accepts these arguments."""
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
         properties = _object(parameters["properties"], "properties")
@@ -172,7 +173,7 @@ def _function(
 
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
-    """Return the JSON schema of one argument that has these values in calls."""
+    """Return an argument's JSON schema that accepts the values in calls."""
     if not isinstance(value, Mapping):
         return {}
     found: dict[str, Any] = {}
@@ -210,7 +211,7 @@ def _xlam(record: Mapping[str, Any]) -> _Asked:
 
 
 def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
-    """Return the first request of a conversation that needs calls, with its calls."""
+    """Return a conversation's first request that needs calls, with these calls."""
     names = [
         str(each.get("function", each).get("name"))
         for each in _parsed(tools, "the list of functions", "conversation's")
@@ -265,7 +266,7 @@ def _system(record: Mapping[str, Any]) -> str:
 
 
 def _marked_tools(system: str) -> list[Any]:
-    """Return the functions in the ``<tools>`` of a system text."""
+    """Return the functions in ``<tools>`` of a system text."""
     found = [
         text.strip()
         for text in _TOOLS.findall(system)
@@ -280,7 +281,7 @@ def _marked_tools(system: str) -> list[Any]:
 
 
 def _listed_tools(system: str) -> list[Any]:
-    """Return the list of functions in JSON that stands in a system text."""
+    """Return the JSON list of functions in a system text."""
     decoder = json.JSONDecoder()
     for found in re.finditer(r"\[\s*\{", system):
         try:
@@ -296,7 +297,7 @@ def _listed_tools(system: str) -> list[Any]:
 
 
 def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Read calls in ``<tool_call>`` marks, as JSON or as Python writes a dict."""
+    """Parse calls in ``<tool_call>`` marks, as JSON or as Python dicts."""
     return [
         _call(_value(found.strip(), "<tool_call>"), "Hermes")
         for found in _TOOL_CALL.findall(text)
@@ -304,7 +305,7 @@ def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Read ``[Some Name(key="value"), …]``; an answer in words has no calls."""
+    """Parse ``[Some Name(key="value"), …]``; other text has no calls."""
     text = text.strip()
     ordered = sorted(names, key=len, reverse=True)
     at = skip_space(text, 1)
@@ -360,7 +361,7 @@ def _call(value: Any, kind: str) -> dict[str, Any]:
 
 
 def _answers(text: str) -> Iterator[Any]:
-    """Yield the answers of functions in a message, one for each call."""
+    """Yield the functions' answers in a message, one per call."""
     parts = _RESPONSE.findall(text)
     try:
         values = [_value(part.strip(), "an answer") for part in parts or [text]]
@@ -376,7 +377,7 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list, from one or from a text with one in it."""
+    """Return a list, given as one or as a text."""
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
         raise BrokenLineError(
@@ -386,7 +387,7 @@ def _parsed(value: Any, where: str, kind: str) -> list[Any]:
 
 
 def _value(text: Any, where: str) -> Any:
-    """Return the value that a text writes in JSON or in Python; others as they are."""
+    """Parse a value in JSON or Python; return other values unchanged."""
     if not isinstance(text, str):
         return text
     try:

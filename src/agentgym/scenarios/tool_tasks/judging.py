@@ -1,4 +1,4 @@
-"""Judges of programs' work: a command that looks at the folder, or the program."""
+"""EpisodeJudge: score a program's work by a command, or by the reward it posts."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from agentgym.scenarios.base import Environment
 from agentgym.scenarios.reported import ReportedReward
 
 POSTED = "posted"
-"""Says, in place of a check function, that the program posts its reward itself."""
+"""Value of ``check`` if the program posts its reward itself."""
 CHECK_TIMEOUT_S = 120.0
 
 _SOLVED, _UNSOLVED = 0, 1
@@ -26,7 +26,7 @@ _KIND = "check command"
 
 
 class EpisodeJudge(ABC):
-    """Scores an episode by other things than its calls."""
+    """Scores an episode by something other than its calls."""
 
     @abstractmethod
     def score(
@@ -35,17 +35,17 @@ class EpisodeJudge(ABC):
         """Return the reward.
 
         Raises:
-            RewardError: There is none.
-            ProgramError: The check command failed, and why.
+            RewardError: There is no reward.
+            ProgramError: The check command failed; the message says why.
         """
 
 
 class CommandJudge(EpisodeJudge):
-    """Runs a command in the episode's folder once the agent has ended.
+    """Runs a command in the episode's folder after the agent's end.
 
-    Exit code 0 is a success and 1 is not; a last line of JSON, ``{"reward": 0.5}``,
-    says more. The agent's answer is its standard input. Any other end is a failure of
-    the command, and no reward.
+    Exit code 0 is a success, 1 a failure; a last line of JSON, ``{"reward": 0.5}``,
+    gives a reward. The agent's answer is its standard input. With any other end, the
+    command has failed, and there is no reward.
 
     Args:
         program: The command.
@@ -59,7 +59,7 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the command's verdict, once for all agents that did nothing."""
+        """Return the command's verdict, computed once for agents that did nothing."""
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
         with self._lock:
@@ -120,7 +120,7 @@ class PostedJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the posted reward; an agent that asked no model has none to post."""
+        """Return the posted reward; an agent without model calls cannot have one."""
         if environment.posted is not None:
             return environment.posted.to_reward()
         if not trajectory.model_calls:
@@ -131,10 +131,10 @@ class PostedJudge(EpisodeJudge):
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
-    """Return the judge that options name, None if calls or a function are scored.
+    """Return the judge for the options; None if calls or a function are scored.
 
     Raises:
-        UsageError: Two judges are named, or there is no such program.
+        UsageError: Two judges are set, or the program is unknown.
     """
     if check_command is not None:
         if check is not None:
@@ -150,7 +150,7 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
 
 
 def check_files(files: Mapping[str, object]) -> str:
-    """Return why files of a task's folder cannot be written; empty if they can."""
+    """Return why a task's files cannot be written to its folder, or ""."""
     for name, text in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
@@ -164,7 +164,7 @@ def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
     """Return a new folder with a task's files.
 
     Args:
-        files: Their texts by path, or a folder of them.
+        files: Texts by path, or a folder.
         base: The folder of the tasks file.
     """
     folder = new_folder()

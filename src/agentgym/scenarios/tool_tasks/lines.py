@@ -1,4 +1,4 @@
-"""Lines of JSON Lines files, and the problem of a broken one."""
+"""Lines of JSON Lines files, and errors about broken ones."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ _HEADER_KEYS = ("train_tokens",)
 
 
 class BrokenLineError(ValueError):
-    """The problem of a line."""
+    """A line is broken; the message says why."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a JSON Lines file that are neither empty nor comments.
+    """Yield the lines of a JSON Lines file, without empty lines and comments.
 
     Raises:
         UsageError: It cannot be read.
@@ -42,9 +42,9 @@ def read_text(path: Path) -> str:
 
 
 def read_train_tokens(path: Path) -> TrainTokens | None:
-    """Return ``train_tokens`` of a file's first line, if that line has settings.
+    """Return ``train_tokens`` in a file's first line, if that has settings.
 
-    Settings of the whole file are one object without an ``instruction`` at its top:
+    Settings for the whole file are an object without ``instruction`` in its first line:
     ``{"train_tokens": "all"}``.
 
     Raises:
@@ -68,7 +68,7 @@ def read_train_tokens(path: Path) -> TrainTokens | None:
 
 
 def _header(text: str) -> dict[str, Any] | None:
-    """Return the settings that a file's first line holds; None if it is a task."""
+    """Return the settings in a file's first line; None if it is a task."""
     try:
         value = read_object(text)
     except BrokenLineError:
@@ -78,7 +78,7 @@ def _header(text: str) -> dict[str, Any] | None:
 
 
 def task_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a file, without settings at its top."""
+    """Yield the numbered lines of a file, without its settings."""
     for place, (number, text) in enumerate(numbered_lines(path)):
         if place or _header(text) is None:
             yield number, text
@@ -88,7 +88,7 @@ def read_object(text: str) -> dict[str, Any]:
     """Parse a line as a JSON object.
 
     Raises:
-        BrokenLineError: It is something else.
+        BrokenLineError: It is not a JSON object.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
@@ -119,10 +119,10 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    """Check that an object has no other keys than ``known``.
+    """Check that an object has no unknown keys.
 
     Raises:
-        BrokenLineError: It has one; names the nearest known key.
+        BrokenLineError: It has one; the message has the nearest known key.
     """
     for key in value:
         if key not in known:
@@ -132,7 +132,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error message quotes it."""
+    """Format a value for an error message."""
     if value is None:
         return "missing"
     text = json.dumps(value, ensure_ascii=False)

@@ -23,12 +23,12 @@ from agentgym.scenarios.tool_tasks.task_file import (
 
 @dataclass
 class Recording:
-    """The expected calls of a tasks file that have no answer yet.
+    """The expected calls of a tasks file without an answer yet.
 
     Attributes:
-        path: Of the answers.
-        calls: To be made, in the file's order.
-        failed: Exceptions of tools, once :meth:`run` is done.
+        path: File of the answers.
+        calls: Calls to make, in the file's order.
+        failed: Exceptions of tools, after :meth:`run`.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Recording:
     def plan(
         cls, tasks: Path, tools: Sequence[Tool], allow: Sequence[str]
     ) -> "Recording":
-        """Say which calls would be made; none is.
+        """Find the calls to make, without making them.
 
         Raises:
             UsageError: The tasks file cannot be used, or an allowed tool is unknown.
@@ -71,9 +71,9 @@ class Recording:
         return cls(path, calls, by_name, known)
 
     def run(self) -> int:
-        """Make the calls and write the answers; return how many there were.
+        """Make the calls and write the answers; return their number.
 
-        The answers so far are written even if a later call is interrupted.
+        Answers are written even if a later call is interrupted.
         """
         before = len(self.known)
         try:

@@ -1,4 +1,4 @@
-"""The reward of a tasks file's line: its expected calls, or the user's function."""
+"""The reward of a tasks file's line, by its expected calls or the user's function."""
 
 import json
 import math
@@ -31,16 +31,16 @@ Check = Callable[[Task, list[ToolCall], dict[str, Any]], Any]
 def score_calls(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> Reward:
-    """Score the calls of an episode against those that its line expects.
+    """Score an episode's calls against the line's expected calls.
 
-    A success made every expected call, in order if the line says so. It is worth 1,
-    less a little for each other call, at least 0.5: looking twice is slow, not wrong.
-    Guessing is: calls of every tool that the line does not need, or of the needed ones
-    with more and more different arguments, are not a success. Else each expected call
-    that was made with right arguments is worth an equal share of 0.45; one that has no
-    arguments nothing, for merely looking must not pay. Calls beyond the attempts that
-    are still needed melt that away; an agent that has called all needless tools has
-    none left. No call at all is worth less than any try, a forbidden call least.
+    A success makes every expected call, in order if the line requires it. It earns 1
+    minus a little for each other call, at least 0.5: looking twice is slow, not wrong.
+    Guessing is wrong: if every needless tool was called, or the needed ones with more
+    and more different arguments, it is not a success. Otherwise each expected call with
+    right arguments earns an equal share of 0.45; a call without arguments earns
+    nothing, so that merely looking does not pay. Surplus calls remove this credit; an
+    agent that has called all needless tools has none left. No call at all earns less
+    than any attempt, a forbidden call least.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -83,7 +83,7 @@ def score_code(
     calls: Sequence[ToolCall],
     sandbox: Sandbox | LazySandbox,
 ) -> Reward:
-    """Score the files that the calls of an episode wrote; a forbidden call is worst.
+    """Score the files that an episode's calls wrote; a forbidden call is worst.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -101,10 +101,10 @@ def score_code(
 def without_done(
     line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> TaskLine:
-    """Return the line without expected calls that the agent's own code has made.
+    """Remove expected calls that the agent's own code has made from a line.
 
-    They are not for the model to make, and calls of own code cost it nothing. A line
-    of which nothing would be left stays as it is.
+    The model need not make them, and calls by own code cost it nothing. If nothing
+    would be left, the line is unchanged.
     """
     left = list(line.expect)
     for call in by_code:
@@ -118,7 +118,7 @@ def without_done(
 def matched(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> list[bool]:
-    """Say of each expected call whether it was made, each call counting once."""
+    """Return for each expected call whether it was made; each call counts once."""
     fits = [
         [need.accepts(call, specs.get(call.name), succeeded=True) for call in calls]
         for need in line.expect
@@ -127,7 +127,7 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return which rows are in a longest common subsequence, earlier ones first."""
+    """Return the rows in a longest common subsequence, earlier ones first."""
     rows, columns = len(fits), len(fits[0]) if fits else 0
     most = [[0] * (columns + 1) for _ in range(rows + 1)]  # best of the rest
     for i in reversed(range(rows)):
@@ -146,7 +146,7 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return which rows a largest matching has (Kuhn's augmenting paths)."""
+    """Return the rows in a largest matching (Kuhn's augmenting paths)."""
     owner: dict[int, int] = {}
 
     def place(row: int, seen: set[int]) -> bool:
@@ -178,11 +178,11 @@ def score_checked(
     calls: Sequence[ToolCall],
     state: dict[str, Any],
 ) -> Reward:
-    """Score an episode with the user's function; a forbidden call is worst anyway.
+    """Score an episode with the user's function; a forbidden call is always worst.
 
     Raises:
-        ScenarioError: It returned something that is not a share.
-        Exception: Whatever it raises.
+        ScenarioError: The function returned no valid share.
+        Exception: Any exception of the function.
     """
     if any(call.name in line.forbid for call in calls):
         return Reward(LOWEST, False, {"forbidden": LOWEST})

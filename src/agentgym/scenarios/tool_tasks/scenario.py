@@ -45,7 +45,7 @@ from agentgym.scenarios.tool_tasks.task_file import (
 TOOLS_FROM = "--tools-from"
 CHECK = "--check"
 NO_CHECK = "none"
-"""Says, in place of a check function, that none judges: a model ranks attempts."""
+"""Value of ``check`` if there is no check: a judge model ranks attempts."""
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -57,17 +57,17 @@ _NO_GOAL = ("instruction", "configurable", "tools")
 
 
 class ToolScenario(Scenario):
-    """A tasks file as a scenario; :meth:`Scenario.from_tools` makes one.
+    """A scenario from a tasks file; :meth:`Scenario.from_tools` creates one.
 
     Args:
-        tools: The tools, each a spec and the real callable.
+        tools: The tools: a spec and a function each.
         path: The tasks file.
-        answers: Who answers calls.
-        allow: Tools that may really be called, if ``answers`` is ``live``.
+        answers: How calls are answered.
+        allow: Tools that are really called if ``answers`` is ``live``.
         check: Scores instead of the expected calls.
         judge: Scores instead of both.
-        name: Of the scenario; the file's by default.
-        source: The reference by which other processes find the scenario; or why they
+        name: Name of the scenario; by default the file's.
+        source: Reference by which other processes load the scenario; or why they
             cannot.
 
     Raises:
@@ -109,7 +109,7 @@ class ToolScenario(Scenario):
             recorded=read_answers(answers_path(file), specs),
         )
         longest = max(len(line.expect) for line in lines)
-        vars(self).update(  # other classes have these; here every file has its own
+        vars(self).update(  # per instance here, per class elsewhere
             name=TaskSource(str(path), given_name=name or "").name,
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
@@ -128,7 +128,7 @@ class ToolScenario(Scenario):
 
     @property
     def reference(self) -> str:
-        """The reference by which other processes train, evaluate and load it.
+        """The reference by which other processes load it.
 
         Raises:
             UsageError: Other processes could not import the tools.
@@ -138,13 +138,13 @@ class ToolScenario(Scenario):
         raise UsageError(self._source or "The scenario was made of tools in memory.")
 
     def rehearsal(self) -> Scenario:
-        """Return the scenario with no tool called live."""
+        """Return the scenario without live tool calls."""
         if self._answering.mode != "live":
             return self
         return self._with_answers("recorded")
 
     def live_tools(self) -> frozenset[str]:
-        """Return the names of the tools that were allowed to be called themselves."""
+        """Return the names of the tools that may really be called."""
         how = self._answering
         return how.allow if how.mode == "live" else frozenset()
 
@@ -156,16 +156,16 @@ class ToolScenario(Scenario):
         return made
 
     def system_prompt(self) -> str:
-        """Return a prompt that fits any tools; an agent of your own has its own."""
+        """Return a prompt for any tools; your own agent has its own."""
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools for models; none if a line has its own."""
+        """Return the tools for models; none if lines have their own."""
         some_have = any(line.tools for line in self._by_id.values())
         return [] if some_have else list(self._specs.values())
 
     def notes(self) -> list[str]:
-        """Return notes on the file for its author, in sentences."""
+        """Return notes about the file for its author, in sentences."""
         notes = []
         if families := unmeasured(self._splits):
             notes.append(
@@ -185,11 +185,11 @@ class ToolScenario(Scenario):
         return notes
 
     def lines(self, split: Split) -> list[TaskLine]:
-        """Return the lines of the file that are in a split."""
+        """Return the lines of a split."""
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks of the file in an order that the seed decides, kinds in turn."""
+        """Return tasks of the file, in an order determined by the seed."""
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)
@@ -205,7 +205,7 @@ class ToolScenario(Scenario):
         return [_task(line, split) for line in order[:count]]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment whose tools answer as training's do."""
+        """Return an environment whose tools answer as configured."""
         return ToolEnvironment(
             self._line(task),
             self._answering,
@@ -262,7 +262,7 @@ def from_tools(
     answers: str,
     allow: Sequence[str],
 ) -> ToolScenario:
-    """Make the scenario of :meth:`Scenario.from_tools`."""
+    """Create the scenario for :meth:`Scenario.from_tools`."""
     path = os.path.abspath(os.path.expanduser(os.fspath(tasks)))
     chosen = TaskSource.answering(answers)
     source: TaskSource | str
@@ -294,10 +294,10 @@ def tasks_reference(
     check: Callable[..., Any] | str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the reference of a tasks file that is about an agent's own tools.
+    """Return the reference of a tasks file for an agent's own tools.
 
     Raises:
-        UsageError: Other processes could not import ``check``, or no file is named.
+        UsageError: Other processes could not import ``check``, or no file is given.
     """
     if not isinstance(tasks, str | os.PathLike):
         raise UsageError(
@@ -313,9 +313,9 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Return the reference with an agent's tools, unless it says whose it is about.
+    """Add an agent's tools to a reference, unless it already names tools.
 
-    Lines may say so too, with tools of their own.
+    Lines may have their own tools, too.
 
     Raises:
         UsageError: The file cannot be read.
@@ -328,7 +328,7 @@ def with_own_tools(reference: str, agent: str) -> str:
 
 
 def load_source(reference: str) -> ToolScenario:
-    """Return the scenario that :func:`absolute_source` refers to.
+    """Load the scenario from the result of :func:`absolute_source`.
 
     Raises:
         UsageError: The tools cannot be imported, or the file cannot be used.
@@ -358,7 +358,7 @@ def load_source(reference: str) -> ToolScenario:
 
 
 def absolute_source(reference: str) -> str:
-    """Return a tasks file's reference that means the same from any folder."""
+    """Return a tasks file's reference that works from any folder."""
     source = TaskSource.parse(reference)
     path = os.path.abspath(os.path.expanduser(source.path))
     command = source.check_command
@@ -369,15 +369,15 @@ def absolute_source(reference: str) -> str:
 
 
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Import the tools that ``module:name`` names: a function, or a list of them.
+    """Import the tools at ``module:name``: a function, or a list of them.
 
-    A framework's own tools are taken too, and ``@module:name`` are those of an agent.
+    A framework's own tools are accepted too; ``@module:name`` is an agent with tools.
 
     Raises:
         UsageError: It cannot be imported.
-        ScenarioError: It holds something that is not a tool.
+        ScenarioError: Something is not a tool.
     """
-    # By name: adapters, which know the tools of agents, stand above scenarios.
+    # By name: adapters, which know agents' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
     return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
@@ -388,7 +388,7 @@ def _load_tools(references: Sequence[str], folder: str) -> list[Tool]:
 
 
 def _accept(task: Task, calls: Sequence[ToolCall], state: Mapping[str, Any]) -> bool:
-    """Accept any attempt, as no check knows better."""
+    """Accept any attempt, since there is no check."""
     return True
 
 
@@ -417,7 +417,7 @@ def _imported(reference: str, option: str, folder: str) -> Any:
 
 
 def _importable(found: Any) -> tuple[list[str], str]:
-    """Return how other processes import functions, and the folder to import from.
+    """Return how other processes can import functions, and the folder to import from.
 
     Raises:
         UsageError: They cannot.
@@ -447,7 +447,7 @@ def _importable(found: Any) -> tuple[list[str], str]:
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
-    """Check that the folders of files exist that lines name."""
+    """Check that the folders of files in lines exist."""
     for line in lines:
         if isinstance(line.files, str) and not (base / line.files).is_dir():
             raise UsageError(

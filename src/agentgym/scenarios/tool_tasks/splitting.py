@@ -1,8 +1,8 @@
-"""Splits for tasks that have none: alike ones together, nothing left to chance.
+"""Split tasks without a split: similar ones together, and always the same way.
 
-Lines that ask for the same values, or in nearly the same words, go into one split, for
-else held-out tasks measure memory. Where that leaves a split too small, less is held
-apart, step by step, and a note describes the result.
+Lines with the same values, or with nearly the same words, go into one split; otherwise
+held-out tasks would measure memory. If that leaves a split too small, the separation is
+relaxed step by step, and a note describes the result.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.task_file import TaskLine
 
 LEAST = {Split.TRAIN: 6, Split.VALIDATION: 3, Split.TEST: 3}
-"""Tasks that a split must have."""
+"""Least tasks of each split."""
 
 _SHARES = {Split.TRAIN: 0.6, Split.VALIDATION: 0.2, Split.TEST: 0.2}
 _HELD_OUT = 0.2
-"""Share of the lines for the table of before and after, where they can be split so."""
+"""Share of the lines for the before/after table, if possible."""
 _ALIKE = 0.8
 _MOST_COMPARED = 1000
 _TRAIN_AT_LEAST = 0.4
@@ -29,9 +29,9 @@ Groups = list[list[TaskLine]]
 
 
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
-    """Return the lines of each split, and the separation of the splits in words.
+    """Split lines; return them by split, and a description of the separation.
 
-    The ``split`` of a line is kept. The result depends on nothing but the lines.
+    The ``split`` of a line is kept. The result depends only on the lines.
 
     Raises:
         UsageError: There are too few lines, or the same request is in two splits.
@@ -62,7 +62,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
     found: list[tuple[tuple[int, int], dict[Split, list[TaskLine]], str]] = []
     for shared, keys in levels:
         last = (shared, keys) == levels[-1]
-        if last and found:  # the same values in two splits only where it must be
+        if last and found:  # the same values in two splits only if necessary
             break
         chosen = _assign(_groups(lines, keys))
         enough = len(chosen[Split.TRAIN]) >= _TRAIN_AT_LEAST * len(lines)
@@ -72,8 +72,8 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
             if found[-1][0] == (0, 0):
                 break
     if found:
-        # The fewest kinds of task that nothing measures, then the most held-out tasks;
-        # of these, the strictest.
+        # The fewest unmeasured families, then the most held-out tasks; of these, the
+        # strictest.
         _, chosen, shared = min(found, key=lambda each: each[0])
     elif problem := _too_small(chosen):
         raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
@@ -81,7 +81,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
 
 
 def unmeasured(chosen: Mapping[Split, Sequence[TaskLine]]) -> list[str]:
-    """Return the families that are trained and of which no test task is left."""
+    """Return the trained families without test tasks."""
     tested = {line.family for line in chosen[Split.TEST]}
     trained = dict.fromkeys(line.family for line in chosen[Split.TRAIN])
     return [family for family in trained if family not in tested]
@@ -113,7 +113,7 @@ def _needed() -> str:
 
 
 def _values(line: TaskLine) -> set[str]:
-    """Return the values that the request names, as no flag and no small number is."""
+    """Return the values in the request that identify it: no flags or small numbers."""
     said = plain_words(line.instruction)
     return {
         f"value {key}"
@@ -129,7 +129,7 @@ def _common_values(lines: Sequence[TaskLine]) -> set[str]:
 
 
 def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
-    """Return for each line by its number which wording it has, values left out."""
+    """Return each line's wording without values, by line number."""
     known: list[tuple[str, set[str]]] = []
     found: dict[int, str] = {}
     exact: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:
-    """Return the lines in groups that share no key and no request."""
+    """Group lines so that groups share no key and no request."""
     parent = list(range(len(lines)))
 
     def root(index: int) -> int:
@@ -174,7 +174,7 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
 
 def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
-    """Give each group to the split that lacks its kinds of task most."""
+    """Assign each group to the split that most lacks its families."""
     total = sum(map(len, groups))
     families = Counter(line.family for group in groups for line in group)
     chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}
@@ -221,5 +221,5 @@ def _digest(group: Sequence[TaskLine]) -> str:
 
 
 def plain_words(text: str) -> str:
-    """Return a text's words, which are the same however it is spaced and spelled."""
+    """Normalize a text: lower case, only words, single spaces."""
     return " ".join(re.findall(r"\w+", text.lower()))

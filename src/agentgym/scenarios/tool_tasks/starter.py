@@ -1,4 +1,4 @@
-"""A first tasks file, made of nothing but the tools' schemas."""
+"""Create a first tasks file from the tools' schemas alone."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _HEAD = """\
 
 
 def starter(tools: Sequence[Tool]) -> str:
-    """Return the text of a tasks file: the same each time, with no model asked."""
+    """Return the text of a tasks file, the same each time and without a model."""
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
     each = max(len(_WORDINGS), -(-least // len(specs)))
@@ -72,7 +72,7 @@ def _plain(spec: ToolSpec) -> str:
 
 
 def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError:
-    """Write a tasks file for an agent that there are no tasks for; say how to go on."""
+    """Write a tasks file for an agent; return an error that explains the next step."""
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)
     go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"

@@ -1,4 +1,4 @@
-"""Values that fit a type: placeholders for arguments, and stub answers of tools."""
+"""Values for JSON types: example arguments, and stub answers of tools."""
 
 import hashlib
 import json
@@ -24,19 +24,19 @@ Schema = Mapping[str, Any]
 
 
 def example(parameters: Schema, name: str, key: str = "") -> Any:
-    """Return a value that fits an argument of a tool.
+    """Return an example value for a tool's argument.
 
     Args:
         parameters: The JSON schema of the tool's arguments.
-        name: Of the argument; an unknown one has a text.
-        key: Other keys give other values where the type allows that.
+        name: Name of the argument; an unknown one gets a text.
+        key: Seed; other keys give other values if the type allows it.
     """
     schema = parameters.get("properties", {}).get(name, {})
     return _value(schema, parameters.get("$defs", {}), name, {}, key or name, 0)
 
 
 def returns(function: Callable[..., Any]) -> Schema | None:
-    """Return the JSON schema of a tool's result; None for text or the unknown."""
+    """Return the JSON schema of a tool's result; None for text or an unknown type."""
     try:
         hint = get_type_hints(function).get("return")
         if hint in (None, str, Any, type(None)):
@@ -49,13 +49,13 @@ def returns(function: Callable[..., Any]) -> Schema | None:
 def stub_answer(
     tool: str, schema: Schema | None, arguments: Schema, facts: Schema
 ) -> str:
-    """Return an answer that a tool might give, the same each time.
+    """Return a plausible answer of a tool, the same each time.
 
     Args:
-        tool: Its name.
-        schema: Schema of its result, see :func:`returns`.
-        arguments: Of the call, JSON values.
-        facts: Values by name that the agent must learn from this answer.
+        tool: The tool's name.
+        schema: Schema of its result; see :func:`returns`.
+        arguments: The call's arguments, JSON values.
+        facts: Values, by name, that the answer must contain.
     """
     if schema is None:
         text = "".join(f" {name}: {result_text(v)}." for name, v in facts.items())

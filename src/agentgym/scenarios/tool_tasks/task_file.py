@@ -1,4 +1,4 @@
-"""The tasks file: one request a line, with the expected calls."""
+"""The tasks file: one request per line, with the expected calls."""
 
 import itertools
 import json
@@ -64,20 +64,19 @@ class TaskLine:
     """One line of a tasks file, checked.
 
     Attributes:
-        number: Of the line, from 1.
-        expect: The calls that are needed; one's ``instead`` are its alternatives.
-        ordered: Whether they must come in this order.
+        number: Line number, from 1.
+        expect: The needed calls; ``instead`` has alternatives.
+        ordered: Whether they must be made in this order.
         forbid: Tools that must not be called.
-        split: None where the file does not say.
-        answers: Answers to calls, those of the expected calls first.
+        split: The split; None if the file does not set it.
+        answers: Answers to calls, those of expected calls first.
         configurable: Keys of the agent's ``config["configurable"]``.
-        tools: Those of this task by name, where the line has some; they are offered
-            instead of the file's.
-        code: How code is judged that the calls write; ``expect`` then has the calls
-            that write the reference solution. None if calls are paid.
-        files: Those of the folder that a program works in, by path; or the folder that
-            has them, relative to the tasks file. None if there are none.
-        source: The line as it stands in the file.
+        tools: This task's own tools by name, if any; they replace the file's.
+        code: How to judge code written by calls; ``expect`` then has the calls that
+            write the reference solution. None if calls are scored.
+        files: Files of the program's working folder, by path; or their folder, relative
+            to the tasks file. None if there are none.
+        source: The original line.
     """
 
     number: int
@@ -96,7 +95,7 @@ class TaskLine:
 
     @property
     def family(self) -> str:
-        """The kind of task: the tools that it needs."""
+        """The kind of task: its needed tools."""
         return "+".join(need.tool for need in self.expect) or "no call"
 
     @property
@@ -114,16 +113,16 @@ class TaskLine:
 
 
 def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine]:
-    """Read and check a whole tasks file.
+    """Read and validate a whole tasks file.
 
     Args:
         path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
         specs: The tools by name.
-        checked: Whether a function scores, so that lines may expect no calls.
+        checked: Whether a function scores, so that lines need no expected calls.
 
     Raises:
-        UsageError: It cannot be read or has no line; or lines are broken: each is
-            named with its number and the problem.
+        UsageError: It cannot be read, is empty, or has broken lines, listed with number
+            and problem.
     """
     lines: list[TaskLine] = []
     wrong: list[str] = []
@@ -152,7 +151,7 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
 
 
 def carries_tools(path: Path) -> bool:
-    """Say whether the first task of a file has tools of its own.
+    """Return whether a file's first task has its own tools.
 
     Raises:
         UsageError: It cannot be read.
@@ -166,9 +165,9 @@ def carries_tools(path: Path) -> bool:
 
 
 def read_answers(path: Path, specs: Specs) -> list[Answer]:
-    """Read recorded answers, ``{"tool": …, "args": …, "answer": …}`` a line.
+    """Read recorded answers, one ``{"tool": …, "args": …, "answer": …}`` per line.
 
-    A missing file holds none.
+    A missing file counts as empty.
 
     Raises:
         UsageError: A line is broken.
@@ -186,15 +185,15 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
 
 
 def answers_path(tasks: str | os.PathLike[str]) -> Path:
-    """Return the path of the recorded answers of a tasks file, next to it."""
+    """Return the path of a tasks file's recorded answers, next to it."""
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
 def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLine:
-    """Read and check one line; see :func:`read_task_lines`.
+    """Read and validate one line; see :func:`read_task_lines`.
 
     Raises:
-        ValueError: The line is broken; the message names the problem.
+        ValueError: The line is broken; the message says why.
     """
     line = as_task_line(read_object(text))
     check_keys(line, _KEYS, "it")
@@ -269,7 +268,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
 
 
 def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
-    """Return the files of a line's folder, or the folder that has them."""
+    """Return a line's files by path, or their folder."""
     files = line.get("files")
     if files is not None and not isinstance(files, str | dict):
         raise BrokenLineError(
@@ -282,8 +281,8 @@ def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
 
 
 def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
-    """Return the tools that a line has, by name."""
-    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema takes a moment
+    """Return a line's own tools, by name."""
+    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     found: dict[str, ToolSpec] = {}
     for place, tool in enumerate(_list(line, "tools")):
@@ -300,7 +299,7 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Return an expected call with its alternatives; add its answer."""
+    """Return an expected call with its alternatives; store its answer."""
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -352,7 +351,7 @@ def _call(
 
 
 def _values(value: Any, where: str) -> list[Any]:
-    """Return the values that are accepted for an argument."""
+    """Return the accepted values of an argument."""
     if not (isinstance(value, dict) and list(value) == ["one_of"]):
         return [value]
     accepted = value["one_of"]

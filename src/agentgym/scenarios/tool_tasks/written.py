@@ -1,4 +1,4 @@
-"""A first tasks file whose requests a model wrote, of the tools' schemas."""
+"""Create a first tasks file with requests written by a model."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ from agentgym.scenarios.tool_tasks.splitting import LEAST, plain_words, split_li
 from agentgym.scenarios.tool_tasks.task_file import TaskLine, read_line
 
 _EACH = 8
-"""Requests that are asked for at once."""
+"""Number of requests to ask for at once."""
 _LEAST_OTHERS = 2
-"""Tools that a request for several must leave out, or calling all would earn it."""
+"""Tools that a request for several must leave out; else calling all would earn it."""
 _TRIES = 2
 _TIMEOUT_S = 180.0
 _MOST_TOLD = 40
@@ -50,12 +50,12 @@ _HEAD = """\
 
 @dataclass
 class Written:
-    """Tasks that a model wrote.
+    """Tasks written by a model.
 
     Attributes:
         text: The tasks file.
-        tasks: Lines that it holds.
-        dropped: Lines that the model wrote and that cannot be used, by why.
+        tasks: Number of lines.
+        dropped: Number of unusable lines from the model, by reason.
     """
 
     text: str
@@ -72,20 +72,20 @@ async def written_tasks(
 ) -> Written:
     """Let a model write a tasks file.
 
-    Each tool gets requests of its own, and where there are several some that need more
-    than one. Lines are checked as those of any tasks file; invalid and repeated ones
-    are dropped and counted.
+    Each tool gets its own requests, and with several tools some requests need more than
+    one. Lines are validated like those of any tasks file; invalid and repeated ones are
+    dropped and counted.
 
     Args:
-        endpoint: Of the model.
-        tools: Of the agent.
-        prompts: Its system prompts, which describe its purpose.
-        on_progress: Called with a sentence on each part.
+        endpoint: The model's servers.
+        tools: The agent's tools.
+        prompts: The agent's system prompts, which describe its purpose.
+        on_progress: Called with a sentence about each part.
 
     Raises:
         ProviderError: The server refused the key.
-        ModelError: It gave too few lines that can be used.
-        ModelCallError: It did not answer, and nothing has been made.
+        ModelError: It gave too few usable lines.
+        ModelCallError: It did not answer, and there are no lines yet.
     """
     llm = EndpointLlm(endpoint)
     author = _Author(llm, {tool.spec.name: tool.spec for tool in tools}, prompts)
@@ -116,7 +116,7 @@ async def written_tasks(
 
 
 class _Author:
-    """Asks a model for requests, and keeps those that can be used."""
+    """Asks a model for requests, and keeps usable ones."""
 
     def __init__(
         self, llm: EndpointLlm, specs: dict[str, ToolSpec], prompts: Sequence[str]
@@ -129,7 +129,7 @@ class _Author:
         self._seen: set[str] = set()
 
     def topics(self) -> Iterator[str]:
-        """Yield what to ask for, until there are enough lines."""
+        """Yield topics to ask for, until there are enough lines."""
         yield from self.specs
         wanted = 2 * sum(LEAST.values())
         several = (
@@ -143,7 +143,7 @@ class _Author:
             yield f"any tools, {number}"
 
     async def write(self, topic: str) -> int:
-        """Ask for requests of a topic; return how many were kept."""
+        """Ask for requests about a topic; return how many were kept."""
         before = len(self.lines)
         for _ in range(_TRIES):
             if len(self.lines) - before >= _EACH // 2:
@@ -206,7 +206,7 @@ class _Author:
         known = {key: value[key] for key in _KEYS if key in value}
         for call in known["expect"] if isinstance(known.get("expect"), list) else []:
             if isinstance(call, dict):
-                call.pop("answer", None)  # made up: a stub is true to the tool's type
+                call.pop("answer", None)  # made up: a stub fits the tool's type
         try:
             number = len(self.lines) + 1
             text = json.dumps(known, ensure_ascii=False)
@@ -228,9 +228,9 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return an argument of the first call that cannot be known, empty if none.
+    """Return an argument of the first call that cannot be known, or "".
 
-    It is a number or a code that is not in the request, as it must literally be.
+    That is a number or a code that is not literally in the request.
     """
     said = re.sub(r"[\s,.'_-]", "", line.instruction.lower())
     first = line.expect[0]
@@ -246,7 +246,7 @@ def _unsaid(line: TaskLine) -> str:
 
 
 def _objects(said: str) -> Iterator[dict[str, Any]]:
-    """Yield the tasks of an answer: a list, an object that has one, or JSON Lines."""
+    """Yield the tasks in an answer: a list, an object with one, or JSON Lines."""
     text = re.sub(r"^\s*```\w*\s*$", "", said, flags=re.MULTILINE).strip()
     values: list[Any] = []
     try:

@@ -1,1 +1,1 @@
-"""How requests are worded: pools by split, patterns, polite forms."""
+"""The wording of requests: text pools by split, patterns, polite forms."""

@@ -1,9 +1,9 @@
-"""Patterns, frames and requests.
+"""Compose requests from patterns and frames.
 
-A pattern such as ``[open|read] {file}`` stands for the frames ``open {file}`` and
-``read {file}``. A request is a frame with its slots filled, between a polite way in
-and a polite way out. A frame that does not start with a plain command is a whole
-sentence already and gets a greeting at most.
+A pattern such as ``[open|read] {file}`` expands to the frames ``open {file}`` and
+``read {file}``. A request is a frame with its slots filled, with polite words around
+it. A frame that does not start with a plain command is a complete sentence, and gets at
+most a greeting.
 """
 
 import itertools
@@ -23,17 +23,17 @@ _NO_COMMAND = re.compile(
 )
 _AROUND = read_pools(Path(__file__).parent)
 MANNERS: Forms = _AROUND["manners"]
-"""Polite forms around a command, which stands for ``{request}``."""
+"""Polite forms around a command, with ``{request}`` as its placeholder."""
 GREETINGS: Forms = _AROUND["greetings"]
-"""Greetings before a whole sentence."""
+"""Greetings before a complete sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Phrases:
-    """The patterns of one family, split by split.
+    """The patterns of one family, by split.
 
-    The texts of a held-out pattern are taken out of the train frames, so that a
-    combination can be held out of a product of alternatives.
+    Held-out frames are removed from the train frames, so that a single combination can
+    be held out of a product of alternatives.
     """
 
     patterns: Forms
@@ -49,7 +49,7 @@ class Phrases:
 
 
 def expand(patterns: Iterable[str]) -> list[str]:
-    """Return every frame that the patterns stand for."""
+    """Return all frames of the patterns."""
     return [frame for pattern in patterns for frame in _expand(pattern)]
 
 
@@ -62,7 +62,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Draw a form: a held-out split mixes its own with those of training."""
+    """Return a random form: a held-out split mixes its own with those of training."""
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])
@@ -77,10 +77,10 @@ def request(
     """Compose a request.
 
     Args:
-        rng: Where choices come from.
+        rng: Source of random choices.
         phrases: The family's patterns.
-        split: Whose frames and manners to use.
-        slots: The values of the frame's slots.
+        split: Split of the frames and manners.
+        slots: Values of the frame's slots.
     """
     frame = rng.choice(phrases.frames(split))
     text = frame.format_map(slots)
@@ -89,6 +89,6 @@ def request(
         text = rng.choice(GREETINGS[split]).format(request=text + end)
     else:
         text = rng.choice(MANNERS[split]).format(request=text)
-    # A request may start with a path or a name, which must stay as it is.
+    # A request may start with a path or a name, which must not be capitalized.
     first = text.split(maxsplit=1)[0].rstrip(",:")
     return text[0].upper() + text[1:] if first.isalpha() and first.islower() else text

@@ -1,8 +1,8 @@
-"""Pools of wording: text files per split, so that one is written without the others.
+"""Pools of wording: text files per split, written independently.
 
 A file has ``[section]`` lines, each followed by the section's lines; ``#`` starts a
-comment. ``test.txt`` holds the test split's sections; where they are many, they are
-in several files, ``train_files.txt``, ``train_tests.txt`` and so on.
+comment. ``test.txt`` has the test split's sections; many sections may be spread over
+files, ``train_files.txt``, ``train_tests.txt`` and so on.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 from agentgym.core.task import Split
 
 Forms = Mapping[Split, tuple[str, ...]]
-"""The lines of one section, split by split."""
+"""The lines of one section, by split."""
 
 _SECTION = re.compile(r"\[(\w+)\]")
 

@@ -1,1 +1,1 @@
-"""Measure a run's policy while it trains, and keep the run within its time."""
+"""Measure a run's policy during training, and keep the run within its time limit."""

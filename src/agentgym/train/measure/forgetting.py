@@ -1,12 +1,12 @@
-"""Forgetting: the distance from the untrained model on plain questions.
+"""Forgetting: measure how far training moves the model on plain questions.
 
 Training for tool calls can change how a model answers anything else. The KL divergence
-of a trained model from the untrained one predicts how much it forgets of other tasks
-(arXiv:2509.04259, measured there on the new task). Here it is KL(untrained || trained)
-per token, on answers that the untrained model gave to plain questions, by the k3
-estimate (http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, where
-``r`` is a token's probability now over that when it was sampled. Every term is at least
-0, so the estimate varies little from answer to answer.
+from the untrained model predicts forgetting of other tasks (arXiv:2509.04259, which
+measures it on the new task). Here it is KL(untrained || trained) per token, on the
+untrained model's answers to plain questions, by the k3 estimate
+(http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, with ``r`` a
+token's probability now divided by that at sampling. Every term is at least 0, so the
+estimate varies little.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from agentgym.engines.base import Engine
 
 MOST_TOKENS = 64
-"""Tokens of an answer: its beginning shows a changed habit as well as all of it."""
+"""Most tokens of an answer: its start shows a change as well as the whole answer."""
 LARGE = 0.1
-"""Nats per token from which on a run warns: an answer of 64 tokens that the untrained
-model gives is then about 600 times (e^6.4) less likely."""
+"""Nats per token above which a run warns: an untrained answer of 64 tokens is then
+about 600 times (e^6.4) less likely."""
 _SHARE = 0.04
-"""Share of a run's rollouts and time, for the questions: an answer takes no longer than
-a rollout of several calls does."""
+"""Share of a run's rollouts and time for the questions: an answer takes no longer than
+a rollout of several calls."""
 _LEAST = 8
-"""Questions: fewer say too little."""
+"""Least questions for a useful estimate."""
 
 
 class PlainAnswer(BaseModel):
@@ -46,14 +46,14 @@ class PlainAnswer(BaseModel):
 
 
 class Forgetting(BaseModel, extra="forbid"):
-    """How far a model has moved from the untrained one.
+    """The distance of a model from its untrained state.
 
     Attributes:
-        answers: Those of the untrained model; not in a run's result.
-        questions: How many were asked.
-        tokens: Of all answers.
-        kl: Nats per token, as last measured; None if it was not.
-        skipped: Why nothing is measured; empty if it is.
+        answers: Answers of the untrained model; left out of a run's result.
+        questions: Number of questions.
+        tokens: Number of tokens in all answers.
+        kl: Last measurement in nats per token; None before the first.
+        skipped: Why nothing is measured, or "".
     """
 
     answers: list[PlainAnswer] = Field(default_factory=list)
@@ -64,15 +64,15 @@ class Forgetting(BaseModel, extra="forbid"):
 
     @property
     def is_large(self) -> bool:
-        """Whether the model has moved so far that other abilities may be lost."""
+        """Whether the distance is so large that other abilities may be lost."""
         return self.kl is not None and self.kl >= LARGE
 
     def without_answers(self) -> "Forgetting":
-        """Return the figures alone, for a run's result."""
+        """Return a copy without the answers, for a run's result."""
         return self.model_copy(update={"answers": []})
 
     def words(self) -> str:
-        """Return the measurement, or why there is none, in a sentence."""
+        """Describe the measurement, or why there is none."""
         if self.kl is None:
             return f"not measured: {self.skipped or 'the run has not ended'}"
         said = (
@@ -88,7 +88,7 @@ class Forgetting(BaseModel, extra="forbid"):
 
 
 def read_questions() -> list[str]:
-    """Return the plain questions that ship with the package."""
+    """Return the plain questions from the package."""
     text = files(__package__).joinpath("questions.txt").read_text(encoding="utf-8")
     return text.splitlines()
 
@@ -102,9 +102,9 @@ def ask_questions(
     """Let the untrained model answer plain questions.
 
     Args:
-        engine: Whose policy answers, before it is trained.
+        engine: Engine whose untrained policy answers.
         config: Every setting.
-        rollouts: Of the whole run at most, measured ones included.
+        rollouts: Most rollouts of the whole run, measured ones included.
         rollout_seconds: Wall seconds per rollout, if they were timed.
     """
     count = min(config.forgetting_questions, int(_SHARE * rollouts))
@@ -145,7 +145,7 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Return the distance of the weights as they are now from the untrained ones."""
+    """Measure the distance of the current weights from the untrained ones."""
     if not found.answers:
         return found
     sequences = [

@@ -1,4 +1,4 @@
-"""Measuring the policy while a run goes on: held-out and validation tasks, the goal."""
+"""Measuring: held-out and validation measurements of a run, and its goal."""
 
 import math
 import time
@@ -24,39 +24,38 @@ from agentgym.train.measure.forgetting import ask_questions, compare
 from agentgym.train.run_folder import RunFolder, RunState
 
 _CONFIRMED = 48
-"""Rollouts that confirm a goal, at least: 12 of 12 say little of 90 %."""
+"""Least rollouts that confirm a goal: 12 of 12 successes are weak evidence of 90 %."""
 _TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
-"""Shares of the timed rollouts that are waited for: usually, and where it takes long.
+"""Shares of the timed rollouts to wait for: normally, and if they take too long.
 
-One answer that goes on and on would be taken for the usual, while in a run others are
-sampled at the same time.
+One very long answer would distort the time, while in a run other rollouts go on.
 """
 _ERRORS = 0.84
-"""Standard errors by which a goal must be exceeded where it is confirmed: a policy that
-misses it by as much as one passes one look in five, and there are many looks."""
+"""Standard errors by which confirmed success must exceed the goal: a policy this far
+below it passes one test in five, and there are many tests."""
 
 
 class _EnoughTimed(Exception):
-    """Ends the timing of rollouts while the last ones go on."""
+    """Ends the timing while the last rollouts are running."""
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """Measures a run's policy, and decides whether it is good enough.
+    """Measures a run's policy, and decides whether the goal is reached.
 
-    The best of many measurements is better than the policy is. So where a validation
-    would end training, as many other tasks are measured, which alone decide: by as much
-    as chance may have added. Where there are no others, the same ones are attempted
+    The best of many measurements overestimates the policy. So if a validation would end
+    training, as many other tasks are measured, and these decide: they must exceed the
+    goal by a margin for chance. If there are no others, the same tasks are attempted
     again.
 
     Attributes:
         config: Every setting.
-        scenario: Whose tasks and criteria they are.
-        state: Where the newest validation is kept.
-        engine: Whose policy it is.
+        scenario: The scenario with the tasks and criteria.
+        state: The run's state, which keeps the newest validation.
+        engine: The engine with the policy.
         session: Runs the rollouts.
         progress: Receives the phases.
-        on_rollout: Called as each ends; may raise to give up.
+        on_rollout: Called when a rollout ends; may raise to give up.
     """
 
     config: TrainingConfig
@@ -69,7 +68,7 @@ class Measuring:
 
     @property
     def is_due(self) -> bool:
-        """Whether this step has validation tasks to measure that were not yet."""
+        """Whether this step has validation tasks that are not measured yet."""
         state = self.state
         if state.step % self.config.eval_every or not (state.step or state.warmed):
             return False
@@ -82,7 +81,7 @@ class Measuring:
 
     @property
     def goal_reached(self) -> bool:
-        """Whether the criteria hold on validation tasks, and on others beyond doubt."""
+        """Whether the criteria hold on validation tasks and, clearly, on others."""
         found = self.state.confirmation
         return self._is_good(found) and criteria_hold(
             self.scenario.success_criteria(), found, errors=_ERRORS
@@ -95,7 +94,7 @@ class Measuring:
         return self.config.early_stop and spent
 
     def validate(self) -> Metrics:
-        """Measure the missing parts of this step's validation, and return it."""
+        """Measure the missing parts of this step's validation; return its metrics."""
         state = self.state
         if state.validation is None:
             state.validation = self._validation("v", 0)
@@ -108,7 +107,7 @@ class Measuring:
         return state.validation
 
     def ask_questions(self) -> None:
-        """Let the untrained model answer plain questions, to compare with later."""
+        """Record the untrained model's answers to plain questions, to compare later."""
         config, state = self.config, self.state
         if state.forgetting is None:
             rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
@@ -117,7 +116,7 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how far the model has moved on plain questions, and say so if far."""
+        """Measure the distance on plain questions; report it if it is large."""
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
@@ -134,14 +133,14 @@ class Measuring:
             self.progress.warned([remark.text for remark in remarks])
 
     def time_rollouts(self, count: int, most_s: float) -> float:
-        """Return the wall seconds per rollout where ``count`` run at once.
+        """Return the wall seconds per rollout with ``count`` of them in flight.
 
-        They are timed from the start of the first one: workers start only once. The
-        last ones are given up.
+        Timing begins with the first rollout's start, since workers start only once. The
+        last rollouts are abandoned.
 
         Args:
-            count: Rollouts.
-            most_s: Seconds after which fewer of them are enough.
+            count: Number of rollouts.
+            most_s: Seconds after which fewer rollouts suffice.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
@@ -167,11 +166,11 @@ class Measuring:
         return (time.monotonic() - begun) / ended
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
-        """Measure the policy on every held-out set of the scenario, main one first.
+        """Measure the policy on every held-out set of the scenario, the main one first.
 
         Args:
             phase: ``before``, ``warmed`` or ``after``.
-            step: A resumed run forgets the rollouts of later steps than its own.
+            step: Training step; a resumed run deletes the rollouts of later steps.
         """
         config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
@@ -186,26 +185,26 @@ class Measuring:
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def _fresh(self, name: str) -> Metrics:
-        """Measure the policy on tasks that decide nothing while a run goes on.
+        """Measure the policy on validation tasks that decided nothing during the run.
 
         Args:
-            name: Of these weights.
+            name: Name of these weights.
         """
         return self._validation(f"{name}-", self._unused, later=True)
 
     @property
     def _unused(self) -> int:
-        """Validation tasks that were measured: each confirmation takes further ones."""
+        """Number of validation tasks already used: each confirmation takes new ones."""
         return self.config.eval_tasks * (1 + self.state.confirmations)
 
     def load_best_weights(self, run: RunFolder, *, goal_reached: bool) -> int:
-        """Load the weights that the agent gets, and return their step.
+        """Load the weights for the trained agent; return their step.
 
-        Where the goal was reached the newest are taken: more tasks have confirmed them.
-        Else those of the best validation are. Of many validations the best is better
-        than its weights are; so where a warm start came first, both are measured once
-        more on tasks that no validation used, and the warm start's stay unless the best
-        ones solve more of these, beyond chance.
+        If the goal was reached, these are the newest: more tasks have confirmed them.
+        Else they are those of the best validation. The best of many validations
+        overestimates its weights. So after a warm start, both are measured on unused
+        tasks, and the warm start's weights are kept unless the others solve
+        significantly more.
         """
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
@@ -224,7 +223,7 @@ class Measuring:
         return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Whether training ends early with this measurement."""
+        """Return whether this measurement ends training early."""
         return (
             self.config.early_stop
             and found is not None
@@ -237,10 +236,10 @@ class Measuring:
         """Measure as many validation tasks as one validation has.
 
         Args:
-            prefix: Of the measurement's name.
-            first: Of the tasks; the first ones again where there are not so many.
-            least: Rollouts; tasks are attempted several times where there are fewer.
-            later: Whether a resumed run repeats the measurements of this step.
+            prefix: Prefix of the measurement's name.
+            first: Index of the first task; beyond the last one it starts again.
+            least: Least rollouts; with fewer tasks, each is attempted several times.
+            later: Whether a resumed run repeats this step's measurements.
         """
         step, size = self.state.step, self.config.eval_tasks
         end = first + size

@@ -1,4 +1,4 @@
-"""A budget in time: measurements and steps that fit into so many seconds."""
+"""TimeBudget: choose measurements and steps that fit into a time limit."""
 
 import math
 import time
@@ -14,43 +14,41 @@ from agentgym.train.run_folder import RunState
 from agentgym.train.warm_start.lesson import most_tasks
 
 TIMED_ROLLOUTS = 16
-"""Rollouts that are timed first, at most."""
+"""Most rollouts that are timed first."""
 _TIMING_SHARE = 0.05
-"""Share of the time after which half of them are enough."""
+"""Share of the time limit after which half of the timed rollouts suffice."""
 _HELD_OUT_SHARE = 0.3
-"""Share of the time for the measurements of held-out tasks: before, after, a warm
-start.
+"""Share of the time limit for held-out tasks: before, after, and after a warm start.
 """
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
 _LESSON_PER_ROLLOUT = 3.0
-"""Seconds of a warm start per task and second of a rollout: its plan is played, and
-learned up to three times, each of which is assumed to take as long at most."""
+"""Seconds of a warm start per task and second of a rollout: a task's calls are played
+once and learned up to three times; each of these is assumed to take that long."""
 _STEP_PER_ROLLOUT = 2.0
-"""Seconds of a step per second of its rollouts, before one was timed: the update is
+"""Seconds of a step per second of its rollouts, until a step was timed: the update is
 assumed to take as long as they do."""
 _LEAST_TASKS = 6
-"""Held-out tasks: fewer cannot show any change, by the paired test, which needs six
-that change in one direction."""
+"""Least held-out tasks: the paired test needs six that change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_LESSON = 8
 _LEAST_STEPS = 2
 _WISHED_STEPS = 8
-"""Steps that a run has room for at least, if smaller ones make that possible: an app
-with three tools reached its goal in five of 32 rollouts (docs/models.md)."""
+"""Least steps that a run should have room for, if smaller steps allow it: an app with
+three tools reached its goal in five of 32 rollouts (docs/models.md)."""
 _LEAST_TASKS_PER_STEP = 4
 _LEAST_GROUP = 4
-"""Attempts at a task, and tasks of a step, below which neither is lowered: fewer leave
-hardly a group whose attempts differ."""
+"""Least attempts at a task, and least tasks per step: with fewer, hardly any group has
+attempts that differ."""
 _LEAST_S = 30.0
-"""No run is shorter: it starts workers, loads a model, and times rollouts first."""
+"""Shortest run: it starts workers, loads a model, and times rollouts first."""
 
 
 def require_time(config: TrainingConfig) -> None:
-    """Check that a run's time is not too short for any model, before one is loaded.
+    """Raise if a run's time limit is too short for any model.
 
     Raises:
-        UsageError: It is; how long rollouts take is not known yet.
+        UsageError: It is too short. (Rollout times are checked later.)
     """
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
@@ -64,12 +62,12 @@ def require_time(config: TrainingConfig) -> None:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Sizes a run to its time, from how long its rollouts take.
+    """Fits a run's sizes to its time limit, from how long rollouts take.
 
     Attributes:
-        config: Its ``time``, and the sizes that it has at most.
-        sets: Sets of held-out tasks, each of at most ``test_tasks``.
-        workers: Processes, with ``concurrency`` episodes in flight each.
+        config: The settings: ``time``, and upper limits of the sizes.
+        sets: Number of held-out sets, each of at most ``test_tasks``.
+        workers: Number of processes with ``concurrency`` episodes in flight each.
     """
 
     config: TrainingConfig
@@ -78,7 +76,7 @@ class TimeBudget:
 
     @property
     def timed(self) -> int:
-        """Rollouts to time: as many as run at once, but no more than are needed."""
+        """Number of rollouts to time: as many as run at once, up to a limit."""
         return min(TIMED_ROLLOUTS, self.workers * self.config.in_flight)
 
     @property
@@ -87,24 +85,24 @@ class TimeBudget:
         return _TIMING_SHARE * (self.config.time or math.inf)
 
     def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
-        """Return the settings with which a run takes the time that is left.
+        """Return settings that fill the remaining time.
 
-        Held-out tasks come first, then attempts at each; validations are so rare that
-        they take a small share, and a warm start, also one that is accepted later,
-        imitates no more tasks than fit into a quarter.
+        Held-out tasks come first, then attempts at each. Validations are few enough to
+        take a small share. A warm start, also one accepted later, gets as many tasks as
+        fit into a quarter of the time.
 
         Args:
-            left: Seconds.
-            per_rollout: Wall seconds per rollout, with as many in flight as in the run.
+            left: Remaining seconds.
+            per_rollout: Wall seconds per rollout, with the run's number in flight.
 
         Raises:
-            UsageError: So little time can show nothing; the message has the time that
-                is needed.
+            UsageError: The time is too short to show anything; the message has the time
+                needed.
         """
         config = self.config
         batch = self._batch(left, per_rollout)
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
-        # A warm start is a result without any step, and makes rollouts shorter.
+        # A warm start is a result without a step, and makes rollouts shorter.
         steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
@@ -140,9 +138,9 @@ class TimeBudget:
         }
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
-        """Return the tasks of a step, and attempts at each, that leave time for some.
+        """Return tasks per step, and attempts at each, that leave time for some steps.
 
-        Attempts are halved before the tasks of a step would be few.
+        Attempts are halved before the tasks per step become few.
         """
         config = self.config
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
@@ -158,7 +156,7 @@ class TimeBudget:
         return {"tasks_per_step": tasks, "group_size": group}
 
     def words(self, per_rollout: float, fitted: TrainingConfig) -> str:
-        """Describe the use of the time, and the effect that it can show."""
+        """Describe the use of the time, and the smallest effect that it can show."""
         tasks = fitted.test_tasks
         change = min(1.0, _LEAST_TASKS / tasks)
         attempts = plural(fitted.eval_samples, "attempt")
@@ -174,13 +172,14 @@ class TimeBudget:
         )
 
     def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
-        """Return a clock of a warm start that begins now: the share that is gone.
+        """Return a clock for a warm start from now on: the used share of its time.
 
-        Held-out tasks are measured after it, and at the end. 0 without a limit.
+        It leaves time for held-out tasks after it and at the end. Always 0 without a
+        limit.
 
         Args:
-            state: Of the run.
-            measured: Seconds of a measured rollout.
+            state: The run's state.
+            measured: Seconds per measured rollout.
         """
         if self.config.time is None:
             return lambda: 0.0
@@ -190,15 +189,14 @@ class TimeBudget:
         return lambda: (time.monotonic() - began) / length
 
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
-        """Return whether another step, and the work after it, fit into the time.
+        """Return whether another step, and the work after it, fit into the time limit.
 
-        The update of the first step may take longer than that: without any step, all
-        the time before it was spent for nothing.
+        The first step may overrun: without any step, all earlier time would be wasted.
 
         Args:
-            state: Of the run.
-            step: Seconds of a step; None if none was timed.
-            measured: Seconds of a measured rollout.
+            state: The run's state.
+            step: Seconds per step; None if none was timed.
+            measured: Seconds per measured rollout.
         """
         config = self.config
         if config.time is None:
@@ -209,15 +207,15 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Check that a run whose time has ended has learned anything.
+        """Raise if a run's time ended before it trained.
 
         Args:
-            state: Of the run.
-            measured: Seconds of a measured rollout.
-            run: Its folder.
+            state: The run's state.
+            measured: Seconds per measured rollout.
+            run: The run's folder.
 
         Raises:
-            TrainingFailedError: It has not; the message has a time that is enough.
+            TrainingFailedError: It did not train; the message has a sufficient time.
         """
         if state.step or state.warmed:
             return
@@ -240,7 +238,7 @@ class TimeBudget:
         return self.config.group_size * self.config.tasks_per_step * measured
 
     def spent(self, state: RunState, measured: float) -> float:
-        """Return the share of a run's budget that is spent, of episodes or of time."""
+        """Return the used share of a run's budget, of episodes or of time."""
         config = self.config
         share = state.episodes / config.episodes
         if config.time is not None and state.training_began is not None:
@@ -250,10 +248,10 @@ class TimeBudget:
         return min(1.0, share)
 
     def _after(self, state: RunState) -> int:
-        """Return the rollouts that come after the last step."""
+        """Return the number of rollouts that come after the last step."""
         return self._held_out + 2 * self.config.eval_tasks * bool(state.warmed)
 
     @property
     def _held_out(self) -> int:
-        """Rollouts of one measurement of held-out tasks."""
+        """Number of rollouts in one measurement of held-out tasks."""
         return self.config.test_tasks * self.config.eval_samples * self.sets

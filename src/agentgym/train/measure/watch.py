@@ -1,4 +1,4 @@
-"""Watch validation while a run goes on: the best weights, and warnings."""
+"""Watch: track validations during a run: the best weights, and warnings."""
 
 from collections import Counter
 from typing import Literal
@@ -7,19 +7,19 @@ from pydantic import BaseModel, Field
 
 from agentgym.evaluate.metrics import Metrics
 
-_TAKES_OVER = 0.6  # of all calls, from which on one tool is suspicious
+_TAKES_OVER = 0.6  # share of all calls above which one tool is suspicious
 _GROWN = 1.5  # times its share before training
-_SETTLED = 3  # validations after which a family counts as never solved
+_SETTLED = 3  # validations until a family counts as unsolved
 
 
 class Remark(BaseModel, frozen=True, extra="forbid"):
     """A warning about a run.
 
     Attributes:
-        kind: ``stalled``: success does not rise; ``right_tool``: it is called less
-            often than before training; ``one_tool``: it takes over; ``unsolved``:
-            families that no attempt has solved.
-        text: In words, with the numbers.
+        kind: ``stalled``: success does not rise; ``right_tool``: the right tool is
+            called less often than before training; ``one_tool``: one tool takes over;
+            ``unsolved``: families that no attempt has solved.
+        text: The warning with its numbers.
     """
 
     kind: Literal["stalled", "right_tool", "one_tool", "unsolved"]
@@ -27,15 +27,16 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
 
 
 class Watch(BaseModel, extra="forbid"):
-    """The results of the validations so far; a part of a run's state.
+    """The results of all validations so far; part of a run's state.
 
     Attributes:
         best: Success and reward of the best validation; None before the first.
-        best_step: Its step; 0 before the first, and of the weights before any update.
-        strikes: Validations since success last rose; those that show a worse choice
-            of tools than before training count twice.
-        looks: Validations so far.
-        solved: Families of which an attempt has succeeded.
+        best_step: Step of the best validation; 0 before the first, and for the weights
+            before any update.
+        strikes: Validations since success last rose; one with a worse choice of tools
+            than before training counts twice.
+        looks: Number of validations so far.
+        solved: Families that an attempt has solved.
         remarks: The warnings of the newest validation.
     """
 
@@ -49,15 +50,15 @@ class Watch(BaseModel, extra="forbid"):
     def look(
         self, step: int, found: Metrics, baseline: Metrics, patience: int
     ) -> list[Remark]:
-        """Record the validation of a step, and return its new remarks.
+        """Record a step's validation, and return its new warnings.
 
         Args:
-            step: Updates done.
-            found: The validation.
-            baseline: Of the policy before its first update: on the same tasks if it
-                was validated then, as after a warm start, else on held-out ones.
-            patience: Strikes that end the run; from half of them on success counts
-                as stalled.
+            step: Number of updates done.
+            found: The validation's metrics.
+            baseline: Metrics of the policy before its first update: on the same tasks
+                if it was validated then, as after a warm start, else on held-out tasks.
+            patience: Strikes that end the run; from half of them on, success counts as
+                stalled.
         """
         self.looks += 1
         self.solved = sorted(
@@ -90,7 +91,7 @@ class Watch(BaseModel, extra="forbid"):
 
 
 def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
-    """Remark on tools that are chosen worse than before training, beyond chance."""
+    """Return warnings if tools are chosen significantly worse than before training."""
     remarks = []
     now, before = found.right_tool, baseline.right_tool
     if now.n and before.n and now.high < before.value and now.value < before.low:
@@ -114,7 +115,7 @@ def _percent(share: float) -> str:
 
 
 def _shares(metrics: Metrics) -> dict[str, float]:
-    """Return each tool's share of the calls made."""
+    """Return each tool's share of all calls."""
     counts: Counter[str] = Counter()
     for task in metrics.by_task:
         counts.update(task.calls)

@@ -1,3 +1,3 @@
-"""Rollouts of any agent for TRL's GRPOTrainer, without a training loop of our own."""
+"""Rollouts of any agent for TRL's GRPOTrainer, which does the training."""
 
 from agentgym.train.trl.rollouts import AgentRollouts as AgentRollouts

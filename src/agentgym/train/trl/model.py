@@ -1,4 +1,4 @@
-"""The model that answers an agent while TRL trains another copy of it."""
+"""The model that answers an agent while TRL trains a second copy."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,15 @@ _OFF: Mapping[str, Sequence[Any]] = {
     "repetition_penalty": (1.0,),
     "generation_kwargs": (None, {}),
 }
-"""Settings of GRPOConfig that change how TRL samples, each with the values that do not.
+"""Settings of GRPOConfig that change TRL's sampling, with the values that do not.
 """
 
 
 def check_trainer(trainer: "GRPOTrainer") -> None:
-    """Check that a trainer of TRL's leaves sampling and tools to the agent.
+    """Check that TRL's trainer leaves sampling and tools to the agent.
 
     Raises:
-        UnsupportedError: It does not; says which setting to change.
+        UnsupportedError: It does not; the message says which setting to change.
     """
     for name, neutral in _OFF.items():
         if (value := getattr(trainer.args, name)) not in neutral:
@@ -50,10 +50,10 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
 
 
 def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy":
-    """Load the model that answers, on the trainer's device, in its precision.
+    """Load the model that answers, on the trainer's device and in its precision.
 
-    With an adapter it is in float32: sums with weights in bfloat16 would lose the first
-    updates, which are smaller than the last bit of the weights.
+    With an adapter it is in float32: bfloat16 would lose the first updates, which are
+    smaller than the last bit of the weights.
 
     Raises:
         ModelError: It cannot be loaded, or does not call tools.
@@ -89,10 +89,10 @@ def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy"
 
 
 def copy_weights(trainer: "GRPOTrainer", policy: "LocalPolicy") -> None:
-    """Give the trainer's weights to the model that answers.
+    """Copy the trainer's weights to the model that answers.
 
     Raises:
-        ModelError: The trainer's model is another one.
+        ModelError: The trainer has another model.
     """
     from agentgym.engines.adapter import plain_weights
 
@@ -101,7 +101,7 @@ def copy_weights(trainer: "GRPOTrainer", policy: "LocalPolicy") -> None:
 
 
 def _unwrapped(trainer: "GRPOTrainer") -> tuple[Any, bool]:
-    """Return the transformers model of a trainer, and whether it has an adapter."""
+    """Return a trainer's transformers model, and whether it has an adapter."""
     from peft import PeftModel
 
     model = trainer.accelerator.unwrap_model(trainer.model)

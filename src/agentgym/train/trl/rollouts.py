@@ -64,11 +64,11 @@ _SETTINGS = (
     "workers",
 )
 _TASK = "task"
-"""Key of a task, as JSON, in the message that is its prompt."""
+"""Key of a task's JSON in a prompt's message."""
 
 
 class AgentRollouts:
-    """Lets an agent attempt tasks, and gives its model's tokens to TRL's trainer.
+    """Runs agents on tasks, and returns their tokens to TRL's trainer.
 
     ::
 
@@ -81,31 +81,31 @@ class AgentRollouts:
             )
             trainer.train()
 
-    The agent runs in worker processes, as in ``agentgym train``, and asks a model in
-    this process, which takes over the weights of the trainer's before each batch. It
-    needs no vLLM, and a second copy of the weights.
+    The agent runs in worker processes, as in ``agentgym train``. It asks a model in
+    this process, which copies the trainer's weights before each batch. This needs no
+    vLLM, but memory for a second copy of the weights.
 
     Args:
         scenario: Its name, or the result of ``Scenario.from_tools``.
-        agent: Your own agent, or ``module:name`` of it; as in :meth:`Trainer.train`.
+        agent: Your own agent, or ``module:name`` of it; see :meth:`Trainer.train`.
         command: Instead of ``agent``: a program that attempts one task.
         tasks: Instead of a scenario: a tasks file for the agent's own tools.
-        check: Scores such tasks instead of their expected calls.
-        check_command: A command that scores instead.
-        framework: Whose agent is trained; that of ``agent``, if there is one.
-        folder: Keeps rollouts.db and the workers' log; None keeps nothing.
-        **settings: Those of :class:`TrainingConfig` that are about agents and the
-            model: ``model``, ``train_tokens``, ``train_roles``, ``max_tokens``,
-            ``workers``, ``seed``, …. All others are TRL's, in ``GRPOConfig``.
+        check: Scores these tasks instead of their expected calls.
+        check_command: A command that scores them instead.
+        framework: The agent's framework; detected from ``agent`` if that is given.
+        folder: Folder for rollouts.db and the workers' log; None keeps neither.
+        **settings: Fields of :class:`TrainingConfig` about agents and the model:
+            ``model``, ``train_tokens``, ``train_roles``, ``max_tokens``, ``workers``,
+            ``seed``, …. Set all others in TRL's ``GRPOConfig``.
 
     Attributes:
-        scenario: Makes and scores the tasks.
+        scenario: Creates and scores the tasks.
         model: The model's folder or id, for ``GRPOTrainer(model=…)``.
         ledger: Counts each model call as trained, masked or dropped, with the reason.
         trajectories: The newest batch, by rollout id.
 
     Raises:
-        UsageError: A setting cannot work, or is TRL's.
+        UsageError: A setting is unusable, or belongs to TRL.
         MissingExtraError: The extra ``trl`` is not installed.
     """
 
@@ -154,15 +154,15 @@ class AgentRollouts:
         self.close()
 
     def close(self) -> None:
-        """End the workers, and free the model; a later batch starts them again."""
+        """End the workers and free the model; a later batch starts them again."""
         self._policy = self._session = None
         self._stack.close()
 
     def dataset(self, count: int = 1024, *, split: str = "train") -> "Dataset":
-        """Return tasks as a data set of TRL's, a row each; ``prompt`` holds the task.
+        """Return tasks as a TRL data set, one per row; ``prompt`` has the task.
 
         Args:
-            count: At most; fewer where the scenario has no more.
+            count: Most rows; fewer if the scenario has fewer tasks.
             split: ``train``, ``validation`` or ``test``.
 
         Raises:
@@ -181,16 +181,16 @@ class AgentRollouts:
         Args:
             prompts: Rows of :meth:`dataset`; TRL repeats each ``num_generations``
                 times.
-            trainer: The one that trains.
+            trainer: The trainer.
 
         Returns:
-            A list of an entry per prompt for each of ``prompt_ids``,
+            Lists with an entry per prompt: ``prompt_ids``,
             ``completion_ids``, ``logprobs``, ``env_mask`` (1: the loss covers the
             token), ``reward`` (None for a dropped rollout), ``success`` and
             ``rollout_id``.
 
         Raises:
-            UsageError: A prompt holds no task, or TRL's settings do not fit.
+            UsageError: A prompt has no task, or TRL's settings do not fit.
             TrainingFailedError: Every rollout was dropped.
         """
         tasks = list(map(_task_of, prompts))
@@ -224,11 +224,11 @@ class AgentRollouts:
         log_metric: Callable[[str, float], None] | None = None,
         **_: Any,
     ) -> list[float | None]:
-        """Return the scenario's reward of each rollout; a reward function of TRL's.
+        """Return the scenario's reward of each rollout; a reward function for TRL.
 
-        None stands for a dropped rollout, which TRL leaves out of its group's mean.
-        TRL's log gets the shares of rollouts that succeeded and that were dropped, and
-        of model calls that are trained.
+        None is a dropped rollout, which TRL leaves out of its group's mean. TRL's log
+        gets the shares of rollouts that succeeded or were dropped, and of trained model
+        calls.
         """
         if log_metric is not None:
             scored = [
@@ -240,11 +240,11 @@ class AgentRollouts:
         return reward
 
     def _opened(self, trainer: "GRPOTrainer") -> tuple[RolloutSession, "LocalPolicy"]:
-        """Return the session and the sampling model, which the first batch starts.
+        """Return the session and the sampling model; start them for the first batch.
 
         Raises:
-            UnsupportedError: The trainer samples, or is spread, in a way that this
-                cannot follow.
+            UnsupportedError: The trainer samples, or is distributed, in an unsupported
+                way.
         """
         if self._session is not None and self._policy is not None:
             return self._session, self._policy
@@ -304,15 +304,15 @@ class AgentRollouts:
 
 
 def _message(task: Task) -> dict[str, str]:
-    """Return a task as the message of a prompt, which holds it whole."""
+    """Return a prompt message that contains the whole task."""
     return {"role": "user", "content": task.instruction, _TASK: task.model_dump_json()}
 
 
 def _task_of(prompt: Any) -> Task:
-    """Return the task of a prompt of TRL's.
+    """Return the task in a TRL prompt.
 
     Raises:
-        UsageError: It holds none.
+        UsageError: The prompt has no task.
     """
     try:
         return Task.model_validate_json(prompt[-1][_TASK])

@@ -1,4 +1,4 @@
-"""A rollout as TRL takes it: one prompt, one completion, and a mask."""
+"""Convert a rollout to TRL's form: one prompt, one completion, and a mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ CUT = "beyond max_completion_length"
 
 @dataclass(frozen=True)
 class CompletionRow:
-    """One rollout in the shape of ``rollout_func``.
+    """One rollout in the form of TRL's ``rollout_func``.
 
     Attributes:
         prompt_ids: Token ids before the first trained model call's response; not empty.
-        completion_ids: Those that follow, to the end of the last trained call: its
-            responses, and between them tool results and further messages; not empty.
+        completion_ids: Token ids after the prompt, up to the last trained call:
+            responses, with tool results and other messages between them; not empty.
         logprobs: Natural-log probability of each of ``completion_ids`` when sampled;
             0.0 where ``mask`` is 0.
         mask: 1 for a token that the loss covers, else 0.
-        buckets: Of each model call of the rollout, in order.
+        buckets: Bucket of each model call, in order.
     """
 
     prompt_ids: list[int]
@@ -36,18 +36,18 @@ class CompletionRow:
 def row_of(
     rollout: Trajectory, builder: BatchBuilder, most: int, end: int
 ) -> CompletionRow:
-    """Return a rollout's row: the sequence of its calls with most trained tokens.
+    """Return a rollout's row: the sequence of calls with the most trained tokens.
 
-    Calls that do not continue each other token by token make several sequences, as do
-    the roles of a team. TRL takes one completion a rollout, so that the others are left
-    out, as are calls that end beyond ``most``. A rollout without a trained call has a
-    row that is masked as a whole.
+    Calls that do not continue each other token by token form several sequences; so do
+    the roles of a team. TRL takes one completion per rollout, so the other sequences
+    are left out, as are calls that end beyond ``most``. Without a trained call, the
+    whole row is masked.
 
     Args:
-        rollout: Any, also a dropped one.
+        rollout: Any rollout, also a dropped one.
         builder: Decides which tokens are trained.
-        most: Tokens of a completion.
-        end: Id of the token that stands for a completion without any.
+        most: Most tokens of a completion.
+        end: Token id to use as an otherwise empty completion.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]
@@ -85,7 +85,7 @@ def row_of(
 def _places(
     rollout: Trajectory, call: ModelCall, builder: BatchBuilder
 ) -> Places | Bucket:
-    """Return the places of a call's trained tokens, or the bucket of one without."""
+    """Return the positions of a call's trained tokens, or its bucket if it has none."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return Bucket("dropped", (rollout.reason or NO_REASON).kind)
     if builder.train_roles is not None and call.agent not in builder.train_roles:
@@ -98,7 +98,7 @@ def _end(call: ModelCall) -> int:
 
 
 def _kept(sequence: TrainingSequence, most: int) -> Sequence[ModelCall]:
-    """Return the first calls of a sequence, whose completion has ``most`` ids."""
+    """Return a sequence's first calls whose completion has at most ``most`` ids."""
     start = len(sequence.calls[0].prompt_ids)
     return [call for call in sequence.calls if _end(call) - start <= most]
 

@@ -1,1 +1,1 @@
-"""A run's warm start: the known calls of training tasks are played and imitated."""
+"""Warm start: run the known calls of training tasks, and fine-tune on them."""

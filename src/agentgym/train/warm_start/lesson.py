@@ -1,4 +1,4 @@
-"""The lesson: plans of training tasks are played, and those that succeed imitated."""
+"""Lesson: run the needed calls of training tasks, and imitate successful ones."""
 
 import math
 from collections import Counter
@@ -30,50 +30,51 @@ from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
-"""Training tasks whose calls a small model imitates, once each: new ones train more
+"""Training tasks whose calls a small model imitates, once each: new tasks train more
 than repeated ones.
 """
 REAL_TASKS = 320
-"""The same of a language model, which can call tools and learns which, and when."""
+"""Training tasks for other language models, which can call tools and learn which, and
+when."""
 MOST_PASSES = 3
-"""How often the tasks of a scenario with fewer are gone through, to come near that."""
+"""Most passes through the tasks of a scenario that has fewer."""
 TASKS_PER_UPDATE = 24
 LEAST_UPDATES = 30
-"""However few tasks there are, they are gone through until there were so many."""
+"""Least updates: with few tasks, passes are repeated until there were so many."""
 _HELD_OUT = 0.1
-"""Share of the plans whose loss shows when to stop learning from the others."""
+"""Share of the plans that are held out, to stop when their loss stops falling."""
 _MOST_HELD_OUT = 24
 _ENOUGH = 80
-"""Plans from which on some are kept apart; fewer are all needed."""
+"""Least plans to hold some out; with fewer, all are needed."""
 _LOOKS = 10
 _FALL = 0.995
-"""Factor of the best loss of held-out plans below which a loss counts as lower."""
+"""Factor of the best held-out loss below which a loss counts as lower."""
 _PATIENCE = 2
 _WARMUP_UPDATES = 10
-_LAST_UPDATES = 20  # whose loss is reported
+_LAST_UPDATES = 20  # over which the loss is reported
 _MOST_REASONS = 3
 _MOST_TRIALS = 16
 
 
 def most_tasks(config: TrainingConfig) -> int:
-    """Return how many training tasks a warm start imitates at most."""
+    """Return the most training tasks that a warm start imitates."""
     usual = TASKS if is_small(config.model) else REAL_TASKS
     return config.warm_start_tasks or usual
 
 
 class Lesson:
-    """One warm start, from plans to weights. The same seed gives the same.
+    """One warm start, from plans to weights. A seed determines the result.
 
     Args:
         config: Every setting.
-        scenario: Knows the calls that its tasks need.
-        engine: Whose policy learns.
-        progress: Receives both phases.
+        scenario: The scenario, which lists the calls that tasks need.
+        engine: The engine with the policy.
+        progress: Receives the phases of playing and learning.
         check: Called often; may raise to give up.
-        spent: Returns the share of its time that is gone; at 1 it ends.
+        spent: Returns the used share of its time; at 1 it ends.
 
     Raises:
-        ScenarioError: The scenario has no plans.
+        ScenarioError: The scenario lists no needed calls.
     """
 
     def __init__(
@@ -98,15 +99,15 @@ class Lesson:
 
     @property
     def size(self) -> int:
-        """Rollouts to learn from at most, those gone through again counted again."""
+        """Most rollouts to learn from, counting repeated passes."""
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
-        """Play the plans and imitate those that succeed.
+        """Run the plans, and fine-tune on the successful ones.
 
         Raises:
             ScenarioError: Most plans fail.
-            TrainingFailedError: Not one update was finite.
+            TrainingFailedError: No update was finite.
         """
         imitation = self._engine.imitation()
         played = self._play(imitation)
@@ -145,7 +146,7 @@ class Lesson:
         )
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
-        """Play the plans in the run's own agent, the policy replaced."""
+        """Run the plans in the run's own agent, with the PlanPolicy as its model."""
         named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
@@ -164,7 +165,7 @@ class Lesson:
             return session.run(requests, self._on_rollout)
 
     def _routes(self) -> Routes | None:
-        """Return the hand-offs of the user's own agent that are to be found out."""
+        """Return the hand-offs to explore; None without an own agent's team."""
         if self._config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
@@ -173,7 +174,7 @@ class Lesson:
         return Routes(own, addressee, role_names(self._config, self._scenario))
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
-        """Let the agent's hand-offs be made, each once, and no other call."""
+        """Let the agent make each hand-off once, and no other call."""
         [(task, _), *_] = self._planned
         for number in range(_MOST_TRIALS):
             before = {place: dict(moves) for place, moves in routes.ways.items()}
@@ -189,10 +190,10 @@ class Lesson:
         self._check()
 
     def _look_at(self, failed: Counter[str], total: int) -> None:
-        """Say which plans failed; refuse to learn from few that did not.
+        """Report failed plans; raise if most of them failed.
 
         Raises:
-            ScenarioError: Most failed.
+            ScenarioError: Most plans failed.
         """
         if not failed:
             return
@@ -216,9 +217,9 @@ class Lesson:
         solved: Sequence[Trajectory],
         held_out: Sequence[Trajectory],
     ) -> Iterator[float]:
-        """Yield each update's loss; the rate rises, then falls to nothing.
+        """Yield each update's loss; the learning rate rises, then falls to zero.
 
-        It ends where the loss of held-out plans has stopped falling, or with its time.
+        It ends when the loss of held-out plans stops falling, or with its time.
         """
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
@@ -252,7 +253,7 @@ class Lesson:
                     return
 
     def _examples(self, rollouts: Sequence[Trajectory]) -> TrainingBatch:
-        """Return rollouts as a batch that covers the calls of trained answers."""
+        """Return rollouts as a batch in which the calls of answers are trained."""
         made = TrainingBatch()
         for group, rollout in enumerate(rollouts):
             calls = self._calls_of(rollout)
@@ -264,10 +265,10 @@ class Lesson:
         return made
 
     def _taught(self, call: ModelCall) -> Sequence[int]:
-        """Return the tokens of an answer that are imitated: its calls and their end.
+        """Return the token positions to imitate in an answer: its calls and their end.
 
-        A language model keeps its own thinking, and its own last answer, of which the
-        plan knows nothing: "Done." is a placeholder for it.
+        A language model keeps its own reasoning and last answer, since the plan has
+        none: "Done." is a placeholder.
         """
         if not self._is_small and not call.tool_calls and call.content == ANSWER:
             return ()
@@ -278,12 +279,12 @@ class Lesson:
         return [at for at in every if Component.REASONING not in components[at]]
 
     def _calls_of(self, rollout: Trajectory) -> list[ModelCall]:
-        """Return the model calls of the roles that are trained."""
+        """Return the model calls of the trained roles."""
         roles = self._config.train_roles
         return [c for c in rollout.model_calls if roles is None or c.agent in roles]
 
     def _passes(self, count: int) -> int:
-        """Return how often so many rollouts are gone through."""
+        """Return the number of passes through so many rollouts."""
         updates = math.ceil(count / TASKS_PER_UPDATE)
         least = math.ceil(LEAST_UPDATES / updates)
         return max(least, min(MOST_PASSES, self._most // count))

@@ -1,4 +1,4 @@
-"""Plans: a policy that makes the calls which tasks are known to need, and then ends."""
+"""PlanPolicy: a policy that makes the calls a task is known to need, then ends."""
 
 import json
 from collections import defaultdict
@@ -19,17 +19,17 @@ from agentgym.scenarios.task_lists import make_tasks
 from agentgym.train.warm_start.routes import Move, Routes, TeamMember
 
 ANSWER = "Done."
-"""The answer after all calls were made."""
+"""The answer after all calls."""
 
 _SEED = 500_000
-"""Added to the seed of the first training tasks, so that others are imitated."""
+"""Offset of the seed, so that other tasks are imitated than those trained on first."""
 
 
 _MOST_MOVES = 32
-"""Hand-offs of one rollout."""
+"""Most hand-offs in one rollout."""
 
 _LOOKED_AT = 100
-"""Training tasks of which one must have a plan."""
+"""Number of training tasks of which at least one must have a plan."""
 
 Planned = tuple[Task, Sequence[NeededCall]]
 """A task with the calls that it needs."""
@@ -39,19 +39,19 @@ def calls_known(scenario: Scenario, seed: int) -> bool:
     """Return whether the scenario lists the calls that training tasks need.
 
     Raises:
-        ScenarioError: It has no training tasks.
+        ScenarioError: There are no training tasks.
     """
     tasks = make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
     return any(scenario.needed_calls(task) is not None for task in tasks)
 
 
 def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
-    """Say whether ``warm_start`` is something that a run could have."""
+    """Return whether ``warm_start`` is possible for a run."""
     return ENGINES.get(config.engine).imitates and calls_known(scenario, config.seed)
 
 
 def check_calls_known(scenario: Scenario, seed: int) -> None:
-    """Refuse a scenario that nothing can be imitated of.
+    """Raise if a scenario lists no calls to imitate.
 
     Raises:
         ScenarioError: It does not list the calls that tasks need.
@@ -65,9 +65,9 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
 
 
 def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
-    """Return training tasks with a plan, others than those that a run begins with.
+    """Return training tasks with a plan, other than those that training begins with.
 
-    A scenario that has few gives the same.
+    A scenario with few tasks returns the same ones.
 
     Raises:
         ScenarioError: There are no training tasks, or none has a plan.
@@ -80,13 +80,13 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
 
 @dataclass
 class _Progress:
-    """One attempt at a plan.
+    """The state of one attempt at a plan.
 
     Attributes:
         made: Calls of the plan that were made, or that no agent can make.
-        last: The last call, whose result may not have come yet.
-        before: Where the last hand-off was made, and which it was.
-        moves: Hand-offs so far.
+        last: The last call, whose result may be missing yet.
+        before: The last hand-off, and the agent that made it.
+        moves: Number of hand-offs so far.
     """
 
     made: int = 0
@@ -96,20 +96,20 @@ class _Progress:
 
 
 class PlanPolicy(Policy):
-    """Stands in for the policy, and makes the needed calls of each rollout, in order.
+    """Replaces the policy, and makes the needed calls of each rollout, in order.
 
-    One call an answer, so that each result is read before the next; then it ends. Of a
-    task that ends with its first answer (``one_answer``) that makes all. A
-    team's agents share their rollout's plan: who is asked makes the next call, if it is
-    of a tool that it was offered; else it hands over to an agent that is offered it, by
-    ways that rollouts without a plan have found. A call of a tool that no agent is
-    offered is left out: the agent's own code makes it.
+    It makes one call per answer, so that each result is read before the next; then it
+    ends. For a task that ends with its first answer (``one_answer``), that answer has
+    all calls. A team's agents share their rollout's plan: the agent that is asked makes
+    the next call if it has the tool. If not, it hands over towards an agent that has
+    it, by routes explored in rollouts without a plan. A call whose tool no agent has is
+    skipped: the agent's own code makes it.
 
     Args:
-        imitation: Writes the answers as the policy would.
-        plans: The tasks and their needed calls, by rollout id; those of other rollouts
-            try the hand-offs.
-        routes: Of a team's hand-offs; None where the agent is not the user's own.
+        imitation: Converts the answers to the policy's tokens.
+        plans: Tasks and their needed calls, by rollout id; other rollouts explore
+            hand-offs.
+        routes: Routes of a team's hand-offs; None without the user's own agent.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class PlanPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """``plans``."""
+        """Always ``plans``."""
         return "plans"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer with the next call of the rollout's plan, at its end with text."""
+        """Answer with the next call of the rollout's plan, or with text at its end."""
         rollout, attempt, *_ = request.session.split("/")
         done = self._progress[f"{rollout}/{attempt}"]
         place = None if self._routes is None else self._routes.place_of(request)
@@ -175,7 +175,7 @@ class PlanPolicy(Policy):
     def _all_calls(
         self, request: ChatRequest, done: _Progress, plan: Sequence[NeededCall]
     ) -> ChatResult:
-        """Make the calls of a plan at once, for a task that ends with them."""
+        """Make all calls of a plan at once, for a task with ``one_answer``."""
         calls = [
             RequestedCall(
                 id=f"call_{number:05d}",
@@ -200,7 +200,7 @@ class PlanPolicy(Policy):
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
-    """Say whether a call is wanted again, which has no result in the messages yet."""
+    """Return whether a repeated call still has no result in the messages."""
     offered = {each["function"]["name"] for each in request.tools}
     answered = {message.get("tool_call_id") for message in request.messages}
     return call.name in offered and call.id not in answered

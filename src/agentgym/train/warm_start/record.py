@@ -1,4 +1,4 @@
-"""WarmStart: a run's record of the imitated calls."""
+"""WarmStart: a run's record of its warm start."""
 
 from pydantic import BaseModel, Field
 
@@ -7,13 +7,12 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
     """The record of a warm start.
 
     Attributes:
-        tasks: Training tasks whose calls were played.
-        imitated: Tasks that the calls solved, from which the model learned.
-        failed: The others, by reason.
-        updates: Of the weights.
-        loss: Mean per imitated token in the last updates, in nats.
-        held_out_loss: The same of plans that were kept apart, at the end; None if it
-            was not measured.
+        tasks: Training tasks whose calls were run.
+        imitated: Tasks that the calls solved; the model learned from these.
+        failed: Number of other tasks, by reason.
+        updates: Number of updates.
+        loss: Mean loss per imitated token in the last updates, in nats.
+        held_out_loss: Final loss of held-out plans, likewise; None if not measured.
     """
 
     tasks: int

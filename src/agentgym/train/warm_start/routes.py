@@ -1,4 +1,4 @@
-"""Routes: the hand-offs by which a team's agents come to the tool that is needed."""
+"""Routes: find the hand-offs to the agent of a team that has a needed tool."""
 
 import json
 from collections import deque
@@ -11,19 +11,19 @@ from agentgym.scenarios.tool_tasks.stubs import example
 
 
 class TeamMember(NamedTuple):
-    """An agent of a team, with the tools that it is offered."""
+    """An agent of a team, with its offered tools."""
 
     role: str
     tools: frozenset[str]
 
 
 class Move(NamedTuple):
-    """An answer that may pass control on: a call, or an agent's name as text.
+    """An answer that may pass control to another agent: a call, or a name as text.
 
     Attributes:
-        tool: That is called; empty for text.
-        argument: That says where to go; empty if the tool alone does.
-        value: Its value, or the text.
+        tool: The called tool; empty for text.
+        argument: The argument that names the agent; empty if the tool itself does.
+        value: The argument's value, or the text.
     """
 
     tool: str
@@ -33,13 +33,13 @@ class Move(NamedTuple):
 
 @dataclass
 class Routes:
-    """The moves that were tried, and the places they reached.
+    """The explored hand-offs, and the agents they reached.
 
     Attributes:
-        own: The scenario's tools, which pass no control.
-        addressee: Argument in which a call names the agent that it goes to.
+        own: Names of the scenario's tools, which pass no control.
+        addressee: Name of the argument with which a call names an agent.
         roles: Names of the agents.
-        ways: Places that moves reached, by the place where they were made.
+        ways: Agents that hand-offs reached, by the agent that made them.
     """
 
     own: frozenset[str]
@@ -48,7 +48,7 @@ class Routes:
     ways: dict[TeamMember, dict[Move, TeamMember | None]] = field(default_factory=dict)
 
     def place_of(self, request: ChatRequest) -> TeamMember:
-        """Return who is asked, and note the moves that it may make."""
+        """Return the agent that is asked, and record its possible hand-offs."""
         names = (tool["function"]["name"] for tool in request.tools)
         place = TeamMember(request.session.split("/")[-1], frozenset(names))
         known = self.ways.setdefault(place, {})
@@ -57,7 +57,7 @@ class Routes:
         return place
 
     def untried(self, place: TeamMember) -> Move | None:
-        """Return a move towards a place with untried moves; None if all were tried."""
+        """Return a hand-off towards an agent with untried ones, or None."""
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
                 if reached is None:
@@ -65,23 +65,23 @@ class Routes:
         return None
 
     def towards(self, place: TeamMember, tool: str) -> Move | None:
-        """Return a move on the shortest way to an agent that is offered a tool."""
+        """Return a hand-off on the shortest route to an agent with a tool."""
         for first, at in self._reached(place):
             if tool in at.tools:
                 return first
         return None
 
     def offers(self, tool: str) -> bool:
-        """Say whether any agent was ever offered a tool."""
+        """Return whether any agent was ever offered a tool."""
         return any(tool in place.tools for place in self.ways)
 
     def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
         """Return the arguments of a call that passes control on.
 
         Args:
-            request: Which offers the tool.
-            move: The call.
-            text: The value of arguments that describe the task.
+            request: The request, which offers the tool.
+            move: The hand-off.
+            text: The value for arguments that describe the task.
         """
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
@@ -93,7 +93,7 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
-        """Yield the places that moves reach, nearest first, with the first move."""
+        """Yield the agents that hand-offs reach, nearest first, with the first one."""
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)
         while waiting:

@@ -1,1 +1,1 @@
-"""Reports of runs, evaluations and comparisons, as Markdown and as HTML files."""
+"""Reports of runs, evaluations and comparisons, as Markdown and HTML files."""

@@ -1,4 +1,4 @@
-"""Write reports as one HTML file each: nothing else is needed to read it."""
+"""Write each report as one self-contained HTML file."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -59,9 +59,9 @@ circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
 
 
 def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
-    """Return a Markdown report as a page, the pictures before its first section.
+    """Return a Markdown report as an HTML page, with pictures before its first section.
 
-    HTML in the report stays text, and the page runs no script.
+    HTML in the report is escaped, and the page runs no script.
     """
     head, mark, rest = markdown.partition(_SECTION)
     title = markdown.partition("\n")[0].lstrip("# ")
@@ -84,8 +84,8 @@ def run_pictures(
     """Return the pictures of a run: its curves, and success by family.
 
     Args:
-        result: The result; None while the run goes on.
-        steps: The lines of ``metrics.jsonl``.
+        result: The result; None while the run is running.
+        steps: Lines of ``metrics.jsonl``.
     """
     numbers = [int(step["step"]) for step in steps]
     pictures = [
@@ -111,7 +111,7 @@ def run_pictures(
 
 
 def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
-    """Return success by family on both sides, the largest fall first."""
+    """Return success by family on both sides, the largest loss first."""
     old, new = before.family_success(), after.family_success()
     both = [(name, old[name], new[name]) for name in new if name in old]
     return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))
@@ -125,7 +125,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Lin
 
 
 def _rendered(markdown: str) -> str:
-    """Return Markdown as HTML, with classes instead of styles."""
+    """Convert Markdown to HTML, with classes instead of styles."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     made = str(parser.render(markdown))
     made = made.replace(' style="text-align:right"', ' class="right"')

@@ -40,9 +40,9 @@ def render_report(
 
     Args:
         result: The run's result.
-        machine: State and cost of the machine that was rented for it.
-        instructions: The requests of held-out tasks by their id, as far as known.
-        confusion: Which tool was called where which was needed, after training.
+        machine: State and cost of the rented machine.
+        instructions: Requests of held-out tasks by id, as far as known.
+        confusion: Confusion matrix after training.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     spent = (
@@ -108,7 +108,7 @@ def _effect(result: TrainingResult) -> list[str]:
 
 
 def _forgetting(result: TrainingResult) -> list[str]:
-    """Return how far training moved the model on anything else."""
+    """Return how far training moved the model on unrelated questions."""
     if result.forgetting is None:
         return []
     return [f"On plain questions: {result.forgetting.words()}.\n"]
@@ -210,6 +210,6 @@ def _gains(
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a table whose columns are aligned to the right but for the first."""
+    """Return a Markdown table; columns after the first ``left`` are right-aligned."""
     rule = ["---" if column < left else "---:" for column in range(len(head))]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *lines))

@@ -1,4 +1,4 @@
-"""Pictures of a run as SVG, for reports: no script, no other file."""
+"""Draw pictures of a run as SVG for reports, without scripts or other files."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MEAN = 10
 
 
 class Line(NamedTuple):
-    """One line of a chart; None where there is no value."""
+    """One line of a chart; None marks missing values."""
 
     name: str
     values: Sequence[float | None]
@@ -28,10 +28,10 @@ def line_chart(
     """Return a chart of values by step, each the mean of up to ten steps.
 
     Args:
-        title: Over the chart.
-        steps: Numbers of the steps, ascending.
+        title: Title above the chart.
+        steps: Step numbers, ascending.
         lines: One value per step each.
-        is_share: Whether the axis goes from 0 to 100 %.
+        is_share: Whether the axis is 0 to 100 %.
 
     Returns:
         A ``figure`` element; empty if no line has a value.
@@ -73,8 +73,8 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
     """Return success by family before (hollow) and after (filled), with intervals.
 
     Args:
-        title: Over the chart.
-        families: Name, before and after.
+        title: Title above the chart.
+        families: Name, success before and after.
     """
     if not families:
         return ""
@@ -112,7 +112,7 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
 
 
 def _smooth(values: Sequence[float | None]) -> list[float | None]:
-    """Return the mean of each value with up to nine before it."""
+    """Return the mean of each value and up to nine before it."""
     found: list[float | None] = []
     for end in range(1, len(values) + 1):
         near = values[max(0, end - _MEAN) : end]

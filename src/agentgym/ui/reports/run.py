@@ -1,4 +1,4 @@
-"""Write a run's report into its folder, as Markdown and as one HTML file."""
+"""Write a run's report into its folder, as Markdown and HTML."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,11 +35,12 @@ def run_markdown(run: RunFolder, result: TrainingResult) -> str:
 
 
 def run_html(run: RunFolder, status: str) -> str:
-    """Return the report of a run as an HTML page; of one that has no result its curves.
+    """Return a run's report as an HTML page; without a result, its curves.
 
     Args:
         run: Its folder.
-        status: Of a run without a result: ``running``, ``interrupted`` and so on.
+        status: Status of a run without a result: ``running``, ``interrupted`` and so
+            on.
     """
     result = TrainingResult.load(run.path)
     if result is not None:
@@ -53,7 +54,7 @@ def _page(run: RunFolder, result: TrainingResult | None, text: str) -> str:
 
 
 def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
-    """Return the steps of a run; none if they cannot be read."""
+    """Return a run's steps; empty if they cannot be read."""
     try:
         return run.metrics()
     except AgentGymError:
@@ -61,7 +62,7 @@ def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
 
 
 def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
-    """Return the requests of out-of-vocabulary tasks, as far as they are stored."""
+    """Return the stored requests of out-of-vocabulary tasks."""
     if UNUSUAL not in result.breakdown:
         return {}
     try:
@@ -71,7 +72,7 @@ def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
 
 
 def _confusion(run: RunFolder) -> ConfusionMatrix | None:
-    """Return which tool was called where which was needed, after training."""
+    """Return the confusion matrix after training."""
     try:
         matrix = OpenedRun(run).confusion("after")["matrix"]
     except (AgentGymError, ValueError):

@@ -1,4 +1,4 @@
-"""Report results that fell: families of tasks, and wording that lost right calls."""
+"""Report worse results: families of tasks, and wordings with fewer right calls."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from agentgym.ui.effect import p_words
 from agentgym.ui.words import percent, plural
 
 UNUSUAL = "out-of-vocabulary"
-"""The held-out set whose wording occurs nowhere in training."""
+"""The held-out set whose wording does not occur in training."""
 _MOST = 10
 _MOST_TEXT = 160
 
@@ -20,8 +20,9 @@ class LostCalls(NamedTuple):
 
     Attributes:
         task_id: Its id.
-        before: Share of the needed calls that were made with right arguments, 0..1.
-        after: The same after training.
+        before: Share of the needed calls made with right arguments before training,
+            0..1.
+        after: The share after training.
     """
 
     task_id: str
@@ -30,9 +31,9 @@ class LostCalls(NamedTuple):
 
 
 def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
-    """Return the families whose success fell, the largest fall first.
+    """Return the families whose success fell, the largest loss first.
 
-    With each comes whether it fell beyond chance, with Holm's correction.
+    Each has a flag: whether the loss is significant, with Holm's correction.
     """
     changes = family_changes(before, after)
     real = holm([change.p_value for change in changes])
@@ -59,11 +60,11 @@ def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
 def worse_parts(
     result: TrainingResult, instructions: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the section on worse results as Markdown; empty if none is worse.
+    """Return the report's section on worse results; empty if there are none.
 
     Args:
         result: The result of the run.
-        instructions: The request of each held-out task by its id, as far as known.
+        instructions: Requests of held-out tasks by id, as far as known.
     """
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):
@@ -115,7 +116,7 @@ def _wording(
 
 
 def _cell(text: str) -> str:
-    """Return text for a cell of a Markdown table, cut, on one line."""
+    """Return text for a cell of a Markdown table: one line, shortened."""
     line = " ".join(text.split())
     short = line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
     return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

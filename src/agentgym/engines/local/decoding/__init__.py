@@ -1,1 +1,1 @@
-"""The running batch: which requests it has, and one decoding step of all of them."""
+"""Continuous batching: the requests in the running batch, and its decoding steps."""

@@ -1,10 +1,10 @@
-"""Answers many requests in one continuous batch.
+"""BatchDecoder: answer many requests in one continuous batch.
 
-Requests join the running batch between decoding steps and leave it when done. A
-prefix shared with earlier requests is not computed again: the head of its prompt
-(system prompt and tools), the earlier turns of its session, and an identical prompt,
-which attempts at one task often have as long as they go the same way. A step checks a
-draft of several tokens a row, so that a response takes fewer steps than it has tokens.
+Requests join the running batch between decoding steps and leave it when done. Prefixes
+shared with earlier requests are not computed again: the head of the prompt (system
+prompt and tools), the earlier turns of the session, and an identical prompt (attempts
+at one task often share it). A step checks a draft of several tokens per row, so that a
+response takes fewer steps than it has tokens.
 """
 
 from collections.abc import Sequence
@@ -25,38 +25,38 @@ _SHARING_ROWS = 4
 _DRAFTED = 7
 _PARKED_TOKENS = 60_000
 _LOGITS = 2**25
-"""Logits of a step, most of which are of drafts: 128 MiB."""
+"""Most logits in a step, mainly for drafts: 128 MiB."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    jobs: list[DecodingJob]  # that have it; one is prefilled, the others are copies
+    jobs: list[DecodingJob]  # with this prompt; one is prefilled, the others are copies
     head: torch.Tensor | None  # keys and values of its head,
-    start: int  # which is so long;
-    parked: torch.Tensor | None  # those that follow, of its session or an equal prompt
-    held: int  # how many tokens' keys and values are thus there already
-    new: list[int]  # the other tokens
-    runs: sampling.Runs  # of the part after the head
+    start: int  # and the head's length;
+    parked: torch.Tensor | None  # those after it, from its session or an equal prompt
+    held: int  # number of tokens whose keys and values are known
+    new: list[int]  # the remaining tokens
+    runs: sampling.Runs  # runs of the part after the head
 
 
 @dataclass(kw_only=True)
 class _Row(Row):
-    head: torch.Tensor | None  # the very tensor that its first keys came from,
-    start: int  # and how many of them
+    head: torch.Tensor | None  # the tensor that its first keys came from,
+    start: int  # and their number
     runs: sampling.Runs
 
 
 class BatchDecoder(Decoder):
-    """Answers jobs side by side; see the module.
+    """Answers many jobs in one batch; see the module.
 
     Args:
         forward: The model and its batch cache.
-        fixed_rows: In deterministic mode the number of rows of every decoding step,
-            so that the kernels see one shape whatever the load; 0 otherwise. Each
-            prompt is then prefilled alone, from its head on, and nothing is drafted.
+        fixed_rows: Number of rows of every decoding step in deterministic mode, so that
+            kernels see one shape whatever the load; else 0. In this mode each prompt is
+            prefilled alone, starting with its head, and nothing is drafted.
 
     Attributes:
-        drafted: Most tokens of a response that are drafted for a step.
+        drafted: Most tokens of a response that are drafted for one step.
     """
 
     def __init__(self, forward: BatchForward, *, fixed_rows: int = 0) -> None:
@@ -104,7 +104,7 @@ class BatchDecoder(Decoder):
         self._forward.refresh()
 
     def _admit(self, jobs: list[DecodingJob]) -> None:
-        """Prefill new rows, identical prompts once, in chunks of like lengths."""
+        """Prefill new rows in chunks of similar lengths; identical prompts once."""
         if not jobs:
             return
         running = [*(row.job for row in self._rows), *jobs]
@@ -135,7 +135,7 @@ class BatchDecoder(Decoder):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
-        """Return the keys and values of a head; computed once, in one shape."""
+        """Return the keys and values of a head, computed once."""
         _, segment = self._heads.match(ids, ids)
         if segment is None:
             spare = len(self._rows)
@@ -176,9 +176,9 @@ class BatchDecoder(Decoder):
         self._sample(first, logits[[index for index, _ in joining]], new)
 
     def _shared_prefix(self) -> int:
-        """Return how long the rows' common head is; 0 if they differ.
+        """Return the length of the rows' common head; 0 if they differ.
 
-        Not in deterministic mode, where the neighbours must make no difference.
+        Always 0 in deterministic mode, where other rows must not matter.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -209,16 +209,16 @@ class BatchDecoder(Decoder):
     def _sample(
         self, first: int, logits: torch.Tensor, given: Sequence[Sequence[int]]
     ) -> None:
-        """Sample tokens for rows from ``first`` on, and let finished ones go.
+        """Sample tokens for rows from ``first`` on, and remove finished rows.
 
-        Where a token is sampled that was not drafted, the rest of the draft is dropped,
-        and the row goes on in the next step.
+        At the first sampled token that differs from the draft, the rest of the draft is
+        dropped, and the row continues in the next step.
 
         Args:
-            first: First row.
-            logits: After each given token, row after row, (tokens, vocabulary); more
-                than those are not looked at.
-            given: Of each row the newest token, and those drafted.
+            first: Index of the first row.
+            logits: Logits after each given token, row after row, (tokens, vocabulary);
+                surplus ones are ignored.
+            given: For each row its newest token and the drafted ones.
         """
         rows, device = self._rows[first:], logits.device
         counts = list(map(len, given))
@@ -253,7 +253,7 @@ class BatchDecoder(Decoder):
             self._leave(place, reason)
 
     def _leave(self, place: int, reason: str) -> None:
-        """Take a row out of the batch, park its session, and answer."""
+        """Remove a row from the batch, keep its cache for its session, and answer."""
         row, last = self._rows[place], len(self._rows) - 1
         job = row.job
         if not self._fixed_rows:
@@ -273,7 +273,7 @@ class BatchDecoder(Decoder):
 def _hold(
     logits: torch.Tensor, rows: Sequence[Row], given: Sequence[Sequence[int]]
 ) -> None:
-    """Hold the rows that have a grammar to it; see :meth:`BatchDecoder._sample`."""
+    """Apply the grammars of rows to their logits; see :meth:`BatchDecoder._sample`."""
     places: list[int] = []
     allowed: list[Allowed] = []
     start = 0
@@ -286,7 +286,7 @@ def _hold(
 
 
 def _chunk(lengths: list[int]) -> int:
-    """Return how many of the prompts, shortest first, to prefill together."""
+    """Return how many of the prompts, shortest first, to prefill in one chunk."""
     total = lengths[0]
     for count, longest in enumerate(lengths[1:], 1):
         total += longest

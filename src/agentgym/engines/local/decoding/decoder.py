@@ -1,7 +1,7 @@
-"""The decoder: a thread that answers requests, one token after the other.
+"""Decoder: a thread that answers requests token by token.
 
-How it computes them is up to its kind: :class:`.batch.BatchDecoder` answers many at
-once, :class:`.plain.PlainDecoder` one after the other.
+A subclass decides how: :class:`.batch.BatchDecoder` answers many at once,
+:class:`.plain.PlainDecoder` one after the other.
 """
 
 import atexit
@@ -35,7 +35,7 @@ _QUEUE_LIMIT = 16_384
 
 @dataclass(frozen=True)
 class Generation:
-    """A sampled response: ids and log-probabilities, and why it ended."""
+    """A sampled response: ids, log-probabilities, and the reason why it ended."""
 
     ids: list[int]
     logprobs: list[float]
@@ -45,13 +45,13 @@ class Generation:
 
 @dataclass
 class DecodingJob:
-    """One request as the decoder takes it; see :class:`ChatRequest`.
+    """One request for the decoder; see :class:`ChatRequest`.
 
     Attributes:
-        head: How many tokens of the prompt are its head, shared with other requests.
-        path: Through the grammar that the response is held to; None for none.
-        on_token: Called with each token as it is sampled; runs in the decoder's thread.
-        future: Gets the generation; cancelling it ends the request.
+        head: Number of prompt tokens in its head, which other requests share.
+        path: Position in the grammar of the response; None without a grammar.
+        on_token: Called with each sampled token, in the decoder's thread.
+        future: Receives the generation; cancelling it ends the request.
     """
 
     prompt: list[int]
@@ -66,13 +66,13 @@ class DecodingJob:
 
     @property
     def columns(self) -> int:
-        """Most tokens of prompt and response together."""
+        """Most tokens of prompt and response in total."""
         return len(self.prompt) + self.max_tokens
 
 
 @dataclass
 class Row:
-    """A running response: its job, and the tokens so far."""
+    """A running response: its job, and its tokens so far."""
 
     job: DecodingJob
     stream: NDArray[np.float32]  # random numbers, one per token
@@ -81,16 +81,16 @@ class Row:
 
     @property
     def length(self) -> int:
-        """How many keys and values it has: the newest token has none yet."""
+        """Number of its cached keys and values: the newest token has none yet."""
         return len(self.job.prompt) + len(self.ids) - 1
 
 
 class Decoder(ABC):
-    """Answers jobs from a thread of its own, which also does updates of the weights.
+    """Answers jobs in a separate thread, which also updates the weights.
 
-    One thread does both: OpenMP (libgomp) keeps helper threads for every thread that
-    computes, and once there are more of them than cores, all sleep between kernels.
-    Sampling of a small language model took twice as long so.
+    OpenMP (libgomp) keeps helper threads for every thread that computes. If there are
+    more of them than cores, all sleep between kernels, which doubled the sampling time
+    of a small model. So one thread does both.
 
     Args:
         loaded: The model.
@@ -98,7 +98,7 @@ class Decoder(ABC):
             which bit-for-bit repetition needs.
 
     Attributes:
-        version: Of the weights.
+        version: Version of the weights.
     """
 
     def __init__(self, loaded: LoadedModel, *, fixed_threads: bool = False) -> None:
@@ -116,41 +116,41 @@ class Decoder(ABC):
             target=self._run, name="agentgym-decoder", daemon=True
         )
         self._thread.start()
-        # A thread that computes, or lets tensors go, while the interpreter goes down
-        # aborts the process.
+        # A thread that computes or frees tensors during interpreter shutdown aborts the
+        # process.
         self._at_exit = partial(_end, weakref.ref(self), self._thread)
         atexit.register(self._at_exit)
 
     @abstractmethod
     def _running(self) -> Sequence[Row]:
-        """Return the responses that run."""
+        """Return the running responses."""
 
     @abstractmethod
     def _drop_rows(self) -> None:
-        """Forget the responses that run."""
+        """Discard the running responses."""
 
     @abstractmethod
     def _free_rows(self) -> int:
-        """Return how many more responses could run if they were short."""
+        """Return how many more responses can run if they are short."""
 
     @abstractmethod
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
-        """Return how many waiting jobs there is room for, first come, first served."""
+        """Return how many of the waiting jobs fit, first come, first served."""
 
     @abstractmethod
     def _advance(self, jobs: list[DecodingJob]) -> None:
-        """Start jobs, and sample at least one more token of all that run."""
+        """Start jobs, and sample at least one more token of all running responses."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop values computed from the weights, which will change."""
+        """Drop caches of the weights, which are about to change."""
 
     @abstractmethod
     def _refresh(self) -> None:
-        """Take over the weights, which may have changed."""
+        """Read the weights again, which may have changed."""
 
     def submit(self, job: DecodingJob) -> None:
-        """Queue a job; its future is the answer.
+        """Queue a job; its future receives the answer.
 
         Raises:
             EngineError: The decoder is closed, or too many jobs wait.
@@ -164,11 +164,11 @@ class Decoder(ABC):
             self._wake.notify_all()
 
     def between_responses[T](self, work: Callable[[], T]) -> T:
-        """Let running responses finish, do work in the decoder's thread, and wait.
+        """Finish running responses, do work in the decoder's thread, and wait for it.
 
-        Every response is so from one version of the weights, which the work may
-        change. Caches of the old ones are dropped. If the wait is interrupted, an
-        update ends with its micro-batch.
+        So every response comes from one version of the weights, which the work may
+        change. Caches of the old version are dropped. If the wait is interrupted, an
+        update ends after its micro-batch.
 
         Raises:
             EngineError: The decoder is closed.
@@ -187,13 +187,13 @@ class Decoder(ABC):
             raise
 
     def close(self) -> None:
-        """End the thread; jobs that run or wait fail with EngineError."""
+        """End the thread; running and waiting jobs fail with EngineError."""
         self.stop()
         self._thread.join()
         atexit.unregister(self._at_exit)
 
     def stop(self) -> None:
-        """Do as :meth:`close`, but do not wait for the thread."""
+        """Do the same as :meth:`close`, without waiting for the thread."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -221,12 +221,12 @@ class Decoder(ABC):
                 done.set_exception(EngineError(reason))
 
     def _do(self, work: Callable[[], Any], done: "Future[Any]") -> None:
-        """Do work while no response runs."""
+        """Do work while no response is running."""
         if not done.set_running_or_notify_cancel():
             return
         self._loaded.interrupted.clear()
         try:
-            self._forget()  # first: an update needs the memory
+            self._forget()  # before the work: an update needs the memory
             try:
                 made = work()
             finally:
@@ -237,14 +237,14 @@ class Decoder(ABC):
             done.set_result(made)
 
     def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
-        """Answer some jobs, and all that run, with an error."""
+        """Fail some jobs, and all running ones, with an error."""
         for job in [*(row.job for row in self._running()), *jobs]:
             with suppress(InvalidStateError):  # it has ended already
                 job.future.set_exception(EngineError(reason))
         self._drop_rows()
 
     def _has_more(self) -> bool:
-        """Wait until there is something to do; return False once closed."""
+        """Wait for work; return False once closed."""
         with self._wake:
             self._wake.wait_for(
                 lambda: self._closed or self._running() or self._waiting or self._works
@@ -252,7 +252,7 @@ class Decoder(ABC):
             return not self._closed
 
     def _next_jobs(self) -> list[DecodingJob]:
-        """Return waiting jobs to start; none where work waits for the running ones."""
+        """Return waiting jobs to start; none if work waits for the running ones."""
         with self._wake:
             if not (self._running() or self._works):
                 self._gather(self._free_rows())
@@ -261,7 +261,7 @@ class Decoder(ABC):
         return [job for job in jobs if not job.future.cancelled()]
 
     def _gather(self, enough: int) -> None:
-        """Give requests that arrive together a moment to form a batch."""
+        """Wait a moment, so that requests that arrive together form a batch."""
         deadline = time.monotonic() + _GATHER_SECONDS
         while len(self._waiting) < enough and not self._closed:
             left = deadline - time.monotonic()
@@ -269,7 +269,7 @@ class Decoder(ABC):
                 return
 
     def _take(self, row: Row, token: int, logprob: float) -> str:
-        """Add a sampled token to a response; return why it ends, if it does."""
+        """Add a sampled token to a response; return why the response ends, or ""."""
         row.ids.append(token)
         row.logprobs.append(logprob)
         if row.job.on_token is not None:
@@ -287,7 +287,7 @@ class Decoder(ABC):
         return "cancelled" if row.job.future.cancelled() else ""
 
     def _answer(self, row: Row, reason: str) -> None:
-        """Answer the request of a response that has ended."""
+        """Complete the request of a finished response."""
         with suppress(InvalidStateError):  # it was cancelled
             row.job.future.set_result(
                 Generation(row.ids, row.logprobs, reason, self.version)
@@ -295,7 +295,7 @@ class Decoder(ABC):
 
 
 def _end(decoder: "weakref.ref[Decoder]", thread: threading.Thread) -> None:
-    """Stop a decoder that is still there, and wait until its thread has let it go."""
+    """Stop a decoder that still exists, and wait until its thread has released it."""
     if (found := decoder()) is not None:
         found.stop()
     del found

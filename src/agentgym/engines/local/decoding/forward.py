@@ -1,4 +1,4 @@
-"""Forward passes of the running batch: prefill of new rows, one step of all rows."""
+"""Forward passes of the running batch: prefill of new rows, and one decoding step."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,7 +16,7 @@ from agentgym.engines.local.model import LoadedModel
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
 _LEAST_TOKENS = 32
-"""Tokens of a part: with fewer, the calls take longer than the operations."""
+"""Least tokens of a part: with fewer, overhead exceeds computing."""
 
 
 class BatchForward:
@@ -24,13 +24,13 @@ class BatchForward:
 
     Args:
         loaded: The model.
-        rows: Most responses at once.
+        rows: Most responses at the same time.
         fixed: Use few, wide shapes, for which kernels keep rows independent: each row
-            has room for the whole context, so that there may be fewer of them.
+            has room for the whole context, so fewer rows may fit.
 
     Attributes:
         loaded: The model.
-        cache: Of the rows.
+        cache: Cache of the rows.
     """
 
     def __init__(self, loaded: LoadedModel, rows: int, *, fixed: bool = False) -> None:
@@ -49,7 +49,7 @@ class BatchForward:
         )
 
     def refresh(self) -> None:
-        """Take over the model's weights, which have changed."""
+        """Read the model's weights again, which have changed."""
         if self._copy is not None:
             self._copy.refresh()
         if self._fused is not None:
@@ -64,18 +64,18 @@ class BatchForward:
         only_last: bool = False,
         shared_prefix: int = 0,
     ) -> Tensor:
-        """Add tokens to rows, and predict the next ones.
+        """Add tokens to rows, and predict the next tokens.
 
-        Rows do not see each other, so parts of them are computed side by side by a
-        small model, and wait for each other only once, where kernels of several
-        threads do in each operation.
+        Rows are independent. For a small model, parts of the rows are computed in
+        parallel threads, which wait for each other only once; multi-threaded kernels
+        would wait in each operation.
 
         Args:
-            ids: New tokens of each row, at least one; their numbers may differ.
-            starts: How many tokens each row holds already.
-            first: First row.
+            ids: New tokens of each row, at least one; their number may differ.
+            starts: Number of tokens that each row has already.
+            first: Index of the first row.
             only_last: Predict only the token after each row's last one.
-            shared_prefix: How many first tokens are the same in every row.
+            shared_prefix: Number of first tokens that are the same in every row.
 
         Returns:
             Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
@@ -134,7 +134,7 @@ class BatchForward:
         return self._sampled.logits(work.ids, work.positions, work, last)
 
     def _mask(self, start: Tensor, time: int, width: int) -> Tensor:
-        """Return which columns each new token sees, (rows, 1, time, width)."""
+        """Return the columns visible to each new token, (rows, 1, time, width)."""
         new = torch.arange(time, device=start.device)
         keys = torch.arange(width, device=start.device)
         hidden = keys > (start[:, None] + new)[:, None, :, None]
@@ -144,7 +144,7 @@ class BatchForward:
 
 
 def _parts(tokens: Sequence[int], most: int) -> list[slice]:
-    """Cut rows into up to ``most`` slices that have about equally many tokens."""
+    """Split rows into up to ``most`` slices with about equally many tokens."""
     ends = np.cumsum(tokens)
     count = max(1, min(most, int(ends[-1]) // _LEAST_TOKENS))
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
@@ -153,11 +153,11 @@ def _parts(tokens: Sequence[int], most: int) -> list[slice]:
 
 
 def rows_are_independent(forward: BatchForward, rows: int) -> bool:
-    """Return whether a row's logits are the same bits whatever the other rows hold.
+    """Return whether other rows never change a row's logits, bit for bit.
 
-    They must not depend on the row's place, on its neighbours, or on how many columns
-    the longest one needs. That is up to the machine's matrix kernels, so it is tried
-    out: a few responses are placed among others of many lengths.
+    They must not depend on the row's index, on its neighbours, or on the number of
+    columns of the longest row. That depends on the machine's matrix kernels, so it is
+    tried out: a few responses are computed among others of many lengths.
     """
     step, columns = _FIXED_WIDTH_STEP, forward.cache.columns
     generator = torch.Generator().manual_seed(0)

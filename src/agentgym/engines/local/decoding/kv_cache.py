@@ -1,4 +1,4 @@
-"""Keys and values: of the running batch, and of prefixes that may come again."""
+"""BatchCache: keys and values of running rows; SegmentStore: those of old prefixes."""
 
 import math
 import mmap
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CacheShape:
-    """The shape of the keys, or the values, of one token in a KV cache."""
+    """The shape of one token's keys, or values, in a KV cache."""
 
     layers: int
     heads: int
@@ -23,22 +23,22 @@ class CacheShape:
 class BatchCache:
     """Keys and values of the running batch, one row per response.
 
-    Running rows are dense, 0 to n-1, so that a decoding step reads a slice. One
-    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim). If not all
-    rows can have all columns, its memory is laid out again, as few long rows or many
-    short ones, as the running responses need it.
+    Running rows are numbered 0 to n-1, so that a decoding step reads a slice. One
+    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim). If memory
+    cannot hold all rows with all columns, it is rearranged on demand: few long rows or
+    many short ones.
 
     Args:
-        shape: Of the model's keys and values.
+        shape: Shape of the model's keys and values.
         rows: Most responses that run at once, if they are short.
-        columns: Most tokens of one.
-        device: Where it is.
+        columns: Most tokens of one response.
+        device: The cache's device.
         tokens: Most tokens of all rows together, at least ``columns``.
 
     Attributes:
-        most_rows: As given.
-        rows: How many there is room for now.
-        columns: Most tokens of each of them now.
+        most_rows: The argument ``rows``.
+        rows: Number of rows that fit now.
+        columns: Most tokens of each row now.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BatchCache:
         self._heads, self._head_dim = shape.heads, shape.head_dim
         self._tokens = min(tokens, rows * columns)
         size = (shape.layers, 2 * self._tokens * shape.heads * shape.head_dim)
-        if device.type == "cpu":  # memory is taken only where something is written
+        if device.type == "cpu":  # Linux allocates pages only when they are written
             blank = mmap.mmap(-1, math.prod(size) * shape.dtype.itemsize)
             self._memory = torch.frombuffer(blank, dtype=shape.dtype).view(size)
         else:
@@ -61,16 +61,16 @@ class BatchCache:
         self._lay_out(self._width(1))
 
     def fitting(self, columns: int) -> int:
-        """Return how many rows there is room for if one needs so many columns."""
+        """Return how many rows fit if one needs so many columns."""
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Lay the memory out again, if need be, for rows of up to so many columns.
+        """Rearrange the memory, if needed, for rows of up to so many columns.
 
         Args:
-            rows: At most the result of :meth:`fitting`.
-            columns: Of the longest.
-            held: Rows, and columns of the longest, that are in use; they are kept.
+            rows: Number of rows, at most the result of :meth:`fitting`.
+            columns: Columns of the longest row.
+            held: Number of rows in use, and columns of the longest; they are kept.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -81,7 +81,7 @@ class BatchCache:
             new[:, :count, :, :used] = old[:, :count, :, :used].clone()
 
     def _width(self, columns: int) -> int:
-        """Return the columns of a layout: halved while more rows are of use."""
+        """Return the columns of a layout: halved while more rows are useful."""
         width = self._most_columns
         while width // 2 >= columns and self._tokens // width < self.most_rows:
             width //= 2
@@ -94,7 +94,7 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts keys and values of rows' new columns."""
+        """Return the positions for :meth:`write` of rows' new columns."""
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
         head = (kind + torch.arange(self._heads, device=device)).flatten()
@@ -116,17 +116,17 @@ class BatchCache:
         self._data[:, :, target, :, columns] = self._data[:, :, source, :, columns]
 
     def take(self, row: int, columns: slice) -> Tensor:
-        """Return a copy of columns of a row: (layers, 2, heads, columns, head_dim)."""
+        """Return a copy of a row's columns: (layers, 2, heads, columns, head_dim)."""
         return self._data[:, :, row, :, columns].clone()
 
     def put(self, row: int, segment: Tensor, columns: slice) -> None:
-        """Write the first columns of a segment of :meth:`take` into a row's columns."""
+        """Write the start of a segment from :meth:`take` into a row's columns."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
 class SegmentStore:
-    """Keys and values by name, the least recently used dropped beyond a budget."""
+    """A least-recently-used store of keys and values by name, with a memory budget."""
 
     def __init__(self, tokens: int) -> None:
         self._budget = tokens
@@ -134,9 +134,9 @@ class SegmentStore:
         self._entries = OrderedDict[Hashable, tuple[Sequence[int], Tensor]]()
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Keep ``segment``, the keys and values of ``ids``, in place of the old one.
+        """Store ``segment``, the keys and values of ``ids``, replacing the old one.
 
-        One that is beyond the budget alone is not kept, and drops no other.
+        A segment larger than the budget is not stored, and removes no other.
         """
         self._drop(name)
         if len(ids) > self._budget:
@@ -147,7 +147,7 @@ class SegmentStore:
             self._drop(next(iter(self._entries)))
 
     def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return how many of the first ``ids`` are held, and the segment."""
+        """Return how many of the first ``ids`` are stored, and the segment."""
         found = self._entries.get(name)
         if found is None:
             return 0, None
@@ -159,13 +159,13 @@ class SegmentStore:
         self._held -= len(ids)
 
     def clear(self) -> None:
-        """Forget all: the weights have changed."""
+        """Clear the store: the weights have changed."""
         self._entries.clear()
         self._held = 0
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many leading items two sequences share."""
+    """Return the number of leading items that two sequences share."""
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit

@@ -1,11 +1,11 @@
-"""A small Llama's forward pass in few, large operations.
+"""FusedLlama: a small Llama's forward pass in few, large operations.
 
-With rows of one token and matrices of a few hundred columns, most of the time of
-transformers' modules goes into calling operations, not into computing. Here the
-weights of a version are put together once: queries, keys and values in one matrix,
-gate and up in another, the norms' weights and the scale of the scores folded in, and
-the two halves of each rotary pair side by side, so that a rotation is one complex
-product. The result is the model's own up to rounding; a test compares them.
+With rows of one token and matrices of a few hundred columns, transformers' modules
+spend most of their time on calling operations, not on computing. So each version's
+weights are fused: queries, keys and values in one matrix, gate and up in another, the
+norms' weights and the scale of the scores folded in. The two halves of each rotary pair
+are adjacent, so that a rotation is one complex product. The result equals the model's
+own up to rounding; a test compares them.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class _Layer(NamedTuple):
-    """Matrices of one layer, as factors on the right."""
+    """Matrices of one layer, as right-hand factors."""
 
     inputs: Tensor
     output: Tensor
@@ -29,7 +29,7 @@ class _Layer(NamedTuple):
 
 
 class FusedLlama:
-    """Predicts with fused copies of a Llama's weights; rows have up to ``columns``."""
+    """Predicts with fused copies of a Llama's weights, for up to ``columns`` tokens."""
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
         config: Any = model.config
@@ -45,7 +45,7 @@ class FusedLlama:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over the model's weights, which have changed."""
+        """Fuse the model's weights again, which have changed."""
         weights = {
             name.removesuffix(".weight"): tensor
             for name, tensor in self._model.state_dict().items()
@@ -73,7 +73,7 @@ class FusedLlama:
         )
 
     def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
-        """Return the logits after packed tokens, or only after each row's last."""
+        """Return the logits after packed tokens, or only after each row's last one."""
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):
@@ -85,7 +85,7 @@ class FusedLlama:
             work.cache.write(number, work.targets, new)
             if layer is self._layers[-1] and last is not None:
                 query, states = query[last], states[last]
-                work = work.ending(last)  # the others served their use
+                work = work.ending(last)  # the others are needed no more
             attended = work.read(number, query).flatten(1)
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
@@ -100,7 +100,8 @@ class FusedLlama:
 def fuse(loaded: LoadedModel) -> FusedLlama | None:
     """Return the fused form of a small, plain Llama; None for any other model.
 
-    A large one spends its time in its matrices, and would be held twice.
+    A large model spends its time in matrix products, and a second copy would take
+    memory.
     """
     model = loaded.model
     if type(model) is not LlamaForCausalLM or not loaded.is_small:
@@ -118,6 +119,6 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
 
 
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:
-    """Put output i of a head next to output i + head_dim / 2, its rotary partner."""
+    """Move output i of a head next to output i + head_dim / 2, its rotary partner."""
     halves = weight.view(-1, 2, head_dim // 2, weight.shape[-1])
     return halves.transpose(1, 2).reshape(weight.shape)

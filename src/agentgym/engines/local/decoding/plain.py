@@ -1,10 +1,10 @@
-"""Answers one request after the other, through the model's own forward pass.
+"""PlainDecoder: answer requests one by one through the model's own forward pass.
 
 For models whose tokens cannot be packed (:mod:`agentgym.engines.local.architecture`).
-The cache is that of transformers, which has windows and states as the model needs
-them. It cannot be cut back, so whole caches of a request are kept: after the
-head of its prompt (system prompt and tools), after its prompt, which attempts at one
-task share, and after its response, which the next turn continues.
+The cache of transformers has the windows and states that the model needs. It cannot be
+truncated, so copies of the whole cache are kept: after the head of the prompt (system
+prompt and tools), after the prompt, which attempts at one task share, and after the
+response, which the next turn continues.
 """
 
 import copy
@@ -20,14 +20,14 @@ from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
 from agentgym.engines.local.model import LoadedModel
 
 _CHUNK_TOKENS = 512
-"""Tokens of a prompt at once: the scores of attention may need memory for each pair."""
+"""Prompt tokens per pass: attention may need memory for each pair of tokens."""
 
 
 class CacheStore:
-    """Caches by the tokens that they hold, the least recently used dropped.
+    """A least-recently-used store of caches by the tokens that they contain.
 
     Args:
-        budget: Bytes of all together.
+        budget: Most bytes of all caches together.
     """
 
     def __init__(self, budget: int) -> None:
@@ -36,7 +36,7 @@ class CacheStore:
         self._entries = OrderedDict[tuple[int, ...], tuple[DynamicCache, int]]()
 
     def put(self, ids: Sequence[int], cache: DynamicCache) -> None:
-        """Keep a cache, which the caller must not change afterwards."""
+        """Store a cache, which the caller must not change afterwards."""
         self._drop(tuple(ids))
         size = sum(tensor.nbytes for tensor in _tensors(cache))
         if size > self._budget:
@@ -47,12 +47,12 @@ class CacheStore:
             self._drop(next(iter(self._entries)))
 
     def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
-        """Return a copy of the cache that holds most of the first ``ids``.
+        """Return a copy of the cache with the most of the first ``ids``.
 
-        At least the last of them is left to compute.
+        At least the last token is left to compute.
 
         Returns:
-            How many it holds, and the cache; 0 and None for none.
+            Number of tokens in it, and the cache; 0 and None if there is none.
         """
         prompt = tuple(ids)
         found = [
@@ -67,7 +67,7 @@ class CacheStore:
         return len(best), copy.deepcopy(self._entries[best][0])
 
     def clear(self) -> None:
-        """Forget all: the weights have changed."""
+        """Clear the store: the weights have changed."""
         self._entries.clear()
         self._held = 0
 
@@ -77,11 +77,11 @@ class CacheStore:
 
 
 class PlainDecoder(Decoder):
-    """Answers jobs in the order in which they came; see the module.
+    """Answers jobs in the order of arrival; see the module.
 
     Args:
         loaded: The model.
-        keeps: Whether caches are kept. Without, the same request gives the same bits
+        keeps: Whether caches are kept. Without them, a request gives the same bits
             whatever ran before.
     """
 
@@ -129,7 +129,7 @@ class PlainDecoder(Decoder):
         self._sample(row, self._sampled.predict(states[-1:]))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
-        """Compute a prompt as far as that is not kept; return the last states."""
+        """Compute the part of a prompt that is not cached; return the last states."""
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)
         if not self._keeps:
@@ -147,7 +147,7 @@ class PlainDecoder(Decoder):
         return self._compute(ids[held:])
 
     def _compute(self, ids: Sequence[int]) -> Tensor:
-        """Add tokens to the cache, some at a time; return the last ones' states."""
+        """Add tokens to the cache in chunks; return the last ones' states."""
         for start in range(0, len(ids), _CHUNK_TOKENS):
             states = self._states(ids[start : start + _CHUNK_TOKENS])
         return states
@@ -161,7 +161,7 @@ class PlainDecoder(Decoder):
         return states[0]
 
     def _sample(self, row: Row, logits: Tensor) -> None:
-        """Sample one token of a response, and answer if it ends there."""
+        """Sample one token of a response, and answer if the response ends."""
         place = len(row.ids)
         device = logits.device
         if row.job.path is not None:
@@ -179,7 +179,7 @@ class PlainDecoder(Decoder):
 
 
 def _tensors(cache: DynamicCache) -> Iterator[Tensor]:
-    """Yield the tensors that a cache holds."""
+    """Yield a cache's tensors."""
     for layer in cache.layers:
         for held in vars(layer).values():
             parts = held.values() if isinstance(held, dict) else (held,)

@@ -1,10 +1,10 @@
-"""The next tokens of a response: drafts of several, and sampling them one by one.
+"""Sample a response's next tokens, and draft several of them.
 
-Drafts are guesses of how a response goes on, which one forward pass then checks:
-speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192) with
-the conversation so far as the draft model (prompt lookup): a tool call is mostly a
-form filled in with words of the prompt. A wrong guess costs a little arithmetic and
-changes nothing: each token is sampled as it would be without, from the same number.
+Drafts are guesses of a response's next tokens, which one forward pass then checks:
+speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192) with the
+conversation so far as the draft model (prompt lookup), since a tool call mostly repeats
+words of the prompt. A wrong guess costs a little arithmetic and changes nothing: each
+token is sampled as without drafts, from the same random number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ _LONG, _SHORT, _COPIED = 8, 4, 3
 _MOST_RUNS = 500_000
 
 type Runs = Mapping[tuple[int, ...], int]
-"""The token after each run of tokens when it was last seen."""
+"""The token that last followed each run of tokens."""
 
 
 def runs_of(ids: Sequence[int]) -> Runs:
-    """Return the token that follows each run of three tokens within a prompt."""
+    """Return the token after each run of three tokens in a prompt."""
     return dict(zip(zip(ids, ids[1:], ids[2:], strict=False), ids[3:], strict=False))
 
 
 class Drafter:
-    """Remembers responses, and drafts others from them.
+    """Remembers responses, and drafts new ones from them.
 
-    A run of eight tokens predicts the next one best, then one of four, then one of
-    three in the response's own prompt.
+    Runs of eight tokens predict best, then runs of four, then runs of three in the
+    response's own prompt.
     """
 
     def __init__(self) -> None:
         self._after: dict[tuple[int, ...], int] = {}
 
     def learn(self, prompt: Sequence[int], response: Sequence[int]) -> None:
-        """Remember a whole response."""
+        """Remember a complete response."""
         if len(self._after) > _MOST_RUNS:
             self._after.clear()
         ids = (*prompt[-_LONG:], *response)
@@ -50,7 +50,7 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` tokens that may come next, given the prompt's runs."""
+        """Return up to ``most`` likely next tokens; ``own`` are the prompt's runs."""
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -73,12 +73,12 @@ def random_stream(seed: int, count: int) -> NDArray[np.float32]:
 
 @torch.inference_mode()
 def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> None:
-    """Take away, in place, the probability of tokens that grammars do not allow.
+    """Mask, in place, the logits of tokens that grammars do not allow.
 
     Args:
         logits: (rows, vocabulary).
-        places: Rows that have a grammar.
-        allowed: The tokens that each of these may have.
+        places: Indices of the rows with a grammar.
+        allowed: The allowed tokens of each of these rows.
     """
     bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
     rows = np.unpackbits(
@@ -102,18 +102,18 @@ def sample(
 
     Args:
         logits: (rows, vocabulary).
-        temperatures: (rows,); 0 takes the likeliest token.
+        temperatures: (rows,); 0 takes the most likely token.
         uniforms: (rows,), in [0, 1).
 
     Returns:
-        Tokens, and their natural log-probabilities under the distribution they were
-        sampled from. A greedy token's is that of temperature 1.
+        Tokens, and their natural log-probabilities under the sampling distribution;
+        for greedy tokens, the distribution at temperature 1.
     """
     greedy = temperatures == 0
     scale = torch.where(greedy, 1.0, temperatures)
     log_probabilities = torch.log_softmax(logits.float() / scale[:, None], dim=-1)
     cumulative = log_probabilities.exp().cumsum(-1)
-    # The factor keeps rounding from reaching the total, past the last token.
+    # The factor keeps rounding from exceeding the total, past the last token.
     targets = uniforms * cumulative[:, -1] * (1 - 1e-6)
     tokens = torch.searchsorted(cumulative, targets[:, None], right=True)
     if bool(greedy.any()):

@@ -1,4 +1,4 @@
-"""Threads that compute."""
+"""Run torch work in short-lived threads, and limit kernels' threads."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ _TRIED = 5
 def in_short_thread[**P, T](
     function: Callable[P, T], *args: P.args, **named: P.kwargs
 ) -> T:
-    """Call a function that computes with torch in a thread that ends with it.
+    """Run a function that computes with torch in a thread that ends with it.
 
-    Its OpenMP threads end with it too. If they stayed next to the decoder's, there
-    would be more of them than cores, and then all of them sleep between kernels.
+    Its OpenMP threads end too. If they stayed next to the decoder's threads, there
+    would be more than cores, and all would sleep between kernels.
     """
     with ThreadPoolExecutor(
         1, "agentgym-compute", torch.set_num_threads, (torch.get_num_threads(),)
@@ -30,7 +30,7 @@ def in_short_thread[**P, T](
 
 @contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Let torch's kernels have so many threads in this thread within the block."""
+    """Set the number of threads for torch's kernels in this thread within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,1 +1,1 @@
-"""HTTP: connections, keys and routes, beneath everything that is answered."""
+"""HTTP server: connections, keys and routes of the gateway."""

@@ -1,6 +1,6 @@
-"""Direct requests: most model calls, read and answered with little overhead.
+"""Answer simple requests, most model calls, without aiohttp's overhead.
 
-Such a request is one JSON document behind plain headers, and so is its answer. All
+Such a request is one JSON document after plain headers, and so is the response. All
 other requests go to aiohttp's server unchanged.
 """
 
@@ -29,15 +29,15 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class NotDirectError(Exception):
-    """A request is not answered in one piece after all."""
+    """A request cannot be answered with one plain response after all."""
 
 
 class Head(NamedTuple):
     """The head of a request.
 
     Attributes:
-        size: Its bytes.
-        length: Bytes of the body.
+        size: Length of the head in bytes.
+        length: Length of the body in bytes.
     """
 
     path: str
@@ -47,12 +47,12 @@ class Head(NamedTuple):
 
 
 class DirectRequest:
-    """A request that has come whole, with the attributes that handlers use.
+    """A fully received request, with the attributes that handlers use.
 
     Attributes:
-        key: As of :class:`~agentgym.rollout.gateway.http.requests.Request`.
+        key: See :class:`~agentgym.rollout.gateway.http.requests.Request`.
         names: The names in its path.
-        remote: Who makes it.
+        remote: The client's address.
     """
 
     __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
@@ -68,11 +68,11 @@ class DirectRequest:
 
     @property
     def path(self) -> str:
-        """Its path, without a query."""
+        """The request's path, without a query."""
         return self.raw_path
 
     def header(self, name: str) -> str:
-        """Return a header by its name in small letters; empty if there is none."""
+        """Return a header by its lower-case name; empty if it is missing."""
         return self._headers.get(name, "")
 
     async def read(self) -> bytes:
@@ -81,10 +81,10 @@ class DirectRequest:
 
 
 def read_head(data: bytes | bytearray) -> Head | None:
-    """Return the head that a request begins with, None if it is not a plain one.
+    """Parse the head of a request; None if it is not a plain one.
 
     Raises:
-        BlockingIOError: More of it has yet to come.
+        BlockingIOError: The head is incomplete.
     """
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
@@ -107,7 +107,7 @@ def read_head(data: bytes | bytearray) -> Head | None:
 
 
 def answer(response: web.Response) -> bytes:
-    """Return the bytes of a response."""
+    """Return a response as bytes."""
     body = response.body
     assert isinstance(body, bytes)
     fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())

@@ -1,4 +1,4 @@
-"""Keys: the operator's opens everything, an agent's only asks the model."""
+"""Keys: the operator's key allows everything, an agent's key only model calls."""
 
 import hmac
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ _PURPOSE = b"agentgym: an agent's model calls"
 
 
 def agent_key(api_key: str) -> str:
-    """Return the key for agents that belongs to an operator's key.
+    """Derive the key for agents from the operator's key.
 
-    It follows from that one, so that a starter of agents can compute it; the reverse is
-    impossible. Without a key agents need none either.
+    A program that starts agents can compute it; the operator's key cannot be computed
+    from it. If there is no operator's key, agents need none either.
     """
     if not api_key:
         return ""
@@ -27,11 +27,11 @@ def agent_key(api_key: str) -> str:
 
 
 class Keys:
-    """Says who makes a request, and whether that one may.
+    """Checks a request's key, and whether that key allows the request.
 
     Args:
-        api_key: The operator's key; empty asks for none.
-        for_agents: Whether there is a key for agents as well.
+        api_key: The operator's key; empty requires none.
+        for_agents: Whether the derived key for agents is accepted as well.
     """
 
     def __init__(self, api_key: str, *, for_agents: bool = False) -> None:
@@ -41,10 +41,11 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "Request | DirectRequest") -> None:
-        """Note whose key a request has.
+        """Check a request's key, and store its kind in the request.
 
         Raises:
-            ApiError: 401; it has none that is known. 403; it may not do this.
+            ApiError: 401: the key is missing or unknown. 403: it does not allow this
+                request.
         """
         path = request.path
         if self._is_open or path in _FREE:
@@ -59,11 +60,11 @@ class Keys:
             raise ApiError(401, message, "invalid_api_key", kind)
         request.key = who
         if who == "agent" and not path.startswith(_AGENTS):
-            message = "This is an agent's key: it may ask the model, and nothing else."
+            message = "This is an agent's key: it only allows calls of the model."
             raise ApiError(403, message, "agent_key", "permission_error")
 
     def know(self, request: "Request | DirectRequest") -> bool:
-        """Say whether :meth:`check` lets a request pass."""
+        """Return whether :meth:`check` accepts a request."""
         try:
             self.check(request)
         except ApiError:

@@ -1,4 +1,4 @@
-"""Listener: HTTP on a thread of this process, with a key and errors in one shape."""
+"""Listener: an HTTP server on a thread, with keys and OpenAI-shaped errors."""
 
 import asyncio
 import socket
@@ -33,20 +33,20 @@ _CLOSE_S = 2.0
 
 
 class Listener:
-    """Serves routes, and ``/healthz``, on a thread and event loop of its own.
+    """Serves routes, and ``/healthz``, on a thread with its own event loop.
 
     Args:
         routes: The handlers by path.
-        settings: Address, and most bytes and seconds of a request.
-        keys: Who may what.
-        name: Of the thread.
-        grace_s: How long answers under way may go on once it is closed.
-        lifespan: Entered on the event loop before it listens, left after the last
+        settings: Address, and limits of bytes and seconds for a request.
+        keys: Checks keys.
+        name: Name of the thread.
+        grace_s: Seconds that running answers may take after the listener is closed.
+        lifespan: Context manager, entered before it listens and left after the last
             answer.
-        noted: Called with every request and its status.
+        noted: Called with every request and its HTTP status.
 
     Attributes:
-        refused: Requests that were answered with an error of ours, by its code.
+        refused: Number of requests that this package answered with an error, by code.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it listens, e.g. ``http://127.0.0.1:41234``."""
+        """The base URL, e.g. ``http://127.0.0.1:41234``."""
         host, port = self._settings.host, self._bound().getsockname()[1]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def bind(self) -> None:
-        """Take the address, before anybody is answered.
+        """Bind the address before any request is answered.
 
         Raises:
-            OSError: It is taken, or none of this machine.
+            OSError: It is in use, or not an address of this machine.
         """
         self._bound()
 
     def start(self) -> None:
-        """Listen; returns once requests are taken.
+        """Start to listen; return once requests are accepted.
 
         Raises:
             OSError: The address cannot be used.
@@ -100,11 +100,11 @@ class Listener:
         self._listens.result()
 
     def close(self) -> None:
-        """Stop listening; answers under way end within the grace, or are cut off."""
+        """Stop listening; abort answers that exceed the grace time."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread.ident is not None:
-            self._thread.join(self._grace_s + _CLOSE_S)  # then something hangs
+            self._thread.join(self._grace_s + _CLOSE_S)  # after that, a request hangs
         if self._socket is not None:
             self._socket.close()
 
@@ -149,7 +149,7 @@ class Listener:
                 await server.cleanup()
 
     async def _answer(self, request: Request | DirectRequest) -> web.StreamResponse:
-        """Check the key, find the handler, and shape every error."""
+        """Check the key, call the handler, and convert every error to a response."""
         try:
             self._keys.check(request)
             found = self._routes.find(request.method, request.raw_path)
@@ -167,8 +167,9 @@ class Listener:
     ) -> web.Response:
         """Return the error as a response.
 
-        An error refers to the frames that it came through, and these to the body: none
-        of them may name it once this returns, or both stay until the collector runs.
+        An error refers to its stack frames, and these to the body. No frame may refer
+        to the error after this returns, or both stay in memory until the garbage
+        collector runs.
         """
         message = as_api_error(error)
         self._noted(request, message.status)
@@ -184,7 +185,7 @@ async def _health(request: Request) -> web.Response:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return an error as shown to a caller, without internal details."""
+    """Convert an exception to the error for the client, without internal details."""
     match error:
         case ApiError():
             return error
@@ -204,7 +205,7 @@ def as_api_error(error: Exception) -> ApiError:
 
 
 def _problem(error: ValidationError) -> str:
-    """Return the first thing that is wrong, without the names of our classes."""
+    """Return the first validation problem, without our class names."""
     first = error.errors(include_url=False)[0]
     parts = [str(part) for part in first["loc"]]
     where = ".".join(part for part in parts if not part[:1].isupper()) or "the body"

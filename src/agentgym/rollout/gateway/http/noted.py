@@ -10,7 +10,7 @@ from agentgym.security.audit import AuditLog
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)
 _EVERY_S = 60.0
-"""Refused keys of one address are one line in this time, so that a client cannot fill
+"""Most often that refused keys of one address are logged, so that a client cannot fill
 the log.
 """
 _MOST_PEERS = 1000
@@ -20,9 +20,9 @@ AnyRequest = Request | DirectRequest
 
 
 class Noted:
-    """Notes who wrote rollouts, rewards and models, and which keys were refused.
+    """Logs clients that write rollouts, rewards and models, and refused keys.
 
-    Model calls, and the claims of workers, are in the store.
+    Model calls, and the claims of workers, are not logged: the store has them.
     """
 
     def __init__(self, log: AuditLog | None) -> None:
@@ -31,7 +31,7 @@ class Noted:
         self._noted_at: dict[str, float] = {}
 
     def __call__(self, request: AnyRequest, status: int) -> None:
-        """Note a request that was answered with ``status``."""
+        """Log a request that was answered with ``status``."""
         if self._log is None:
             return
         if status in _REFUSED:

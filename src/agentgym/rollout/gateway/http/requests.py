@@ -25,20 +25,21 @@ _IDLE_S = 75.0  # between two requests
 _MOST_UNREAD = 2**20
 _LOOK_S = 0.1
 _OPTIONS: dict[str, Any] = {
-    "keepalive_timeout": 1e7,  # deadlines are ours
-    "lingering_time": 1.0,  # for who still sends when it is answered
+    "keepalive_timeout": 1e7,  # we set the deadlines
+    "lingering_time": 1.0,  # for clients that still send
     "access_log": None,
 }
 _TIMEOUT = {"Connection": "close"}
 
 
 class Request(web.BaseRequest):
-    """A request, its body read within a deadline.
+    """A request whose body must arrive within a deadline.
 
     Attributes:
-        key: Whose it has: ``operator``, ``agent``, or ``none`` if none is asked for.
+        key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if none is
+            required.
         names: The names in its path.
-        body_timeout_s: How long its body may take.
+        body_timeout_s: Seconds for the body to arrive.
     """
 
     key: str = ""
@@ -47,18 +48,18 @@ class Request(web.BaseRequest):
 
     @property
     def raw_path(self) -> str:
-        """Its path as it came, percent signs and all, without a query."""
+        """The request's path, still percent-encoded, without a query."""
         return self.rel_url.raw_path
 
     def header(self, name: str) -> str:
-        """Return a header; empty if there is none."""
+        """Return a header; empty if it is missing."""
         return self.headers.get(name, "")
 
     async def read(self) -> bytes:
         """Return the whole body.
 
         Raises:
-            ApiError: 408; it did not come in time. 413; it is too large. 400; it
+            ApiError: 408: it did not arrive in time. 413: it is too large. 400: it
                 cannot be decoded.
         """
         try:
@@ -77,19 +78,19 @@ class Request(web.BaseRequest):
 
 
 def _too_late(limit_s: float) -> ApiError:
-    """Return the error for a body that did not come in time."""
+    """Return the error for a body that did not arrive in time."""
     text = f"The body did not come within {limit_s:g} s."
     return ApiError(408, text, "timeout", headers=_TIMEOUT)
 
 
 class Connection(web.RequestHandler):
-    """A connection with deadlines, which answers direct requests by itself.
+    """A connection with deadlines, which answers direct requests without aiohttp.
 
-    From the first request on that is not one, aiohttp answers all of it.
+    After the first request that is not direct, aiohttp answers all requests.
 
     Attributes:
-        busy: Requests that are being answered.
-        is_used: Whether a whole request has come.
+        busy: Number of requests that are being answered.
+        is_used: Whether a complete request has arrived.
     """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
@@ -129,11 +130,11 @@ class Connection(web.RequestHandler):
         self._buffer += data
         if self._task is None:
             self._read_direct()
-        elif len(self._buffer) > self._settings.max_body_bytes:  # who sends so much
-            self.force_close()  # before it is answered wants something else
+        elif len(self._buffer) > self._settings.max_body_bytes:  # a client that sends
+            self.force_close()  # so much before it is answered is misbehaving
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """Let running answers end, within some seconds."""
+        """Wait up to ``timeout`` seconds for running answers."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=timeout)
             if self._task is not None:
@@ -141,7 +142,7 @@ class Connection(web.RequestHandler):
         await super().shutdown(timeout)
 
     def touch(self) -> None:
-        """Note that a request has come, or was answered."""
+        """Record that a request arrived or was answered."""
         self.is_used, self._since = True, self._loop.time()
 
     def close(self) -> None:
@@ -151,7 +152,7 @@ class Connection(web.RequestHandler):
             super().close()
 
     def _read_direct(self) -> None:
-        """Answer the request in the buffer once it is whole."""
+        """Answer the request in the buffer once it is complete."""
         if not self._buffer:
             return
         if is_new := self._head is None:
@@ -166,7 +167,7 @@ class Connection(web.RequestHandler):
         end = head.size + head.length
         if len(self._buffer) < end:
             if is_new and not self._server.knows(DirectRequest(head, b"", None)):
-                self._leave_direct()  # who is refused before the body has come
+                self._leave_direct()  # it is refused before the body arrives
             elif is_new:
                 self._look_again(self._settings.body_timeout_s)
             return
@@ -212,7 +213,7 @@ class Connection(web.RequestHandler):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Read a pipelined request, unless the client does not read its answers."""
+        """Read the next pipelined request if the client reads its answers."""
         transport = self.transport
         if transport is None or not self._is_direct or self._task is not None:
             return
@@ -222,21 +223,21 @@ class Connection(web.RequestHandler):
             self._read_direct()
 
     def _leave_direct(self) -> None:
-        """Have aiohttp's server answer, from the request in the buffer on."""
+        """Pass the connection to aiohttp, starting with the request in the buffer."""
         self._is_direct, data = False, bytes(self._buffer)
         self._buffer.clear()
         self._head = None
         super().data_received(data)
 
     def _look_again(self, delay_s: float) -> None:
-        """Check in some seconds whether the client keeps us waiting."""
+        """Check later whether the client exceeds a deadline."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self._loop.time()
         self._timer = self._loop.call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        """Close who lets us wait: for a first head, a body, or anything at all."""
+        """Close the connection if a head, a body or the next request is overdue."""
         has_body_to_come = self._head is not None and self._task is None
         limit_s = _IDLE_S
         if has_body_to_come:
@@ -271,13 +272,12 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Makes connections, and parses their requests.
+    """Creates connections, and parses their requests.
 
     Args:
         handler: Answers every request.
         settings: Deadlines and sizes.
-        knows: Returns whether a client has a key, so that its body is kept until it is
-            whole.
+        knows: Returns whether a request has a valid key, so that its body is buffered.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class HttpServer(web.Server):
         self._settings = settings
         self.handler = handler
         self.knows = knows
-        # a caller that hangs up frees its place
+        # a caller that disconnects frees its slot
         super().__init__(
             self._counted, request_factory=self._request, handler_cancellation=True
         )
@@ -299,7 +299,7 @@ class HttpServer(web.Server):
         return Connection(self, self._settings)
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer, while the connection knows that it is busy."""
+        """Answer a request, counted as running by its connection."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.busy += 1

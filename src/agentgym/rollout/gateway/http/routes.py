@@ -1,4 +1,4 @@
-"""Routes: which handler answers a request."""
+"""RouteTable: find the handler of a request."""
 
 import re
 from collections import defaultdict
@@ -22,9 +22,9 @@ _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 
 
 class Route(NamedTuple):
-    """Which handler answers a method, ``*`` for any, on a path.
+    """The handler for a method (``*`` for any) on a path.
 
-    In the path ``{name}`` stands for a part of it, ``{name:.+}`` for the rest.
+    In the path, ``{name}`` matches one part, and ``{name:.+}`` the rest.
     """
 
     method: str
@@ -48,11 +48,11 @@ class RouteTable:
         """Return the handler of a request, and the names in its path.
 
         Args:
-            method: Of the request; ``HEAD`` is answered as ``GET``.
-            raw_path: As it came, percent signs and all.
+            method: The request's method; ``HEAD`` is answered as ``GET``.
+            raw_path: The request's path, still percent-encoded.
 
         Raises:
-            ApiError: 404 or 405; there is none. 400; a name cannot be stored.
+            ApiError: 404 or 405: there is no handler. 400: a name cannot be stored.
         """
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
@@ -64,9 +64,9 @@ class RouteTable:
         path = unquote(raw_path)
         if allowed:
             few = ", ".join(sorted(allowed))
-            message = f"{method:.20} is not for {quoted(path)}, but {few}."
+            message = f"{quoted(path)} takes {few}, not {method:.20}."
             raise ApiError(405, message, "method_not_allowed", headers={"Allow": few})
-        message = f"{quoted(path)} is nothing that this server has."
+        message = f"This server has no path {quoted(path)}."
         raise ApiError(404, message, "not_found")
 
     def _look_up(self, path: str) -> Iterator[tuple[dict[str, Handler], Names]]:

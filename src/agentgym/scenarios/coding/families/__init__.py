@@ -1,4 +1,4 @@
-"""The kinds of task. A family makes drafts; the scenario makes tasks of them."""
+"""The kinds of task. A family creates drafts; the scenario makes tasks from them."""
 
 from agentgym.scenarios.coding.families import level1, level2, level3
 from agentgym.scenarios.coding.families.base import Draft, Family, Step

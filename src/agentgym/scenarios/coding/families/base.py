@@ -1,4 +1,4 @@
-"""The parts of every family of tasks: a request, a project, and a checkable goal."""
+"""The parts of every family of tasks: a request, a project, and a goal to check."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ Level = Literal[1, 2, 3]
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the shortest correct plan.
+    """One call of the shortest solution.
 
     Attributes:
         tool: Its tool.
         args: Its arguments.
-        others: Other arguments that are as good.
+        others: Alternative arguments that are equally right.
     """
 
     tool: str
@@ -30,12 +30,12 @@ class Step:
     others: tuple[dict[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in a task's goal."""
+        """Return the step as JSON for a task's goal."""
         return {"tool": self.tool, "args": self.args, "others": list(self.others)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Step":
-        """Read the JSON of :meth:`to_json`."""
+        """Parse the JSON of :meth:`to_json`."""
         return cls(data["tool"], data["args"], tuple(data["others"]))
 
 
@@ -46,13 +46,13 @@ class Draft:
     Attributes:
         instruction: The user's request.
         files: The project at the start.
-        plan: The shortest correct plan.
-        ordered: Whether the calls of the plan are the goal; otherwise only the
-            state of the project at the end is.
-        expected: Files that must change, and a text that they may mean at the end.
+        plan: The calls of the shortest solution.
+        ordered: Whether the plan's calls are the goal; otherwise only the project's
+            final state is.
+        expected: Files that must change, with a text of equal meaning.
         formatted: Files that must be formatted at the end.
-        hidden: For each module, expressions in its names and the ``repr`` of their
-            expected values; with them, ``expected`` is only one of the right solutions.
+        hidden: For each module, expressions in its namespace and the ``repr`` of their
+            values; with them, ``expected`` is only one of the right solutions.
     """
 
     instruction: str
@@ -79,9 +79,9 @@ class Scene:
     """The source of a family's random choices.
 
     Attributes:
-        rng: Where choices come from.
-        split: Whose wordings and faults to use.
-        names: The names for the project.
+        rng: Source of random choices.
+        split: Split of the wordings and faults.
+        names: Names for the project.
     """
 
     rng: Random
@@ -111,8 +111,8 @@ class ProjectFamily[D: ProjectDraft]:
     Attributes:
         name: Its name.
         level: Its level.
-        phrases: How it is asked for.
-        draft: Makes a draft.
+        phrases: Wordings of its requests.
+        draft: Creates a draft.
     """
 
     name: str
@@ -121,7 +121,7 @@ class ProjectFamily[D: ProjectDraft]:
     draft: Callable[[Scene, Phrases], D]
 
     def make_task(self, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task; the arguments decide it wholly."""
+        """Return the ``index``-th task; the arguments determine it."""
         identity = f"{split}/{self.name}/{seed}/{index}"
         rng = Random(identity)
         draft = self.draft(Scene(rng, split, names_for(split, rng)), self.phrases)
@@ -138,20 +138,20 @@ class ProjectFamily[D: ProjectDraft]:
 
 
 class Family(ProjectFamily[Draft]):
-    """One kind of task of the coding scenario."""
+    """A kind of task of the coding scenario."""
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Return the family that has its name, and so its phrases, of ``draft``."""
+        """Return the family named after ``draft``, with the phrases of that name."""
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 
 
 def pick_module(scene: Scene, project: Project) -> Module:
-    """Return one of a project's modules."""
+    """Return a random module of a project."""
     return scene.rng.choice(project.modules)
 
 
 def definition(name: str) -> tuple[dict[str, str], ...]:
-    """Return other searches that show where a function or constant is defined."""
+    """Return alternative searches for the definition of a function or constant."""
     return {"query": f"def {name}"}, {"query": f"{name} ="}

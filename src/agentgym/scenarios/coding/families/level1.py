@@ -1,4 +1,4 @@
-"""Level 1: one call is right."""
+"""Level 1: a single call is right."""
 
 import re
 
@@ -20,7 +20,7 @@ _OCCURRENCES = re.compile(
     r"\b(all|each|every|calls?|comes?|contains?|have|lines|mention(s|ed)?|places|refer"
     r"|turns?|use[ds]?|using|with)\b"
 )
-"""Words of a request for where a name is defined, and for more than that."""
+"""Words in requests for all occurrences of a name, not only its definition."""
 
 
 def _project(scene: Scene) -> Project:
@@ -32,7 +32,7 @@ def _ask(scene: Scene, phrases: Phrases, **slots: str) -> str:
 
 
 def _any_file(scene: Scene, project: Project) -> tuple[str, str]:
-    """Return the path of a module, test file or script, and a reference to it."""
+    """Return the path of a random module, test file or script, and its reference."""
     rng, split = scene.rng, scene.split
     module = pick_module(scene, project)
     kind = rng.random()

@@ -19,7 +19,7 @@ from agentgym.scenarios.wording.grammar import Phrases, request
 
 
 def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
-    """Return: read a module, edit it, run the tests."""
+    """Return the plan: read a module, edit it, run the tests."""
     return (
         Step("read_file", {"path": module.path}),
         Step("edit_file", {"path": module.path, "old": old, "new": new}),
@@ -28,7 +28,7 @@ def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
 
 
 def run_tests(module: Module) -> Step:
-    """Return a run of all tests, or of the module's."""
+    """Return a step that runs all tests, or the module's."""
     return Step("run_tests", {"path": "tests"}, ({"path": module.test_path},))
 
 
@@ -43,7 +43,7 @@ def _edit(
     lines: tuple[str, str],
     slots: dict[str, str],
 ) -> Draft:
-    """Draft the replacement of one line of the first module."""
+    """Create a task to replace one line of the first module."""
     module = project.modules[0]
     source = project.files[module.path]
     slots = {"file": _reference(scene, module), **slots}
@@ -71,7 +71,7 @@ def _change_constant(scene: Scene, phrases: Phrases) -> Draft:
 
 
 def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
-    """Return a project whose first module has a function of ``special``."""
+    """Return a project whose first module has a function of the kind ``special``."""
     other = functions.pick(scene.rng)
     templates = [special, other] if scene.rng.random() < 0.5 else [other, special]
     project = projects.build(scene.rng, scene.names, templates=templates)
@@ -188,7 +188,7 @@ def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
 def _script_draft(
     scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
 ) -> Draft:
-    """Draft: read a script, then run it."""
+    """Create a task to read a script, then run it."""
     return Draft(
         request(scene.rng, phrases, scene.split, slots),
         project.files,

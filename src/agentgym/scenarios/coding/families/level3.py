@@ -1,4 +1,4 @@
-"""Level 3: a seeded fault makes tests fail; find it and repair it."""
+"""Level 3: a fault makes tests fail; find and repair it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Broken:
     Attributes:
         project: The project without it.
         files: Its files with the fault.
-        module: Where the fault is.
-        function: The function that is wrong.
+        module: The module with the fault.
+        function: The wrong function.
         fault: Its fault.
-        right: The line as it should be.
-        wrong: The line as it is.
+        right: The right line.
+        wrong: The wrong line.
     """
 
     project: Project
@@ -35,7 +35,7 @@ class Broken:
 
 
 def seed_fault(scene: Scene, kind: str) -> Broken:
-    """Make a project with a fault of ``kind`` in one of its modules."""
+    """Create a project with a fault of ``kind`` in one of its modules."""
     rng = scene.rng
     template, fault = rng.choice(functions.with_fault(kind, scene.split))
     while True:

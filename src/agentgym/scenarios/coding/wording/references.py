@@ -1,4 +1,4 @@
-"""The ways to name a file or a folder; each names exactly one path."""
+"""Ways to name a file or a folder; each is unambiguous."""
 
 from random import Random
 

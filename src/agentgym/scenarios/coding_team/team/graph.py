@@ -49,7 +49,7 @@ from agentgym.scenarios.coding_team.team.turns import (
 )
 
 ROLES = ("supervisor", GENERATOR, REVIEWER, EXECUTOR)
-"""The names of the roles, by which models are chosen and calls are attributed."""
+"""Names of the roles, which select models and label calls."""
 Models = BaseChatModel | Mapping[str, BaseChatModel]
 
 _TRIES = 2
@@ -63,16 +63,17 @@ def build_team(
     human: bool = False,
     checkpointer: Any = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the team's compiled graph.
+    """Build the team's compiled graph.
 
     Args:
-        models: One model for all roles, or one by name of the role; ``default`` is
-            that of the roles left out.
-        tools: The team's tools, by their names.
-        fallback: Answers for a role whose own model has failed twice.
-        human: Whether a person is asked before risky edits, on a deadlock, and after
-            the last failed round. A checkpointer is needed then.
-        checkpointer: LangGraph's; keeps the state between turns of the user.
+        models: One model for all roles, or models by role; ``default`` is for all
+            others.
+        tools: The team's tools, identified by name.
+        fallback: Model for a role whose own model has failed twice.
+        human: Whether to ask a person before risky edits, on a deadlock, and after the
+            last failed round. This needs a checkpointer.
+        checkpointer: LangGraph checkpointer that keeps the state between turns of the
+            user.
 
     Raises:
         ValueError: A role has no model, or a tool is missing.
@@ -111,7 +112,7 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
     offered = [model.bind_tools([hand_over]) for model in models]
 
     async def supervisor(state: TeamState) -> Command[Any]:
-        """Choose who is next; the rules decide where the model does not."""
+        """Choose the next role; the rules decide if the model makes no valid choice."""
         known = _known(state, await tools.record())
         asked = SystemMessage(SUPERVISOR_PROMPT), HumanMessage(supervisor_brief(known))
         choice, note, by_rule = None, "", ""
@@ -140,7 +141,7 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Return the model's choice and note; no choice if it makes none that is allowed.
+    """Return the model's choice and note; None if the choice is not allowed.
 
     Raises:
         Exception: The provider refuses the key or the model.
@@ -169,7 +170,7 @@ async def _chosen(
 
 def _role(name: str, agents: list[Any], tools: TeamTools, human: bool) -> Any:
     async def node(state: TeamState) -> Command[Any]:
-        """Let the role work, then return to the supervisor."""
+        """Run the role, then return to the supervisor."""
         before = {key: state.get(key) for key in ("files", "facts", "tests")}
         brief = role_brief(name, state)
         made = await take_turn(name, agents, tools, brief, before)
@@ -195,7 +196,7 @@ def _question(state: TeamState, work: Mapping[str, Any]) -> dict[str, Any] | Non
 
 def _person(tools: TeamTools) -> Any:
     async def person(state: TeamState) -> Command[Any]:
-        """Ask first: this node runs again from its start when the answer has come."""
+        """Ask first, since this node runs again from its start after the answer."""
         question = state["question"] or {}
         answer = None
         for number in range(MOST_ASKED):
@@ -228,7 +229,7 @@ def _person(tools: TeamTools) -> Any:
 
 
 def _known(state: TeamState, work: Mapping[str, Any]) -> TeamState:
-    """Return the state with the work as it is now."""
+    """Return the graph's state updated with the state of the work."""
     problem = state.get("problem") or ""
     asked = [m.text for m in state.get("messages", ()) if m.type == "human"]
     if asked:
@@ -248,7 +249,7 @@ def _turn(state: TeamState, role: str, did: str, said: str = "") -> Turn:
 
 
 def _did(role: str, made: TurnResult) -> str:
-    """Return the result of a turn in a few words."""
+    """Summarize a turn in a few words."""
     if made.problem:
         return f"could not be used: {made.problem}"
     if role == GENERATOR:
@@ -270,7 +271,7 @@ def _outcome(state: TeamState) -> str:
 
 
 def _end(state: TeamState, outcome: str) -> dict[str, Any]:
-    """Return the last message of the conversation, and how it ended."""
+    """Return the conversation's last message, and the outcome."""
     changed = ", ".join(state["facts"]["changed"]) or "nothing"
     tests = state.get("tests") or {"passed": 0, "failed": 0}
     text = (

@@ -1,4 +1,4 @@
-"""The questions to a person, and how the answers are understood."""
+"""Questions to a person, and parsing of the answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ from agentgym.scenarios.coding_team.team.routing import changed_files
 YES: Final = "yes"
 NO: Final = "no"
 MOST_ASKED = 3
-"""How often a question is asked before it counts as answered by ``no``."""
+"""Number of times a question is asked before it counts as ``no``."""
 
 _YES = frozenset({"y", "yes", "ok", "okay", "true", "approve", "accept", "go on"})
 _NO = frozenset({"n", "no", "stop", "false", "reject", "quit", "exit"})
@@ -16,10 +16,10 @@ _LEAST_WORDS = 2
 
 
 def understood(answer: Any) -> str | None:
-    """Return ``yes``, ``no``, or an instruction in words; None for nonsense.
+    """Return ``yes``, ``no``, or an instruction; None for an unclear answer.
 
-    An instruction has two words at least. A person who has left says no: the answer
-    None, or one of ``{"answer": None}`` where LangGraph takes no None.
+    An instruction has at least two words. A person who has left says no: None, or
+    ``{"answer": None}`` where LangGraph does not allow None.
     """
     if isinstance(answer, Mapping):
         answer = answer.get("answer", "")
@@ -39,7 +39,7 @@ def understood(answer: Any) -> str | None:
 
 
 def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return the question that is asked before a risky edit is kept."""
+    """Return the question before a risky edit is kept."""
     changed = changed_files(before, after)
     return {
         "kind": "risky_edit",
@@ -51,7 +51,7 @@ def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str,
 
 
 def about_deadlock() -> dict[str, Any]:
-    """Return the question that is asked when the same code fails again."""
+    """Return the question for when the same code fails again."""
     return {
         "kind": "deadlock",
         "text": "The generator wrote the same code again, and it has failed already. "
@@ -60,7 +60,7 @@ def about_deadlock() -> dict[str, Any]:
 
 
 def about_rounds(rounds: int) -> dict[str, Any]:
-    """Return the question that is asked after the last round has failed."""
+    """Return the question after the last failed round."""
     return {
         "kind": "failed_rounds",
         "text": f"{rounds} rounds have not solved it. Answer yes for as many more, no "

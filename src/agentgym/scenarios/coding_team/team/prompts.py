@@ -1,4 +1,4 @@
-"""The system prompt of each role, and the request of a turn."""
+"""System prompts of the roles, and the request of each turn."""
 
 from agentgym.scenarios.coding_team.team.routing import (
     EXECUTOR,
@@ -33,13 +33,13 @@ _MOST_EARLIER = 3
 
 
 def supervisor_brief(state: TeamState) -> str:
-    """Return the request and the facts."""
+    """Return the request and the facts for the supervisor."""
     note = f"\nNote: {state['note']}" if state.get("note") else ""
     return f"Request: {state['problem']}\n{describe(state['facts'])}{note}"
 
 
 def role_brief(role: str, state: TeamState) -> str:
-    """Return the request to a role in its turn."""
+    """Return the request to a role."""
     changed = ", ".join(state["facts"].get("changed", ())) or "none"
     if role == REVIEWER:
         return f"Request: {state['problem']}\nReview: {changed}"

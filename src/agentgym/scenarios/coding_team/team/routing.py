@@ -1,4 +1,4 @@
-"""The rules of routing: who may take the next turn, given the facts so far."""
+"""Rules of routing: the roles that may take the next turn."""
 
 import re
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ REVIEWER: Final = "reviewer"
 EXECUTOR: Final = "executor"
 FINISH: Final = "finish"
 Choice = Literal["generator", "reviewer", "executor", "finish"]
-"""The answers that a supervisor may give."""
+"""Possible answers of the supervisor."""
 
 SIMPLE_LINES = 12
-"""Changed code of at most so many lines may skip the review, if nothing is risky."""
+"""Changes of at most this many lines may skip the review, unless risky."""
 
 _RISKY = re.compile(
     r"\b(eval|exec|compile|__import__|subprocess|os\.(system|remove|unlink|rmdir|popen)"
@@ -22,10 +22,10 @@ _RISKY = re.compile(
 
 
 def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Return the choices that the facts allow, the usual one first.
+    """Return the choices that the facts allow, the most common first.
 
-    A serious finding or a failed test sends the work back to the generator while
-    rounds are left. Code that is not simple is reviewed before the work is finished.
+    A serious finding or a failed test returns the work to the generator while rounds
+    are left. Code that is not simple is reviewed before the end.
 
     Args:
         facts: ``written``, ``simple``, ``reviewed``, ``serious``, ``tests`` (None, or
@@ -48,7 +48,7 @@ def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """Return the facts in short lines, for the supervisor."""
+    """Describe the facts in short lines for the supervisor."""
     code = "none"
     if facts["written"]:
         code = "short" if facts["simple"] else "long or risky"
@@ -66,7 +66,7 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def is_simple(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether a change is one file with few lines and nothing risky in it."""
+    """Return whether a change is small, in one file, and not risky."""
     changed = changed_files(before, after)
     if len(changed) > 1 or is_risky(before, after):
         return False
@@ -77,7 +77,7 @@ def is_simple(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
 
 
 def is_risky(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether a change deletes a file, or adds code that acts on the machine."""
+    """Return whether a change deletes a file, or adds code that affects the machine."""
     if before.keys() - after.keys():
         return True
     return any(
@@ -93,6 +93,6 @@ def changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> list[s
 
 
 def added_lines(before: str, after: str) -> list[str]:
-    """Return the lines with text that a change adds."""
+    """Return the non-empty lines that a change adds."""
     known = set(before.splitlines())
     return [line for line in after.splitlines() if line.strip() and line not in known]

@@ -12,9 +12,9 @@ class ReviewFinding(TypedDict):
 
     Attributes:
         path: The file.
-        line: From 1.
+        line: Line number, from 1.
         severity: ``high``, ``medium`` or ``low``.
-        message: The problem in a sentence, with the rule that it breaks.
+        message: Description of the problem, with the broken rule.
     """
 
     path: str
@@ -27,9 +27,9 @@ class TestReport(TypedDict):
     """The result of the last test run.
 
     Attributes:
-        passed: How many tests passed.
-        failed: How many did not.
-        failures: ``name: message`` of each test that did not pass.
+        passed: Number of passed tests.
+        failed: Number of other tests.
+        failures: ``name: message`` of each other test.
     """
 
     __test__ = False  # type: ignore[misc]
@@ -43,9 +43,9 @@ class Turn(TypedDict):
     """One entry of the history.
 
     Attributes:
-        role: The role that had the turn.
-        round: The round it belongs to, from 1.
-        did: The result in a few words.
+        role: The role.
+        round: Its round, from 1.
+        did: Summary of the result.
         said: The role's last message; empty if there is none.
     """
 
@@ -60,15 +60,16 @@ class TeamState(TypedDict, total=False):
 
     Attributes:
         messages: The conversation with the user: the request, and the final answer.
-        problem: The request in words.
+        problem: The request.
         files: Relative path to text.
-        findings: Of the reviews since the last edit.
-        tests: The last test run since the last edit; None if there was none.
+        findings: Findings of the reviews since the last edit.
+        tests: Result of the last test run since the last edit, or None.
         history: Every turn so far.
-        facts: Short facts that decide the routing; see ``routing.next_roles``.
+        facts: Facts that decide the routing; see ``routing.next_roles``.
         note: Advice for the next role, from the supervisor or a person.
-        question: The question that waits for a person; None if there is none.
-        outcome: ``passed``, ``failed``, ``untested`` or ``stopped`` at the end.
+        question: The open question to a person, or None.
+        outcome: Outcome at the end: ``passed``, ``failed``, ``untested`` or
+            ``stopped``.
     """
 
     messages: Annotated[list[AnyMessage], add_messages]

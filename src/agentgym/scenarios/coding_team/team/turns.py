@@ -1,4 +1,4 @@
-"""One turn of a role: its attempts, and its stand-in if they all fail."""
+"""take_turn: one turn of a role, with its attempts and its replacement."""
 
 import asyncio
 import json
@@ -31,13 +31,13 @@ ROLE_TOOLS: Mapping[str, tuple[str, ...]] = {
     ),
     EXECUTOR: ("read_file", "run_tests", "write_test", "measure"),
 }
-"""Names of each role's tools; those that the team was not given are left out."""
+"""Tool names of each role; tools that the team lacks are left out."""
 TURN_S = 600.0
-"""Seconds after which a turn counts as one that hangs."""
+"""Seconds after which a turn counts as hanging."""
 
 _STEPS = 40
 _REFUSED = frozenset({401, 403, 404})
-"""HTTP statuses that another attempt cannot change."""
+"""HTTP statuses for which a retry is useless."""
 _CODE = re.compile(r"```[\w+-]*\n(.*?)```", re.DOTALL)
 _MOST_SAID = 2_000
 _AGAIN = "Your last attempt could not be used: {problem} Use your tools."
@@ -47,7 +47,7 @@ class TeamTools:
     """The tools of a team, by name.
 
     Args:
-        tools: Those that the team was given.
+        tools: The team's tools.
 
     Raises:
         ValueError: ``hand_over`` or ``team_state`` is missing.
@@ -66,11 +66,11 @@ class TeamTools:
         return self._tools[name]
 
     def of_role(self, role: str) -> list[BaseTool]:
-        """Return the tools that a role may call."""
+        """Return the tools of a role."""
         return [self._tools[n] for n in ROLE_TOOLS[role] if n in self._tools]
 
     async def record(self, event: str = "look", role: str = "") -> dict[str, Any]:
-        """Report an event, and return the state of the work after it."""
+        """Report an event, and return the new state of the work."""
         text = await self._tools["team_state"].ainvoke({"event": event, "role": role})
         state: dict[str, Any] = json.loads(text)
         return state
@@ -88,9 +88,9 @@ class TurnResult:
     """The result of a turn.
 
     Attributes:
-        work: The state of the work after it.
+        work: The state of the work after the turn.
         said: The role's last message.
-        problem: Why its own work could not be used; empty if it could.
+        problem: Why the role's own work was unusable; empty if it was used.
     """
 
     work: dict[str, Any]
@@ -101,11 +101,11 @@ class TurnResult:
 def agents_of(
     role: str, models: Sequence[BaseChatModel], tools: TeamTools
 ) -> list[Any]:
-    """Return one compiled agent for each model.
+    """Return a compiled agent for each model.
 
     Returns:
-        An empty list for a generator that was given no tool to write with: another
-        program plays it.
+        An empty list for a generator without writing tools, which another program
+        replaces.
     """
     if role == GENERATOR and "write_file" not in tools:
         return []
@@ -120,12 +120,12 @@ async def take_turn(
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
-    """Ask a role until its work can be used; else use its tools without a model.
+    """Ask a role until its work is usable; otherwise use its tools without a model.
 
     Args:
         role: Its name.
-        agents: Its agents; the first is asked twice, each other one once.
-        tools: Of the whole team.
+        agents: Its agents; the first is asked twice, each other once.
+        tools: The whole team's tools.
         brief: The request to it.
         before: The state of the work so far.
     """
@@ -154,7 +154,7 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
 
 
 async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
-    """Write the one block of code that a generator only showed; say if it did."""
+    """Write the only code block in a generator's answer; return whether it has one."""
     blocks = _CODE.findall(said)
     if len(blocks) != 1 or not blocks[0].strip():
         return False

@@ -6,4 +6,4 @@ from agentgym.scenarios.wording.grammar import Phrases
 from agentgym.scenarios.wording.pools import read_pools
 
 PHRASES = {name: Phrases(p) for name, p in read_pools(Path(__file__).parent).items()}
-"""How one function, or several, are asked for."""
+"""Requests for one or several functions."""

@@ -1,4 +1,4 @@
-"""The parts of every family of tasks: a shop, a customer, and a checkable goal."""
+"""The parts of every family of tasks: a shop, a customer, and a goal to check."""
 
 import copy
 from collections.abc import Callable
@@ -17,12 +17,12 @@ Level = Literal[1, 2, 3]
 
 @dataclass(frozen=True)
 class SupportStep:
-    """One call of the shortest correct plan.
+    """One call of the shortest solution.
 
     Attributes:
         tool: Its tool.
-        args: The arguments that matter; the others are free.
-        request: To which of the customer's requests it belongs, from 0.
+        args: The arguments that matter; others are free.
+        request: Number of the customer's request that it belongs to, from 0.
     """
 
     tool: str
@@ -30,12 +30,12 @@ class SupportStep:
     request: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in a task's goal."""
+        """Return the step as JSON for a task's goal."""
         return {"tool": self.tool, "args": self.args, "request": self.request}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "SupportStep":
-        """Read the JSON of :meth:`to_json`."""
+        """Parse the JSON of :meth:`to_json`."""
         return cls(data["tool"], data["args"], data["request"])
 
 
@@ -44,8 +44,8 @@ class SupportScene:
     """The source of a family's random choices.
 
     Attributes:
-        rng: Where choices come from.
-        split: Whose words and wordings to use.
+        rng: Source of random choices.
+        split: Split of the words and wordings.
     """
 
     rng: Random
@@ -85,7 +85,7 @@ class Order:
 
 
 class Story:
-    """A task in the making: the shop, its customer, the script and the plan."""
+    """A task under construction: the shop, its customer, the script and the plan."""
 
     def __init__(self, scene: SupportScene) -> None:
         self.scene = scene
@@ -116,7 +116,7 @@ class Story:
         return talk.fact(self.rng, self.scene.split, kind, value)
 
     def draw(self, form: str, **slots: str) -> str:
-        """Return one of the split's forms of a kind, filled."""
+        """Return a random phrase of a kind, filled in."""
         return talk.say(self.rng, self.scene.split, form, **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
@@ -148,7 +148,7 @@ class Story:
         return f"{name} {self.rng.randint(1, 99)}"
 
     def number(self, order: Order, *, stated: float = 0.7) -> str:
-        """Refer to an order; give its number at once, or when asked for."""
+        """Refer to an order, with its number or with another description."""
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
@@ -160,7 +160,7 @@ class Story:
         return request(self.rng, INTENTS[intent], self.scene.split, slots)
 
     def open(self, text: str, *, verified: bool = False) -> None:
-        """Set the first message; with ``verified``, plan to identify the customer."""
+        """Set the first message; with ``verified``, plan to verify the customer."""
         if not verified:
             self.text = text
             return
@@ -191,11 +191,11 @@ class SupportDraft:
     Attributes:
         instruction: The customer's first message.
         state: The shop and the customer's script.
-        plan: The shortest correct plan.
-        every_step: Whether the plan's calls must be made; otherwise only the final
-            state counts.
+        plan: The calls of the shortest solution.
+        every_step: Whether all of the plan's calls are required; otherwise only the
+            final state counts.
         refuse: Whether the plan only shows why nothing may be done.
-        goal_state: The expected rows of the database at the end.
+        goal_state: The expected final rows of the database.
     """
 
     instruction: str
@@ -223,14 +223,14 @@ def draft(
     products: list[list[Any]] | None = None,
     **changed: Any,
 ) -> SupportDraft:
-    """Make a draft of a story.
+    """Create a draft from a story.
 
     Args:
-        story: The finished story, its orders as they are at the start.
+        story: The finished story, with its orders in the initial state.
         every_step: See :class:`SupportDraft`.
-        refuse: See :class:`SupportDraft`; every step must then be made.
-        products: Rows of the stock.
-        changed: Rows that the goal adds to tables, or for ``orders`` a mapping from
+        refuse: See :class:`SupportDraft`; it requires every step.
+        products: Rows of the stock table.
+        changed: Rows that the goal adds to tables; for ``orders`` a mapping from order
             number to changed fields.
     """
     state: dict[str, Any] = {
@@ -272,7 +272,7 @@ class SupportFamily:
     Attributes:
         name: Its name.
         level: Its level.
-        draft: Makes a draft.
+        draft: Creates a draft.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Level 3: four or five calls, found out on the way, some after a change of mind."""
+"""Level 3: four or five calls, discovered on the way, maybe with a change of mind."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,
@@ -32,7 +32,7 @@ def _return_item(scene: SupportScene) -> SupportDraft:
 
 
 def _cancel_too_late(scene: SupportScene) -> SupportDraft:
-    """A cancelled order that has shipped is a return of its one item."""
+    """A late cancellation: the order has shipped, so its only item is returned."""
     story = Story(scene)
     order = story.add_order("shipped")
     quantity = scene.rng.choice((1, 1, 2, 3))
@@ -92,7 +92,7 @@ def _changed_mind(scene: SupportScene) -> SupportDraft:
 
 
 def _two_requests(scene: SupportScene) -> SupportDraft:
-    """A return, and a complaint once it is done."""
+    """A return, followed by a complaint."""
     story = Story(scene)
     order = story.add_order("delivered")
     item = scene.rng.choice(order.items)[0]
@@ -116,7 +116,7 @@ def _two_requests(scene: SupportScene) -> SupportDraft:
 
 
 def _lower(text: str) -> str:
-    """Return a request as it goes on a sentence."""
+    """Return a request as the continuation of a sentence."""
     return text if text.startswith("I ") else text[0].lower() + text[1:]
 
 

@@ -1,4 +1,4 @@
-"""The wording of requests and answers: text files per split, and how it is drawn."""
+"""The wording of requests and answers: text files per split."""
 
 from pathlib import Path
 
@@ -12,6 +12,6 @@ _FORMS = (
 
 _POOLS = read_pools(Path(__file__).parent)
 FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
-"""Phrases of customers, apart from the requests."""
+"""Phrases of customers, other than requests."""
 INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
-"""How each thing that a customer may want is asked for."""
+"""Requests for each intent of a customer."""

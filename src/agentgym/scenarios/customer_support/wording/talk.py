@@ -1,4 +1,4 @@
-"""Phrases of customers, apart from their requests."""
+"""Phrases of customers, other than requests."""
 
 from random import Random
 from typing import Any
@@ -9,7 +9,7 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def say(rng: Random, split: Split, form: str, **slots: Any) -> str:
-    """Return one of the forms of a kind, filled."""
+    """Return a random phrase of a kind, filled in."""
     return draw(rng, split, FORMS[form]).format(**slots)
 
 
@@ -19,7 +19,7 @@ def order(rng: Random, split: Split, number: str) -> str:
 
 
 def fact(rng: Random, split: Split, kind: str, value: str) -> str:
-    """Answer a question for one fact."""
+    """Return the answer to a question about one fact."""
     if rng.random() < 0.3:
         name = {"order": "order number"}.get(kind, kind)
         return say(rng, split, "tell_kind", k=name, x=value)

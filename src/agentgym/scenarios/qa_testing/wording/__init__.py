@@ -6,4 +6,4 @@ from agentgym.scenarios.wording.grammar import Phrases
 from agentgym.scenarios.wording.pools import read_pools
 
 PHRASES = {name: Phrases(p) for name, p in read_pools(Path(__file__).parent).items()}
-"""How each kind of test is asked for."""
+"""Requests for each kind of test."""

@@ -8,7 +8,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, ToolError
 
-# Each split has words of its own, or held-out tasks would measure memory.
+# Each split has its own words; otherwise held-out tasks would measure memory.
 ROOMS = {
     Split.TRAIN: ["kitchen", "office", "hall", "garage", "bedroom"],
     Split.VALIDATION: ["attic", "library", "studio"],
@@ -26,7 +26,7 @@ class House(Environment):
     """One episode: rooms and their temperatures."""
 
     def __init__(self, rooms: dict[str, int]) -> None:
-        self.degrees = dict(rooms)  # A copy: the task must stay as it is.
+        self.degrees = dict(rooms)  # A copy: the task must not change.
 
     @tool
     def read_temperature(self, room: str) -> str:
@@ -54,7 +54,7 @@ class House(Environment):
 
 
 class HeatingScenario(Scenario):
-    """A policy learns the right tool, with the right room and temperature."""
+    """A policy learns to call the right tool with the right room and temperature."""
 
     name: ClassVar[str] = "heating"
     description: ClassVar[str] = "Set the temperature that was asked for."
@@ -72,7 +72,7 @@ class HeatingScenario(Scenario):
         return tool_specs(House)
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks, families in turn; each follows from its number alone."""
+        """Return tasks, families in turn; each depends only on its number."""
         return [self._task(split, seed, number) for number in range(count)]
 
     def _task(self, split: Split, seed: int, number: int) -> Task:
@@ -98,12 +98,12 @@ class HeatingScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score the final state; the agent's words do not count."""
+        """Score the final state; the agent's answer does not count."""
         assert isinstance(environment, House)
         wanted = {**task.initial_state, task.goal["room"]: task.goal["degrees"]}
         calls, [needed] = trajectory.get_tool_calls(), self.needed_calls(task)
         kept = all(call.outcome is not ToolOutcome.RULE_BROKEN for call in calls)
-        brief = len(calls) <= 2  # Else calling everything would pay.
+        brief = len(calls) <= 2  # Otherwise calling everything would pay.
         right = environment.degrees == wanted and brief and kept
         tried = brief and bool(trajectory.get_tool_calls(needed.tool))
         value = 1.0 if right else 0.2 * tried

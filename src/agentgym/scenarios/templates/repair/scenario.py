@@ -1,4 +1,4 @@
-"""Repair: a function is wrong; find the line, mend it, run the tests."""
+"""Repair: find a wrong function, fix it, and run the tests."""
 
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -9,9 +9,10 @@ from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation, SandboxError
 from agentgym.sandbox import LazySandbox, RunTests, Workspace, gives
 
-# Each split has words of its own, or held-out tasks would measure memory. Each: a
-# function, its right and its wrong value, the test's assertion, and hidden calls with
-# their expected values. The wrong function gives none of them, so it is paid nothing.
+# Each split has its own words; otherwise held-out tasks would measure memory. Each
+# entry: a function, its right and its wrong value, the test's assertion, and hidden
+# calls with expected values. The wrong function gives none of these values, so it earns
+# nothing.
 FAULTS: dict[Split, list[tuple[str, str, str, str, dict[str, Any]]]] = {
     Split.TRAIN: [
         ("area(a, b)", "a * b", "a + b", "area(2, 3) == 6", {"area(4, 5)": 20}),
@@ -86,10 +87,10 @@ TIMEOUT_S = 5.0
 
 
 class RepairProject(Environment):
-    """One episode: a few files in memory, and a sandbox where they run."""
+    """One episode: a few files in memory, and a sandbox to run them."""
 
     def __init__(self, files: dict[str, str], sandbox: LazySandbox) -> None:
-        self.workspace = Workspace(files)  # It copies: the task must stay as it is.
+        self.workspace = Workspace(files)  # It copies: the task must not change.
         self._sandbox = sandbox
 
     @tool
@@ -111,7 +112,7 @@ class RepairProject(Environment):
         """Run the tests."""
         files = dict(self.workspace.files)
         result = await self._sandbox.run(files, RunTests(), timeout_s=TIMEOUT_S)
-        if result.status == "sandbox_error":  # No fault of the agent's: try again.
+        if result.status == "sandbox_error":  # Not the agent's fault: retry.
             raise SandboxError(result.error)
         failed = [test for test in result.tests or () if test.outcome != "passed"]
         return failed[0].message[:300] if failed else f"{result.passed} passed."
@@ -122,7 +123,7 @@ class RepairProject(Environment):
 
 
 class RepairScenario(Scenario):
-    """A policy learns to read, edit, test, and no more than that."""
+    """A policy learns to read, edit and test, and to do nothing else."""
 
     name: ClassVar[str] = "repair"
     description: ClassVar[str] = "Repair a function whose test fails."
@@ -140,7 +141,7 @@ class RepairScenario(Scenario):
         return tool_specs(RepairProject)
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks; each follows from its number alone."""
+        """Return tasks; each depends only on its number."""
         return [self._task(split, seed, number) for number in range(count)]
 
     def _task(self, split: Split, seed: int, number: int) -> Task:
@@ -177,17 +178,17 @@ class RepairScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score the values that the code gives; its own claims do not count.
+        """Score the values that the code gives; the code's own claims do not count.
 
-        The visible test is only shown to the agent: code can make a test in its own
-        process pass. The values that ``gives`` judges have left the sandbox as text,
-        and the expected ones were never inside.
+        The visible test only informs the agent: code can make a test in its own process
+        pass. The values judged by ``gives`` leave the sandbox as text, and the expected
+        values never enter it.
         """
         assert isinstance(environment, RepairProject)
         path, files = task.goal["path"], environment.workspace.files
         calls = trajectory.get_tool_calls()
         kept = all(call.outcome is not ToolOutcome.RULE_BROKEN for call in calls)
-        brief = len(calls) <= 6  # Else calling everything would pay.
+        brief = len(calls) <= 6  # Otherwise calling everything would pay.
         if files[path] == task.initial_state[path] or not kept or not brief:
             return Reward(0.0, False, right_tool=0.0, right_arguments=0.0)
         code = {path: files[path]}
@@ -198,7 +199,7 @@ class RepairScenario(Scenario):
         return Reward(value, right, right_tool=1.0, right_arguments=float(right))
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls that solve a task; any edit that works will do."""
+        """Return the calls that solve a task; any working edit is accepted."""
         path, old, new = (task.goal[part] for part in ("path", "old", "new"))
         edit = {"path": path, "old": old, "new": new}
         judged = frozenset({"old", "new"})

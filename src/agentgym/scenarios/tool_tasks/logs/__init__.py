@@ -1,10 +1,9 @@
-"""Make a tasks file from logs: the users' requests, and the calls made for them.
+"""Create a tasks file from logs: the users' requests, and their calls.
 
-``message.py`` reads a message in any of its spellings, ``trace.py`` makes a task of
-the calls for one request. ``langsmith.py``, ``langfuse.py`` and
-``opentelemetry.py`` read exports, ``reviews.py`` a person's decisions on calls,
-``secrets.py`` takes out keys, and
-``tasks.py`` finds out which of all this a file is.
+``message.py`` parses a message in any format, ``trace.py`` converts the calls for one
+request to a task. ``langsmith.py``, ``langfuse.py`` and ``opentelemetry.py`` read
+exports, ``reviews.py`` reads a person's decisions on calls, ``secrets.py`` removes
+keys, and ``tasks.py`` detects a file's format.
 """
 
 from agentgym.scenarios.tool_tasks.logs.reviews import record_review

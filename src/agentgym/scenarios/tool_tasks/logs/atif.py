@@ -1,8 +1,8 @@
 """ATIF, the Agent Trajectory Interchange Format (RFC 0001 of Harbor), as a log.
 
-A document has a ``schema_version`` that begins with ``ATIF-`` and ``steps`` of the
-system, the user and the agent; those of the agent have ``tool_calls`` and an
-``observation`` with their results. Its subagents stand in ``subagent_trajectories``.
+A document has a ``schema_version`` that starts with ``ATIF-`` and ``steps`` of the
+system, the user and the agent; the agent's have ``tool_calls`` and an ``observation``
+with their results. Its subagents are in ``subagent_trajectories``.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def read_atif(value: Mapping[str, Any]) -> Trace:
     """Return the trace of a trajectory, with the conversations of its subagents.
 
     Raises:
-        ValueError: It has no steps that can be read.
+        ValueError: It has no readable steps.
     """
     found = [_conversation(value)]
     for part in value.get("subagent_trajectories") or ():

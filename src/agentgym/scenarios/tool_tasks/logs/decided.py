@@ -1,8 +1,8 @@
-"""Decisions of reviewers that logged tool results show.
+"""Find reviewers' decisions in logged tool results.
 
-LangChain's ``HumanInTheLoopMiddleware`` leaves the model's own call in the
-conversation. The result of a rejected call says so, and that of an edited one begins
-with a notice of the call that really ran. An approved call looks like any other.
+LangChain's ``HumanInTheLoopMiddleware`` keeps the model's original call in the
+conversation. A rejected call's result says so, and an edited call's result begins with
+a notice of the call that was really made. An approved call looks like any other.
 """
 
 import json
@@ -14,7 +14,7 @@ _REJECTED = "User rejected the tool call for `"
 _EDITED, _WITH = "Executed instead: ", " with arguments "
 _RESPONSE = "Tool response:"
 _NOTICE = 2_000
-"""Most characters of a result before the edited call."""
+"""Most characters of a result before the notice of an edited call."""
 
 
 def is_rejected(answer: Result | None) -> bool:
@@ -25,7 +25,7 @@ def is_rejected(answer: Result | None) -> bool:
 def edited(
     call: LoggedCall, answer: Result | None
 ) -> tuple[LoggedCall, Result | None] | None:
-    """Return the call that a reviewer made of another one, and the answer to it.
+    """Return the edited call and its result, for a call that a reviewer edited.
 
     None if the result shows no such edit.
     """

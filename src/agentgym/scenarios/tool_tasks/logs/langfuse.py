@@ -1,10 +1,10 @@
-"""Langfuse's observations, as its API, its interface and its blob storage export them.
+"""Langfuse's observations, as exported by its API, its UI and its blob storage.
 
 An observation has ``id``, ``traceId``, ``parentObservationId``, ``type``
-(``GENERATION`` is a model call, ``TOOL`` a tool, ``SPAN`` whatever its author takes it
-for), ``name``, ``startTime``, ``input``, ``output`` and ``level``
-(api.reference.langfuse.com). A trace may list its own as ``observations``. Some exports
-write the keys as ``trace_id``, and inputs and outputs as text that holds JSON.
+(``GENERATION`` is a model call, ``TOOL`` a tool, ``SPAN`` anything), ``name``,
+``startTime``, ``input``, ``output`` and ``level`` (api.reference.langfuse.com). A trace
+may list its observations as ``observations``. Some exports spell keys as ``trace_id``,
+and have inputs and outputs as JSON texts.
 """
 
 from typing import Any
@@ -36,10 +36,10 @@ def is_observation(value: dict[str, Any]) -> bool:
 
 
 class Observations:
-    """Observations, gathered into traces.
+    """Observations, grouped into traces.
 
     Args:
-        problems: Problems of those that cannot be read; appended to.
+        problems: List to append messages about unreadable ones to.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -47,7 +47,7 @@ class Observations:
         self._by_trace: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, value: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add an observation, or those of a trace; ``where`` names one without ids."""
+        """Add an observation, or a trace's; ``where`` identifies one without ids."""
         own = _of(value, "traceId") or trace or value.get("id") or where
         listed = value.get("observations")
         if not isinstance(listed, list):
@@ -60,7 +60,7 @@ class Observations:
                 self.add(each, where, str(own))
 
     def traces(self) -> list[Trace]:
-        """Return the traces in the order in which they came."""
+        """Return the traces in order of arrival."""
         return [self._trace(each) for each in self._by_trace.values()]
 
     def _trace(self, observations: list[dict[str, Any]]) -> Trace:
@@ -79,13 +79,13 @@ class Observations:
 
 
 def _of(value: dict[str, Any], key: str) -> Any:
-    """Return the value of a key, which may also be written with underscores."""
+    """Return the value of a key, in camel case or snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
     return value.get(key, value.get(snake))
 
 
 def _run(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an observation as a run of LangSmith."""
+    """Convert an observation to a LangSmith run."""
     kind = _KINDS.get(str(value.get("type")).upper(), "other")
     given = from_json(value.get("input"))
     if kind == "llm" and isinstance(given, list | str):

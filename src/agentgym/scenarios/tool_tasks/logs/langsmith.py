@@ -1,9 +1,9 @@
-"""LangSmith's runs, as its SDK, its API and its command line export them.
+"""LangSmith's runs, as exported by its SDK, its API and its command line.
 
 A run has ``id``, ``trace_id``, ``run_type`` (``llm``, ``tool``, ``chain``, …),
-``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace as it was
-executed (docs.langchain.com/langsmith/run-data-format); children are listed next to it
-or in ``child_runs``. LangChain's tracer writes a model call as ``inputs.messages``, a
+``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace by
+execution (docs.langchain.com/langsmith/run-data-format). Children are listed next to it
+or in ``child_runs``. LangChain's tracer stores a model call as ``inputs.messages``, a
 batch of serialized messages, and ``outputs.generations[0][0].message``, and a tool's
 answer as ``outputs.output``.
 """
@@ -29,17 +29,17 @@ _SAID = ("messages", "message", "output", "choices", "generations")
 
 
 def is_run(value: dict[str, Any]) -> bool:
-    """Say whether an object is a run, or an example of a dataset, which is one too."""
+    """Return whether an object is a run, or an example of a dataset (also a run)."""
     if isinstance(value.get("run_type"), str):
         return True
     return isinstance(value.get("inputs"), dict) and "outputs" in value
 
 
 class Runs:
-    """Runs, gathered into traces.
+    """Runs, grouped into traces.
 
     Args:
-        problems: Problems of runs that cannot be read; appended to.
+        problems: List to append messages about unreadable runs to.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -47,7 +47,7 @@ class Runs:
         self._by_trace: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, run: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add a run and those below it; ``where`` names one that has no ids."""
+        """Add a run and its children; ``where`` identifies one without ids."""
         own = run.get("trace_id") or trace or run.get("id") or run.get("run_id")
         key = str(own or where)
         self._by_trace.setdefault(key, []).append(run)
@@ -57,19 +57,19 @@ class Runs:
                 self.add(child, where, key)
 
     def traces(self) -> list[Trace]:
-        """Return the traces in the order in which they came."""
+        """Return the traces in order of arrival."""
         return [trace_of(runs, self._problems) for runs in self._by_trace.values()]
 
 
 def trace_of(
     runs: list[dict[str, Any]], problems: list[str], of: str = "LangSmith"
 ) -> Trace:
-    """Return the trace that runs show.
+    """Return the trace of some runs.
 
     Args:
-        runs: All of one trace.
-        problems: Problems of runs that cannot be read; appended to.
-        of: Whose runs they are, for these.
+        runs: All runs of one trace.
+        problems: List to append messages about unreadable runs to.
+        of: Name of their source, for messages.
     """
     keys = ("dotted_order", "start_time")
     key = next((k for k in keys if all(run.get(k) for run in runs)), None)
@@ -92,11 +92,11 @@ def trace_of(
         except UNREADABLE as error:
             problems.append(f"a run of {of}, {run.get('name')!r}: {error}")
     if not any(trace.conversations):
-        for run in chains:  # exports of roots alone
+        for run in chains:  # exports with only roots
             try:
                 messages = _conversation(run)
             except UNREADABLE:
-                continue  # a chain's inputs and outputs are whatever it likes
+                continue  # a chain's inputs and outputs may be anything
             if any(message.role == "user" for message in messages):
                 trace.conversations = [messages]
                 break
@@ -104,7 +104,7 @@ def trace_of(
 
 
 def _conversation(run: dict[str, Any]) -> list[Message]:
-    """Return the input and the output of a model, or a chain, as messages."""
+    """Return the input and output of a model or a chain as messages."""
     given = run.get("inputs")
     given = given.get("messages") if isinstance(given, dict) else given
     said = _said(run.get("outputs"))
@@ -124,7 +124,7 @@ def _said(outputs: Any) -> list[Message]:
                 while inner and isinstance(inner[0], list):
                     inner = inner[0][:1]
             if key == "generations" and inner and "message" not in inner[0]:
-                return []  # a model of texts, without messages
+                return []  # a text model without messages
             if isinstance(inner, dict | list) and inner:
                 return read_messages(inner)
         if "kwargs" not in outputs:

@@ -1,9 +1,9 @@
-"""A message of a log: OpenAI's, LangChain's, Anthropic's, Bedrock's, OpenTelemetry's.
+"""Message: parse messages of OpenAI, LangChain, Anthropic, Bedrock and OpenTelemetry.
 
-LangChain writes ``dumpd``'s ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}``, its
-older ``{"type": "ai", "data": {…}}``, and plain fields with ``type``; OpenTelemetry
+LangChain has ``dumpd``'s ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}``, an older
+``{"type": "ai", "data": {…}}``, and plain fields with ``type``; OpenTelemetry has
 ``{"role": …, "parts": […]}`` (``gen-ai-input-messages.json`` of its semantic
-conventions); OpenInference OpenAI's fields, each wrapped (``spec/tool_calling``).
+conventions); OpenInference has OpenAI's fields, each wrapped (``spec/tool_calling``).
 """
 
 import json
@@ -31,7 +31,7 @@ UNREADABLE = (
     LookupError,
     RecursionError,
 )
-"""Exceptions raised when a value of an unexpected shape is read."""
+"""Exceptions raised for a value of an unexpected form."""
 
 _WRAPPED = ("message", "message_content", "tool_call")
 _TEXTS = ("text", "input_text", "output_text")
@@ -40,10 +40,10 @@ _SILENT = ("reasoning", "thinking", "redacted_thinking", "reasoning_content")
 
 @dataclass(frozen=True)
 class LoggedCall:
-    """A tool call that a model made.
+    """A tool call by a model.
 
     Attributes:
-        id: Empty where the log has none.
+        id: Its id; empty if the log has none.
         arguments: None if they are not a JSON object.
     """
 
@@ -72,7 +72,7 @@ class Message:
 
     Attributes:
         role: ``user``, ``assistant``, ``tool`` or ``system``.
-        whole: Whether its text is all there is: no image, no file.
+        whole: Whether its text is complete: no image, no file.
     """
 
     role: str
@@ -83,7 +83,7 @@ class Message:
 
 
 def read_messages(value: Any) -> list[Message]:
-    """Return messages of a list of them, of a batch of one list, or of its JSON.
+    """Return messages from a list, from a batch with one list, or from JSON.
 
     Raises:
         ValueError: It is something else.
@@ -94,15 +94,15 @@ def read_messages(value: Any) -> list[Message]:
     if not isinstance(value, list):
         raise ValueError(f"{shown(value)} is not a list of messages")
     if value and isinstance(value[0], list) and not _is_pair(value[0]):
-        value = value[0]  # LangChain: a batch of prompts, which has one
+        value = value[0]  # LangChain: a batch with one prompt
     return [read_message(each) for each in value]
 
 
 def read_message(value: Any) -> Message:
-    """Return one message.
+    """Parse one message.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a message.
     """
     if isinstance(value, str):
         return Message("user", whole_text(value))
@@ -124,12 +124,12 @@ def read_message(value: Any) -> Message:
         identity = fields.get("tool_call_id") or ""
         results = [Result(str(identity), text, fields.get("status") == "error")]
     if results and role == "user" and not text:
-        role = "tool"  # Anthropic's and Bedrock's users bring the tools' answers
+        role = "tool"  # Anthropic and Bedrock send tool results as the user
     return Message(role, text, tuple(calls), tuple(results), whole)
 
 
 def read_arguments(value: Any) -> dict[str, Any] | None:
-    """Return the arguments of a call, given as an object or as its JSON."""
+    """Return a call's arguments, given as an object or as JSON."""
     if value is None:
         return {}
     if isinstance(value, str):
@@ -138,7 +138,7 @@ def read_arguments(value: Any) -> dict[str, Any] | None:
 
 
 def read_result(value: Any) -> str:
-    """Return a tool's answer as the text that its agent saw."""
+    """Return a tool's answer as the text that the agent saw."""
     if isinstance(value, list) and value and all(map(_is_text, value)):
         value = "".join(_text(part) or "" for part in value)
     return whole_text(result_text("" if value is None else value))
@@ -155,7 +155,7 @@ def from_json(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value as it may stand in a sentence."""
+    """Format a value for a message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -167,7 +167,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the fields of a message, and the kind that it claims."""
+    """Return a message's fields, and its declared type."""
     value = _bare(value)
     kwargs, data = value.get("kwargs"), value.get("data")
     if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
@@ -180,7 +180,7 @@ def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _bare(value: Any) -> dict[str, Any]:
-    """Return an object without its wrappers."""
+    """Unwrap an object."""
     while isinstance(value, dict) and "role" not in value:
         inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
         if not isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans and log records, in OTLP's JSON or as its SDKs print them.
+"""OpenTelemetry's spans and log records, in OTLP's JSON or as printed by SDKs.
 
 OTLP's JSON (opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) has attributes as
 lists of ``{"key", "value": {"stringValue": …}}``; SDKs and Phoenix print plain objects.
@@ -7,7 +7,7 @@ The attributes follow one of these conventions:
 - GenAI: ``gen_ai.input.messages`` and ``gen_ai.output.messages``, objects or JSON of
   them, on spans or on the event ``gen_ai.client.inference.operation.details``; tools as
   ``gen_ai.tool.name``, ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``.
-- GenAI up to 1.36: an event a message, ``gen_ai.user.message``,
+- GenAI up to 1.36: one event per message, ``gen_ai.user.message``,
   ``gen_ai.tool.message``, ``gen_ai.choice``, …, as log records or on the span.
 - OpenInference: ``llm.input_messages.0.message.role``, …, flattened; tools as spans of
   the kind ``TOOL`` with ``input.value`` and ``output.value``.
@@ -56,7 +56,7 @@ _FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 @dataclass
 class _Span:
-    """A span, with its log records."""
+    """A span with its log records."""
 
     name: str = ""
     start: str = ""
@@ -66,7 +66,7 @@ class _Span:
 
 
 def is_export(value: dict[str, Any]) -> bool:
-    """Say whether an object is a part of an export: spans or log records, or groups."""
+    """Return whether an object is part of an export: spans, log records, or groups."""
     if any(_plain(key) in _GROUPS for key in value):
         return True
     return _identity(value, "traceid") is not None and (
@@ -75,10 +75,10 @@ def is_export(value: dict[str, Any]) -> bool:
 
 
 class Spans:
-    """Spans and log records, gathered into traces.
+    """Spans and log records, grouped into traces.
 
     Args:
-        problems: Problems of those that cannot be read; appended to.
+        problems: List to append messages about unreadable ones to.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -86,7 +86,7 @@ class Spans:
         self._by_trace: dict[str, dict[str, _Span]] = {}
 
     def add(self, value: dict[str, Any], where: str) -> None:
-        """Add a part of an export; ``where`` names one without ids."""
+        """Add a part of an export; ``where`` identifies one without ids."""
         kinds = [(_GROUPS.get(_plain(key)), inner) for key, inner in value.items()]
         groups = [(kind, inner) for kind, inner in kinds if kind]
         if not groups:
@@ -159,7 +159,7 @@ class Spans:
             span.attributes |= attributes
 
     def traces(self) -> list[Trace]:
-        """Return the traces in the order in which they came."""
+        """Return the traces in order of arrival."""
         return [
             _trace([*spans.values()], self._problems)
             for spans in self._by_trace.values()
@@ -235,7 +235,7 @@ def _of_event(name: str, event: Attributes) -> dict[str, Any]:
     else:
         role = name.removeprefix("gen_ai.").removesuffix(".message")
         message = {**event, "role": role, "tool_call_id": event.get("id")}
-    for key in ("content", "tool_calls"):  # SDKs whose attributes are texts alone
+    for key in ("content", "tool_calls"):  # SDKs whose attributes are only texts
         inner = from_json(message.get(key))
         if isinstance(inner, list):
             message[key] = inner
@@ -243,7 +243,7 @@ def _of_event(name: str, event: Attributes) -> dict[str, Any]:
 
 
 def _unflattened(found: Attributes, prefix: str) -> list[Any]:
-    """Return the list whose parts stand at ``prefix.0.…``, or at ``prefix`` itself."""
+    """Return the list at ``prefix.0.…``, or at ``prefix`` itself."""
     start = f"{prefix}."
     parts = [
         (k.removeprefix(start), v) for k, v in found.items() if k.startswith(start)
@@ -260,7 +260,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Return the tree of dotted names: objects, and lists where names are numbers."""
+    """Return a tree from dotted names: objects, and lists where names are numbers."""
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -285,7 +285,7 @@ def _listed(tree: Any) -> Any:
 
 
 def _attributes(value: Any) -> Attributes:
-    """Return attributes by name, of a list of pairs or of an object."""
+    """Return attributes by name, from a list of pairs or an object."""
     if isinstance(value, list):
         pairs = [each for each in value if isinstance(each, dict)]
         return {str(each.get("key")): _any(each.get("value")) for each in pairs}
@@ -307,7 +307,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _any(value: Any) -> Any:
-    """Return the value of OTLP's AnyValue."""
+    """Return the value of an OTLP AnyValue."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return None if value == {} else value
     [(key, inner)] = value.items()
@@ -332,7 +332,7 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the value of one of the names, however they are spelled."""
+    """Return the value of one of the names, in any spelling."""
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

@@ -1,9 +1,9 @@
-"""Reviews: a person's decisions on an agent's tool calls, written down and read.
+"""Record and read a person's decisions on an agent's tool calls.
 
-LangChain's ``HumanInTheLoopMiddleware`` interrupts with ``action_requests`` and is
-answered with as many ``decisions``: ``approve``, ``edit`` with an ``edited_action``,
-``reject``, or ``respond`` with the tool's answer. With ``interrupt_mode="per_call"`` it
-asks for one call, with ``name`` and ``args``, and takes one decision.
+LangChain's ``HumanInTheLoopMiddleware`` interrupts with ``action_requests`` and expects
+as many ``decisions``: ``approve``, ``edit`` with an ``edited_action``, ``reject``, or
+``respond`` with the tool's answer. With ``interrupt_mode="per_call"`` it asks for one
+call, with ``name`` and ``args``, and expects one decision.
 """
 
 import json
@@ -33,25 +33,25 @@ def record_review(
     request: Any,
     response: Mapping[str, Any],
 ) -> None:
-    """Append a person's decision on tool calls to a file, of which tasks are made.
+    """Append a person's decision on tool calls to a file, for making tasks.
 
-    Call it where you resume an interrupted agent::
+    Call it before you resume an interrupted agent::
 
         [asked] = state.interrupts
         record_review("reviews.jsonl", state.values["messages"], asked, response)
         graph.invoke(Command(resume=response), config)
 
-    Then ``agentgym tasks from-reviews reviews.jsonl`` makes a tasks file.
+    Then ``agentgym tasks from-reviews reviews.jsonl`` creates a tasks file.
 
     Args:
-        file: JSON Lines; made if it is missing.
-        messages: The conversation so far, LangChain's messages or dictionaries.
-        request: The interrupt, or its value, of LangChain's human-in-the-loop
+        file: JSON Lines file, created if missing.
+        messages: The conversation so far: LangChain messages or dictionaries.
+        request: The interrupt, or its value, from LangChain's human-in-the-loop
             middleware.
-        response: The answer to it: ``{"decisions": […]}``, or one decision.
+        response: The response to it: ``{"decisions": […]}``, or one decision.
 
     Raises:
-        UsageError: The request holds no tool calls, or the decisions do not fit them.
+        UsageError: The request has no tool calls, or the decisions do not match them.
     """
     asked = getattr(request, "value", request)
     line = {
@@ -74,18 +74,18 @@ def is_review(value: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Request:
-    """All that is known of one request of a user."""
+    """The known facts about one request of a user."""
 
     conversations: list[list[Message]] = field(default_factory=list)
     decided: dict[str, LoggedCall | None] = field(default_factory=dict)
-    """By the key of the call that the agent wanted: the right one, None if rejected."""
+    """By the key of the agent's call: the right call, or None if rejected."""
     answers: dict[str, str] = field(default_factory=dict)
     rejected: set[str] = field(default_factory=set)
     decisions: Counter[str] = field(default_factory=Counter)
 
 
 class Reviews:
-    """Reviews, gathered by the request of the user that they belong to."""
+    """Reviews, grouped by the user's request."""
 
     def __init__(self) -> None:
         self._by_request: dict[str, _Request] = {}
@@ -94,7 +94,7 @@ class Reviews:
         """Add a review.
 
         Raises:
-            ValueError: It cannot be read.
+            ValueError: It is unreadable.
         """
         messages = read_messages(value.get("messages") or [])
         users = [message for message in messages if message.role == "user"]
@@ -119,7 +119,7 @@ class Reviews:
             about.decided[call.key] = right
 
     def traces(self) -> list[Trace]:
-        """Return a trace of each request, in the order in which they came."""
+        """Return a trace for each request, in order of arrival."""
         return [_trace(about) for about in self._by_request.values()]
 
 
@@ -142,17 +142,17 @@ def _reviewed(message: Message, about: _Request) -> Message:
     for call in message.calls:
         right = about.decided.get(call.key, call)
         if call.key in about.answers:
-            right = replace(call, id=call.key)  # that of the person's answer
+            right = replace(call, id=call.key)  # the id of the person's answer
         if right is not None:
             calls.append(right)
     return replace(message, calls=tuple(calls))
 
 
 def _pairs(value: Mapping[str, Any]) -> Iterator[tuple[LoggedCall, Mapping[str, Any]]]:
-    """Yield each call that was asked for, and the decision on it.
+    """Yield each requested call with its decision.
 
     Raises:
-        ValueError: One cannot be read, or there are not as many.
+        ValueError: One is unreadable, or their numbers differ.
     """
     asked, decisions = value["action_requests"], value["decisions"]
     if not isinstance(asked, list) or not isinstance(decisions, list) or not asked:

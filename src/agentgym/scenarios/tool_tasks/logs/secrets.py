@@ -1,4 +1,4 @@
-"""Keys and tokens that people paste into chats: they shall go into no other file."""
+"""Remove keys and tokens that people paste into chats."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from agentgym.security.redaction import Redactor
 
 
 class Secrets:
-    """Replaces each secret by a name, the same for the same one."""
+    """Replaces each secret by a name, equal ones by the same."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -14,7 +14,7 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """How many were found."""
+        """Number of secrets found."""
         return len(self._names)
 
     def hidden(self, value: Any) -> Any:

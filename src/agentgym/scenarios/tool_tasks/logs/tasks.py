@@ -1,4 +1,4 @@
-"""A tasks file from a file of logs, whichever of the known kinds it is."""
+"""Create a tasks file from a log file of any known format."""
 
 import json
 from collections import Counter
@@ -43,17 +43,17 @@ _MOST_KEYS = 6
 
 @dataclass
 class FromLogs:
-    """The tasks made from logs.
+    """Tasks created from logs.
 
     Attributes:
         text: The tasks file.
-        kinds: Of logs that the file holds.
-        tasks: Lines that the text holds.
-        answers: Calls in them with their tool's answer.
-        skipped: Traces that became no line, by reason.
-        calls: Calls that were left out of lines, by why.
-        decisions: Of reviewers, by kind, that the lines follow.
-        secrets: How many keys and tokens were replaced by a name.
+        kinds: Log formats in the file.
+        tasks: Number of lines.
+        answers: Number of calls in them with a tool's answer.
+        skipped: Number of traces without a line, by reason.
+        calls: Number of calls left out of lines, by reason.
+        decisions: Number of applied reviewers' decisions, by kind.
+        secrets: Number of keys and tokens that were replaced.
     """
 
     text: str = ""
@@ -69,23 +69,22 @@ class FromLogs:
 def from_logs(
     path: Path, tools: Sequence[Tool] | None = None, *, reviewed: bool = False
 ) -> FromLogs:
-    """Make a tasks file from logs: the users' requests, and the calls made for them.
+    """Create a tasks file from logs: the users' requests, and their calls.
 
-    Of each conversation or trace it takes the first request, the calls until the user
-    said more, and the tools' answers; not calls that failed. A repeated request is left
-    out, and texts that look like a key or a token are replaced.
+    From each conversation or trace it takes the first request, the calls until the
+    user's next message, and the tools' answers, but no failed calls. Repeated requests
+    are left out, and texts that look like a key or a token are replaced.
 
     Args:
-        path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's
-            observations, OpenTelemetry's spans, reviews of :func:`record_review`. An
-            edited call is expected as a person edited it, and a tool of which all
-            calls were rejected is forbidden.
-        tools: Calls of others, or with arguments that do not fit, are left out. None
-            takes the tools that are listed with messages, and keeps them in the lines.
-        reviewed: Take only requests on whose calls a reviewer decided.
+        path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's observations,
+            OpenTelemetry's spans, reviews of :func:`record_review`. An edited call is
+            expected as edited, and a tool whose calls were all rejected is forbidden.
+        tools: Calls of other tools, or with unfitting arguments, are left out. None
+            takes the tools listed with messages, and keeps them in the lines.
+        reviewed: Take only requests with reviewed calls.
 
     Raises:
-        UsageError: The file cannot be read, is of another kind, or has no such call.
+        UsageError: The file cannot be read, has another format, or has no such call.
     """
     made = FromLogs()
     log = _Log(path, made)
@@ -127,7 +126,7 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
 
 
 class _Log:
-    """The traces of a file, and the problems of its other parts."""
+    """The traces of a file, and messages about its other parts."""
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -136,10 +135,10 @@ class _Log:
         self.problems: list[str] = []
 
     def traces(self) -> list[Trace]:
-        """Return the traces; those of exports after conversations.
+        """Return the traces, those of conversations first.
 
         Raises:
-            UsageError: The file cannot be read, or nothing in it is of a known kind.
+            UsageError: The file cannot be read, or has no known format.
         """
         conversations: list[Trace] = []
         runs, spans = Runs(self.problems), Spans(self.problems)
@@ -179,7 +178,7 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools listed with messages; data sets also write the list as text."""
+    """Return the tools listed with messages; data sets may have the list as text."""
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools
@@ -189,7 +188,7 @@ def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a file of JSON or of JSON Lines, and their places."""
+    """Yield the values of a JSON or JSON Lines file, with their positions."""
     text = read_text(path)
     try:
         value = json.loads(text)
@@ -211,7 +210,7 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a value that may be a list of them, or hold one."""
+    """Yield the entries in a value: a list, or an object with a list."""
     inner = None
     if depth < _MOST_NESTED and not _kind(value):
         inner = value
@@ -225,7 +224,7 @@ def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    """Return of which kind an entry is, empty if of none."""
+    """Return an entry's format, or ""."""
     if isinstance(value, list):
         roles = [_is_object(each) and "role" in each for each in value]
         return _MESSAGES if roles and all(roles) else ""

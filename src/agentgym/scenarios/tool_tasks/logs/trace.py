@@ -1,4 +1,4 @@
-"""A trace: the calls for one request of a user, and the task made from it."""
+"""Trace: the calls for one request of a user, and the task made from it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _ALL_REJECTED = (
 
 @dataclass(frozen=True)
 class ToolRun:
-    """A tool that was run; its answer is None where the log does not have it."""
+    """A tool run; its answer is None if the log does not have it."""
 
     call: LoggedCall
     answer: Result | None
@@ -26,17 +26,17 @@ class ToolRun:
 
 @dataclass
 class Trace:
-    """One request, from its begin to its end.
+    """One request of a user, from start to end.
 
     Attributes:
-        conversations: Inputs and outputs of models, in the order of the calls; later
-            ones repeat the messages of earlier ones.
-        runs: Tools that were run, in their order.
-        asked: The user's request where no conversation has it.
-        tools: Tools offered to the model according to the log, OpenAI-shaped.
-        rejected: Tools of which a reviewer rejected a call.
-        decisions: How many of each kind reviewers made; reading the task adds those
-            that results show.
+        conversations: Inputs and outputs of models, in order; later ones repeat the
+            messages of earlier ones.
+        runs: Tool runs, in order.
+        asked: The user's request, if no conversation has it.
+        tools: Tools offered to the model, from the log, OpenAI-shaped.
+        rejected: Tools with a rejected call.
+        decisions: Number of reviewers' decisions by kind; creating the task adds those
+            found in results.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
@@ -48,24 +48,24 @@ class Trace:
 
 
 class LeftOutError(Exception):
-    """Why a trace is not a task."""
+    """A trace cannot become a task; the message says why."""
 
 
 def read_task(
     trace: Trace, specs: Mapping[str, ToolSpec] | None, left_out: Counter[str]
 ) -> dict[str, Any]:
-    """Return the line of a tasks file that a trace shows.
+    """Convert a trace to a line of a tasks file.
 
-    It has the first request, and the calls that were made until the user said more.
+    It has the first request, and its calls until the user's next message.
 
     Args:
-        trace: Of one request.
-        specs: Calls of other tools, or that do not fit these, are left out; None takes
-            the tools that the trace says, and keeps them in the line.
-        left_out: Calls that are, by why; is added to.
+        trace: The trace of one request.
+        specs: Calls of other tools, or with unfitting arguments, are left out; None
+            takes the trace's own tools, and keeps them in the line.
+        left_out: Counter of left-out calls by reason, which is updated.
 
     Raises:
-        LeftOutError: It shows no task.
+        LeftOutError: It cannot become a task.
     """
     own = _own_tools(trace) if specs is None else {}
     specs = specs or own or None
@@ -113,8 +113,8 @@ def read_task(
 
 
 def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
-    """Return the tools that a trace says were offered, by name."""
-    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema takes a moment
+    """Return the tools offered in a trace, by name."""
+    from agentgym.scenarios.schemas import spec_of_openai  # jsonschema imports slowly
 
     try:
         specs = [spec_of_openai(tool) for tool in trace.tools]
@@ -124,7 +124,7 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
-    """Return the first request, and the calls of models, or else of tools, for it."""
+    """Return the first request, and its calls by models, or else by tools."""
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
     if opening is not None and not opening.whole:
@@ -159,13 +159,13 @@ def _request(messages: Sequence[Message]) -> Message | None:
 
 
 def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages up to the user's second."""
+    """Return messages up to the user's second one."""
     users = [n for n, message in enumerate(messages) if message.role == "user"]
     return messages[: users[1]] if len(users) > 1 else messages
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return answers by their call's id: as the model saw them, or the tool's."""
+    """Return answers by call id: as the model saw them, or the tool's own."""
     found: dict[str, Result] = {}
     for messages in trace.conversations:
         for message in messages:

@@ -1,4 +1,4 @@
-"""The pack passes the tripwires, and its rules hold."""
+"""Test that the pack passes the tripwires, and that its rules hold."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pack passes the tripwires, and code that deceives its tests earns nothing."""
+"""Test that the pack passes the tripwires, and that deceit earns nothing."""
 
 import asyncio
 from pathlib import Path
