@@ -322,7 +322,7 @@ class EngineSummary(NamedTuple):
     Attributes:
         model: The policy.
         device: The device it is trained on.
-        memory: Share of the device's memory that training takes; empty if unknown.
+        memory: Description of the memory that training takes; empty if unknown.
         form: The format of the model's tool calls, e.g. ``hermes``; empty if unknown.
         path: How the model is sampled and trained, if that is slower than usual.
         drops_reasoning: Whether its template drops earlier reasoning after the next

@@ -81,7 +81,7 @@ class CoveredTokens(NamedTuple):
         held: Grammar masks of the targets.
         target: Target of each occurrence; likewise its ``sequence`` (among all trees),
             its ``logprob`` at sampling and its ``advantage``.
-        sequences: Number of sequences in all trees.
+        sequences: The sequences of all trees.
     """
 
     tokens: Tensor
