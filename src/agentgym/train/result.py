@@ -50,6 +50,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         weights_step: The update whose weights these are: those that did best on
             validation tasks, the newest where the goal was reached.
         episodes: Training rollouts.
+        device: Where it was trained, in words; empty if it was not recorded.
         wall_seconds: Of the whole run, evaluations included, over all resumes.
         cpu_seconds: Of this machine's processes, likewise.
         peak_memory_mb: Most memory of all processes together, shared pages once.
@@ -71,6 +72,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     steps: int
     weights_step: int
     episodes: int
+    device: str = ""
     wall_seconds: float
     cpu_seconds: float
     peak_memory_mb: float
