@@ -140,7 +140,7 @@ class EngineEnvironment:
                 "it out."
             )
         require_writable_state()
-        uv = os.environ.get("UV") or which("uv")  # `uv run` sets it
+        uv = which("uv") or os.environ.get("UV")  # which `uv run` sets
         if uv is None:
             raise UsageError("uv is not installed: pip install uv")
         place = self.folder

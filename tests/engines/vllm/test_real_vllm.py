@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def adapter(server: VllmServer, folder: Path, name: str) -> str:
 
 def test_two_steps_are_sampled_with_the_weights_that_were_learned(
     trained: tuple[TrainingResult, list[dict[str, Any]]],
-    record_property: pytest.RecordProperty,
+    record_property: Callable[[str, object], None],
 ) -> None:
     result, seen = trained
     steps = metrics(result.artifacts.run)

