@@ -36,6 +36,7 @@ class SharedVllm:
                 )
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self.forward)
+        app.on_cleanup.append(lambda _: self._session.close())
         return app
 
     async def forward(self, request: web.Request) -> web.StreamResponse:

@@ -36,6 +36,7 @@ from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import BASE, command_line
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, tools_of
+from agentgym.serving.server import AgentServer
 from agentgym.train.batch import merged
 from agentgym.train.result import TrainingResult
 from agentgym.train.trained_agent import TrainedAgent
@@ -50,8 +51,9 @@ __all__ = ["agentgym"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), VLLM_ON_CPU]
 
-GAP = 0.003
-"""Most nats, in the mean, between vLLM's log-probabilities and the learner's."""
+GAP = 1e-4
+"""Most nats, in the mean, between log-probabilities of vLLM and the learner: both compute
+in float32. In bfloat16 they are 0.0005 apart, and 0.1 ends a run."""
 SERVES = Path(__file__).with_name("shared_vllm.py")
 PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
 """For clients of its chat completions; runs ask for tokens, which it does not read."""
@@ -95,7 +97,7 @@ def trained(
         patch.setenv("AGENTGYM_HOME", str(home))
         patch.setenv("SHARED_VLLM_SEEN", str(home / "seen.jsonl"))
         shared(home)
-        settings = config(home, name="run", learning_rate=0.01)
+        settings = config(home, name="run", learning_rate=0.002)
         plan = Trainer(settings).plan()
         assert plan.device.startswith("CPU (")
         assert plan.device.endswith("), shared with vLLM")
@@ -271,7 +273,7 @@ def test_a_killed_run_goes_on_without_losing_a_step(
 ) -> None:
     shared(own_home)
     monkeypatch.setenv("SHARED_VLLM_SEEN", str(tmp_path / "seen.jsonl"))
-    settings = config(tmp_path, name="run", learning_rate=0.01, episodes=32)
+    settings = config(tmp_path, name="run", learning_rate=0.002, episodes=32)
     file = tmp_path / "run.yaml"
     file.write_text(json.dumps(settings.model_dump(mode="json", exclude_defaults=True)))
     run = tmp_path / "run"
@@ -301,17 +303,19 @@ def test_a_killed_run_goes_on_without_losing_a_step(
 
 
 def test_an_answer_has_the_schema_that_a_client_asks_for(server: VllmServer) -> None:
-    client = OpenAI(base_url=f"{server.address}/v1", api_key=server.key)
-    answer = client.chat.completions.create(
-        model=BASE,
-        messages=[{"role": "user", "content": "My bill is wrong."}],
-        response_format={
-            "type": "json_schema",
-            "json_schema": {"name": "Route", "schema": ROUTE},
-        },
-        max_tokens=200,
-        temperature=0.0,
-    )
+    loaded = load_model("nano", device="cpu", rank=0, seed=0)
+    url = f"{server.address}/v1"
+    policy = VllmPolicy(loaded.chat_tokens(), url, server.key, BASE)
+    with AgentServer(["nano"]).start(policy) as ours:
+        answer = OpenAI(base_url=ours.url, api_key="none").chat.completions.create(
+            model="nano",
+            messages=[{"role": "user", "content": "My bill is wrong."}],
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"name": "Route", "schema": ROUTE},
+            },
+            max_tokens=80,
+        )
     jsonschema.validate(json.loads(answer.choices[0].message.content or ""), ROUTE)
 
 
