@@ -18,16 +18,19 @@ NOT_TRIED = Checked("start", False, "nothing was started: see the missing parts 
 _ANSWERS_S = 120.0
 
 
-def trial(factory: EngineFactory, engine: str) -> Checked:
+def trial(factory: EngineFactory, engine: str, gpu: str = "auto") -> Checked:
     """Say whether a tiny model answers through an engine whose servers are its own.
 
     Args:
         factory: Makes it.
         engine: Its name.
+        gpu: The setting of where it computes.
     """
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
-        config = TrainingConfig.create(engine=engine, model=NANO, output=Path(folder))
+        config = TrainingConfig.create(
+            engine=engine, model=NANO, gpu=gpu, output=Path(folder)
+        )
         try:
             _ask(factory, config)
         except (AgentGymError, httpx.HTTPError) as error:

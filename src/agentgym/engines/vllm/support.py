@@ -93,7 +93,8 @@ class VllmEngines(EngineFactory):
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
-        yield trial(self, "vllm") if ready else NOT_TRIED
+        gpu = "none" if is_for_cpu() else "auto"
+        yield trial(self, "vllm", gpu) if ready else NOT_TRIED
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start vLLM, load the model, and wait until both are ready."""
