@@ -23,6 +23,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym import Trainer
+from agentgym.core.config import TrainingConfig
 from agentgym.core.formats.settings import TemplateSettings
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
@@ -77,7 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     environment(home, f'exec {VLLM_FOLDER}/bin/vllm "$@" {PARSER}')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_HOME", str(home))
-        settings = config(home)
+        settings = small(home)
         made = VllmServer.start(settings)
         words = command_line(settings, str(require_command()), 0)
     told = {"address": made.address, "key": made.key, "model": BASE}
@@ -99,7 +100,7 @@ def trained(
         patch.setenv("AGENTGYM_HOME", str(home))
         patch.setenv("SHARED_VLLM_SEEN", str(home / "seen.jsonl"))
         shared(home)
-        settings = config(home, name="run", learning_rate=0.002)
+        settings = small(home)
         plan = Trainer(settings).plan()
         assert plan.device.startswith("CPU (")
         assert plan.device.endswith("), shared with vLLM")
@@ -112,6 +113,11 @@ def trained(
 def shared(home: Path) -> None:
     """Make an environment whose command shares the server."""
     environment(home, f'PYTHONPATH={ROOT} exec {sys.executable} {SERVES} "$@"')
+
+
+def small(output: Path, **changes: Any) -> TrainingConfig:
+    """Return the settings of a run of two steps."""
+    return config(output, name="run", gpu="none", learning_rate=0.002, **changes)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -284,7 +290,7 @@ def test_a_killed_run_goes_on_without_losing_a_step(
 ) -> None:
     shared(own_home)
     monkeypatch.setenv("SHARED_VLLM_SEEN", str(tmp_path / "seen.jsonl"))
-    settings = config(tmp_path, name="run", learning_rate=0.002, episodes=32)
+    settings = small(tmp_path, episodes=32)
     file = tmp_path / "run.yaml"
     file.write_text(json.dumps(settings.model_dump(mode="json", exclude_defaults=True)))
     run = tmp_path / "run"
