@@ -16,6 +16,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 sys.dont_write_bytecode = False
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write what tests have measured: ``record_property("measured", "…")``."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "measured":
+                terminalreporter.write_line(f"measured: {value}")
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Yield an empty AGENTGYM_HOME, the only AGENTGYM_* variable that is set."""

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.engines.environments import installed_version
-from agentgym.engines.vllm.environment import ENVIRONMENT
+from agentgym.engines.vllm.environment import ENVIRONMENT, is_for_cpu
 from agentgym.errors import UsageError
 
 SMOLLM2 = pytest.mark.skipif(
@@ -71,9 +70,8 @@ def _environment() -> tuple[Path | None, str]:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:
         return None, str(error)
-    version = installed_version(python, "vllm")
-    if version is None or "+cpu" not in version:
-        return None, f"vLLM {version} in {python.parent.parent} is not built for CPUs"
+    if not is_for_cpu():
+        return None, f"vLLM in {python.parent.parent} is not built for CPUs"
     return python.parent.parent, ""
 
 

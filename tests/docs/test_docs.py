@@ -12,6 +12,7 @@ __all__ = ["agentgym"]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 SNIPPET = re.compile(r"(<!-- needs training -->\n)?```python\n(.*?)```", re.DOTALL)
+GROUPS = ("scenarios", "tasks", "runs", "agents", "gpu", "engine")
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -60,9 +61,7 @@ def test_scenario_of_the_docs_passes_the_tripwires(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", commands())
 def test_options_of_every_command_exist(agentgym: Command, line: str) -> None:
     words = line.split()
-    command = words[
-        : 2 if words[0] in ("scenarios", "tasks", "runs", "agents", "gpu") else 1
-    ]
+    command = words[: 2 if words[0] in GROUPS else 1]
     ended = agentgym(*command, "--help")
     assert ended.code == 0
     for option in (word for word in words if word.startswith("--")):

@@ -61,11 +61,16 @@ def doctor(
 
 
 @engines.command()
-def install(engine: Named) -> None:
+def install(
+    engine: Named,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Of vllm: its build for machines without GPU.")
+    ] = False,
+) -> None:
     """Make an engine's environment with uv, with versions that work together."""
     _, environment = _environment(engine)
     console = progress_console()
-    for step in environment.install():
+    for step in environment.install(for_cpu=cpu):
         console.print(step, soft_wrap=True)
 
 

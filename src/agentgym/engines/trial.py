@@ -18,16 +18,19 @@ NOT_TRIED = Checked("start", False, "nothing was started: see the missing parts 
 _ANSWERS_S = 120.0
 
 
-def trial(factory: EngineFactory, engine: str) -> Checked:
+def trial(factory: EngineFactory, engine: str, gpu: str = "auto") -> Checked:
     """Start an engine with its own servers and nano, and check that it answers.
 
     Args:
         factory: Creates the engine.
         engine: The engine's name.
+        gpu: The setting that says where it computes.
     """
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:
-        config = TrainingConfig.create(engine=engine, model=NANO, output=Path(folder))
+        config = TrainingConfig.create(
+            engine=engine, model=NANO, gpu=gpu, output=Path(folder)
+        )
         try:
             _ask(factory, config)
         except (AgentGymError, httpx.HTTPError) as error:

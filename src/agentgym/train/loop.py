@@ -485,6 +485,7 @@ class TrainingLoop:
             steps=state.step,
             weights_step=weights,
             episodes=state.episodes,
+            device=self._plan.device,
             wall_seconds=state.wall_seconds,
             cpu_seconds=state.cpu_seconds,
             peak_memory_mb=self._use.peak_memory_mb,

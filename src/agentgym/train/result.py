@@ -50,6 +50,7 @@ class TrainingResult(BaseModel, extra="forbid"):
         weights_step: The step of the exported weights: the best on validation tasks, or
             the newest if the goal was reached.
         episodes: Number of training rollouts.
+        device: Description of the training device; empty if it was not recorded.
         wall_seconds: Wall seconds of the whole run, evaluations included, over all
             resumes.
         cpu_seconds: CPU seconds of this machine's processes, likewise.
@@ -73,6 +74,7 @@ class TrainingResult(BaseModel, extra="forbid"):
     steps: int
     weights_step: int
     episodes: int
+    device: str = ""
     wall_seconds: float
     cpu_seconds: float
     peak_memory_mb: float

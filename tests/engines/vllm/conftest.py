@@ -19,6 +19,7 @@ from tests.processes import MARK, processes_of
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).with_name("fake_vllm.py")
+CPU_VERSION = "0.32.0+cpu"
 
 
 def make_environment(home: Path, version: str = "0.32.0") -> Path:

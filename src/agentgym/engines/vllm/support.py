@@ -13,7 +13,12 @@ from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.vllm import settings
-from agentgym.engines.vllm.environment import ENVIRONMENT, check, require_command
+from agentgym.engines.vllm.environment import (
+    ENVIRONMENT,
+    check,
+    is_for_cpu,
+    require_command,
+)
 from agentgym.engines.vllm.settings import (
     learner_precision,
     memory_share,
@@ -26,6 +31,11 @@ from agentgym.engines.vllm.settings import (
 from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, is_small
+
+_FOR_CPU = (
+    "vLLM's build for CPUs is slow, and shows that a setup works: agentgym engine "
+    "install vllm --cpu"
+)
 
 
 class VllmEngines(EngineFactory):
@@ -83,7 +93,8 @@ class VllmEngines(EngineFactory):
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
-        yield trial(self, "vllm") if ready else NOT_TRIED
+        gpu = "none" if is_for_cpu() else "auto"
+        yield trial(self, "vllm", gpu) if ready else NOT_TRIED
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start vLLM, load the model, and wait until both are ready."""
@@ -108,17 +119,27 @@ def _place(config: TrainingConfig) -> str:
     """Return the GPUs in words.
 
     Raises:
+        UsageError: vLLM is not built for where it would compute.
         GPUNotAvailableError: There are fewer than asked for.
     """
     if on_cpu(config):
+        if not is_for_cpu():
+            raise UsageError(
+                f"gpu = 'none', and the vLLM in {ENVIRONMENT.folder} is built for "
+                f"GPUs. {_FOR_CPU}"
+            )
         return f"{describe_device('cpu')}, shared with vLLM"
+    if is_for_cpu():
+        raise UsageError(
+            f"gpu = {config.gpu!r}, and the vLLM in {ENVIRONMENT.folder} is built for "
+            f"CPUs: set --gpu none, or make the one for GPUs. {ENVIRONMENT.advice}"
+        )
     wanted, found = config.gpus_per_node, settings.visible_gpus()
     if not found:
         raise GPUNotAvailableError(
             "engine = 'vllm', and this machine has no NVIDIA GPU that it may use "
             "(/dev/nvidia*, CUDA_VISIBLE_DEVICES). Use --engine local, which learns "
-            "on the CPU too, or --gpu none with vLLM's build for CPUs. "
-            f"{elsewhere_hint()}"
+            f"on the CPU too. {_FOR_CPU} {elsewhere_hint()}"
         )
     if len(found) < wanted:
         raise GPUNotAvailableError(

@@ -45,10 +45,11 @@ def render_report(
         confusion: Confusion matrix after training.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
+    place = f" on {result.device}" if result.device else ""
     spent = (
         f"{plural(result.steps, 'step')} and {plural(result.episodes, 'episode')}; "
         f"ended: {result.stopped}. {weights_words(result)} "
-        f"{duration(result.wall_seconds)} of wall time, "
+        f"{duration(result.wall_seconds)} of wall time{place}, "
         f"{duration(result.cpu_seconds)} of CPU time, at most "
         f"{result.peak_memory_mb:,.0f} MB of memory.\n"
     )
