@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+AIDER = "aider-chat==0.86.2"
 MINI_SWE_AGENT = "mini-swe-agent==2.4.6"
 TRL = "trl==1.16.0"
 MISTRAL_COMMON = (
