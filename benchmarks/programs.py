@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=64)
     given = parser.parse_args()
     sys.stdout.write(
-        f"{given.episodes} attempts, {given.concurrency} at a time; CPU ms an attempt\n\n"
+        f"{given.episodes} attempts, {given.concurrency} at a time; CPU ms of one\n\n"
         "| program | AgentGym | what ends programs | the program | wall s in all |\n"
         "|---|---:|---:|---:|---:|\n"
     )
