@@ -117,12 +117,12 @@ def play(request: ChatRequest) -> Reply:
     return Reply(calls=[("bash", {"command": commands[done]})])
 
 
-def rolled_out(folder: Path, **settings: Any) -> dict[str, Trajectory]:
+def rolled_out(folder: Path, command: str, **settings: Any) -> dict[str, Trajectory]:
     """Return the attempts at the training tasks, by task."""
     source = TaskSource(str(HERE / "tasks.jsonl"), check_command=CHECK)
     config = TrainingConfig.create(
         scenario=str(source),
-        agent=f"command:sh {HERE / 'agent.sh'}",
+        agent=f"command:{command}",
         max_attempts=1,
         workers=1,
         concurrency=3,
@@ -139,16 +139,26 @@ def rolled_out(folder: Path, **settings: Any) -> dict[str, Trajectory]:
     return {each.task_id: each for each in made}
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment_with(tmp_path_factory.mktemp("mini"), MINI_SWE_AGENT)
+
+
+COMMANDS = {
+    "a process a task": f"sh {HERE / 'agent.sh'}",
+    "many tasks a process": f"{{python}} {HERE / 'many.py'} {{{{tasks:50}}}}",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_mini_swe_agent_is_rolled_out_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs = environment_with(tmp_path, MINI_SWE_AGENT)
     monkeypatch.setenv("MINI", str(programs / "mini"))
-    run = tmp_path / "run"
-    run.mkdir()
-    made = rolled_out(run, rollout_timeout_s=300)
+    command = command.format(python=programs / "python")
+    made = rolled_out(tmp_path, command, rollout_timeout_s=300)
     for name in ("cart/Total", "cart/Discount", "dates/Leap"):
         solved = made[name]
         assert (solved.reward, solved.success) == (1.0, True), solved.reason
@@ -164,6 +174,13 @@ def test_mini_swe_agent_is_rolled_out_as_it_is(
     assert (endless.reason.kind, endless.reward) == ("max_turns", 0.0)
     assert len(endless.model_calls) == 20
 
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_shipped_policy_runs_and_fails_cleanly(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINI", str(programs / "mini"))
     words = (
         *("--command", f"sh {HERE / 'agent.sh'}", "--check-command", CHECK),
         *("--tasks", str(HERE / "tasks.jsonl"), "--model", "nano", "--count", "1"),
@@ -176,3 +193,4 @@ def test_mini_swe_agent_is_rolled_out_as_it_is(
     )
     summary = json.loads(ended.stdout)
     assert (summary["rollouts"], summary["dropped"]) == (1, 0), summary
+    assert summary["succeeded"] == 0
