@@ -4,6 +4,9 @@ Slow: each test starts processes.
 """
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -146,6 +149,39 @@ def test_children_that_tasks_leave_end_with_the_process(tmp_path: Path) -> None:
     assert any("sleep" in words for words in processes_of(str(tmp_path), 0.5))
     pool.answer("x")
     assert processes_of(str(tmp_path), 10) == []
+
+
+_STARTER = """
+import sys, time
+from agentgym.programs.pool import ProgramPool
+from agentgym.programs.process import ProgramRun
+
+words = ["sh", "-c", "setsid sleep 600 & read line; echo '{\\"answer\\": \\"\\"}'; cat"]
+pool = ProgramPool(lambda folder: ProgramRun(words, folder, {}), 9)
+assert pool.ask(pool.take(), {}, 60) == ""
+print("waits", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_that_waits_outlives_who_started_it(
+    tmp_path: Path, number: int
+) -> None:
+    mark = str(tmp_path)
+    starter = subprocess.Popen(
+        [sys.executable, "-c", _STARTER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, MARK: mark},
+    )
+    assert starter.stdout is not None
+    assert starter.stdout.readline() == "waits\n"
+    assert len(processes_of(mark, 0)) >= 4  # it, its guard, the program, its child
+    starter.send_signal(number)
+    starter.wait()
+    assert processes_of(mark, 20) == []
 
 
 def test_a_line_of_a_task_is_json_whatever_it_holds() -> None:

@@ -96,11 +96,18 @@ class ProgramPool:
             with self._lock:
                 found = self._idle.pop() if self._idle else None
             if found is None:
-                folder = new_folder()
-                return PooledProgram(self._start(folder), folder)
+                return self._started()
             if found.run.is_alive:
                 return found
             found.close()
+
+    def _started(self) -> PooledProgram:
+        folder = new_folder()
+        try:
+            return PooledProgram(self._start(folder), folder)
+        except ProgramError:
+            rmtree(folder, ignore_errors=True)
+            raise
 
     def ask(
         self, taken: PooledProgram, task: Mapping[str, Any], timeout_s: float | None

@@ -230,10 +230,12 @@ class ProgramRun:
             ProgramError: It ended or was killed, did not answer, wrote too much or
                 another line, or held too much memory.
         """
+        self._errors.clear()
         self._errors_seen = 0
         assert self._process.stdout is not None
-        if self.is_alive and select.select([self._process.stdout], [], [], 0)[0]:
-            raise self._out_of_turn(os.read(self._process.stdout.fileno(), 65536))
+        out = self._process.stdout.fileno()
+        if self.is_alive and _is_readable(out) and (early := os.read(out, 65536)):
+            raise self._out_of_turn(early)
         self._talk(line + b"\n", timeout_s, until=b"\n")
         answered, newline, more = bytes(self._output).partition(b"\n")
         self._output.clear()
@@ -348,6 +350,12 @@ class ProgramRun:
             output=self._output.decode("utf-8", "replace"),
             errors=self._errors.decode("utf-8", "replace"),
         )
+
+
+def _is_readable(number: int) -> bool:
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _exit_descriptor(pid: int) -> int | None:
