@@ -1,4 +1,4 @@
-"""Packages of an index, unpacked for tests that read their files: none is installed."""
+"""Packages of an index: unpacked for tests that read them, or in an environment."""
 
 import os
 import shutil
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+AIDER = "aider-chat==0.86.2"
+MINI_SWE_AGENT = "mini-swe-agent==2.4.6"
 TRL = "trl==1.16.0"
 MISTRAL_COMMON = (
     "mistral-common==1.13.1", "pydantic-extra-types==2.11.1", "pycountry==26.2.16",
@@ -18,14 +20,27 @@ _SECONDS = 300
 
 def unpacked_wheels(folder: Path, *requirements: str) -> Path:
     """Return a folder with wheels' files; skip the test where there is no index."""
-    uv = (
-        [shutil.which("uv") or ""]
-        if shutil.which("uv")
-        else [sys.executable, "-m", "uv"]
-    )
     words = ["pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-    _fetch([*uv, *words, *requirements], requirements[0])
+    _fetch([*_uv(), *words, *requirements], requirements[0])
     return folder
+
+
+def environment_with(folder: Path, *requirements: str) -> Path:
+    """Return the programs' folder of a new environment; skip where there is no index.
+
+    Unlike the other functions it installs: into that environment, with what the
+    packages need. It takes some 500 MB for each of the agents that tests run.
+    """
+    made = folder / "environment"
+    _fetch([*_uv(), "venv", "--quiet", str(made)], "a Python environment")
+    words = ["pip", "install", "--quiet", "--python", str(made / "bin" / "python")]
+    _fetch([*_uv(), *words, *requirements], requirements[0])
+    return made / "bin"
+
+
+def _uv() -> list[str]:
+    found = shutil.which("uv")
+    return [found] if found else [sys.executable, "-m", "uv"]
 
 
 def unpacked_npm(package: str, folder: Path) -> Path:

@@ -135,6 +135,10 @@ def test_a_check_that_reads_the_answer_says_what_trains_it(
         refused = agentgym(*plan)
         assert refused.code == 2
         assert '`train_tokens` is "some", not one of calls' in refused.err
+        shop.write_text('{"max_turns": 1}\n' + own)
+        refused = agentgym(*plan)
+        assert refused.code == 2
+        assert "`max_turns` is 1, not a whole number from 2" in refused.err
     finally:
         sys.modules.pop("polite_check", None)
 

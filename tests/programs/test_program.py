@@ -44,9 +44,21 @@ def test_a_request_is_one_argument_whatever_it_says() -> None:
         parse("agent {task}").arguments("a\0b", file)
 
 
+def test_a_command_says_how_many_tasks_a_process_takes() -> None:
+    program = parse("node agent.js --tasks={tasks:50} {project}")
+    assert program.tasks == 50
+    assert program.arguments("{task}", Path("/x"))[2] == "--tasks=50"
+    assert parse(program.reference) == program
+    assert parse("node agent.js").tasks is None
+
+
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
+        ("agent {tasks}", "write {tasks:50} once"),
+        ("agent {tasks:0}", "from 1 to 1,000,000"),
+        ("agent {tasks:2} {tasks:3}", "write {tasks:50} once"),
+        ("agent {tasks:9} {task}", "each task is a line of standard input"),
         ("", "--command is empty"),
         ("node 'agent.js", "No closing quotation"),
         ("no-such-program-here x", "program 'no-such-program-here' was not found on"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import openai
 import pytest
 from openai import OpenAI
@@ -362,6 +363,47 @@ def test_a_second_signal_ends_it_at_once(home: str) -> None:
     code, told = server.end(signal.SIGTERM)
     assert code == 143
     assert told in ("Interrupted.\n", "coding@1 is no longer served.\n")  # it was done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("constrain", "holds"), [("calls", True), ("none", False)])
+def test_calls_follow_the_schemas_if_serve_is_asked_for_that(
+    home: str, constrain: str, holds: bool
+) -> None:
+    server = Process("--constrain", constrain, home=home)
+    fields = {"room": {"enum": ["blue", "red"]}, "beds": {"type": "integer"}}
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    function = {"name": "book_room", "description": "Book it.", "parameters": schema}
+    answers = [
+        client_of(server, "any").chat.completions.create(
+            model="coding",
+            messages=[{"role": "user", "content": f"Book the room {seed}."}],
+            tools=[{"type": "function", "function": function}],
+            max_tokens=100,
+            temperature=2.0,
+            seed=seed,
+        )
+        for seed in range(24)
+    ]
+    server.end(signal.SIGTERM)
+    calls = [
+        call
+        for answer in answers
+        for call in answer.choices[0].message.tool_calls or ()
+        if answer.choices[0].finish_reason != "length"
+    ]
+    assert calls
+    assert all(is_by(schema, call.function) for call in calls) is holds
+
+
+def is_by(schema: dict[str, Any], called: Any) -> bool:
+    """Say whether a call is one of the function with this schema."""
+    try:
+        given = json.loads(called.arguments)
+    except ValueError:
+        return False
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid(given)
+    return called.name == "book_room" and is_valid
 
 
 def test_a_taken_port_is_told(agentgym: Command, tmp_path: Path) -> None:

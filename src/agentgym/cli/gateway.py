@@ -9,7 +9,9 @@ import typer
 from agentgym.cli.options import (
     Agent,
     AllowTool,
+    CheckCommand,
     CheckFunction,
+    Command,
     Context,
     Framework,
     Inputs,
@@ -19,6 +21,7 @@ from agentgym.cli.options import (
     given_settings,
     opt,
     own_tools,
+    with_command,
     with_tools,
 )
 from agentgym.cli.output import failures_shown, progress_console
@@ -77,12 +80,14 @@ def gateway(
     ] = None,
     framework: Framework = None,
     agent: Agent = None,
+    program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
+    check_command: CheckCommand = None,
     workers: Annotated[int | None, opt("Worker processes.")] = None,
     concurrency: Annotated[int | None, opt("Rollouts in flight of a worker.")] = None,
     rollout_timeout_s: Timeout = None,
@@ -122,7 +127,9 @@ def gateway(
             "model's name there."
         )
     servers = tuple(dict.fromkeys(base_url(url) for url in upstream or ()))
-    given = _named(command, tools_from, tools, allow_tool, check)
+    given = _named(
+        command, program, tools_from, tools, allow_tool, check, check_command
+    )
     if not 0 <= grace <= _DAY_S:
         raise UsageError(f"grace = {grace:g}: give seconds from 0 to {_DAY_S:,}.")
     check_address(host, port, api_key, how=f"with --api-key or {_KEY}")
@@ -183,12 +190,14 @@ def job(
     ] = None,
     framework: Framework = None,
     agent: Agent = None,
+    program: Command = None,
     context: Context = None,
     inputs: Inputs = None,
     tools_from: ToolsFrom = None,
     tools: ToolAnswers = None,
     allow_tool: AllowTool = None,
     check: CheckFunction = None,
+    check_command: CheckCommand = None,
     rollout_timeout_s: Timeout = None,
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
@@ -200,7 +209,9 @@ def job(
     """
     from agentgym.rollout.workers.job import Assignment, run_job
 
-    given = _named(command, tools_from, tools, allow_tool, check)
+    given = _named(
+        command, program, tools_from, tools, allow_tool, check, check_command
+    )
     assignment = Assignment.read()
     ended = run_job(_settings(config, given), assignment)
     typer.echo(
@@ -211,22 +222,27 @@ def job(
 
 def _named(
     command: typer.Context,
+    program: str | None,
     tools_from: str | None,
     tools: str | None,
     allow_tool: list[str] | None,
     check: str | None,
+    check_command: str | None,
 ) -> dict[str, Any]:
     """Return the settings in options; a tasks file's reference includes its tools."""
     from agentgym.core.config import TrainingConfig
     from agentgym.scenarios.packs import is_tasks_file
 
     given = given_settings(command, TrainingConfig)
+    if program is not None:
+        given["agent"] = with_command(given.get("agent"), program)
     named = given.get("scenario", "")
     if not is_tasks_file(named) and "agent" in given:
         given |= own_tools(tools, allow_tool)
         tools = allow_tool = None
-    if (tools_from, tools, allow_tool, check) != (None,) * 4:
-        given["scenario"] = with_tools(named, tools_from, tools, allow_tool, check)
+    options = (tools_from, tools, allow_tool, check, check_command)
+    if options != (None,) * 5:
+        given["scenario"] = with_tools(named, *options)
     return given
 
 

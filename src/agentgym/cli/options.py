@@ -260,7 +260,8 @@ Command = Annotated[
     str | None,
     opt(
         'Your agent, a program in any language: "node agent.js". The task is its '
-        "standard input, or {task} or {task_file} in it.",
+        "standard input, or {task} or {task_file} in it; {tasks:50}: a process takes "
+        "many.",
         "--command",
         metavar="COMMAND",
         rich_help_panel=AGENT,

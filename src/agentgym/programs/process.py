@@ -1,4 +1,4 @@
-"""Run a user's program to its end within bounds, and end all that it started."""
+"""Run a user's program within bounds, to its end or line by line."""
 
 import functools
 import os
@@ -170,6 +170,7 @@ class ProgramRun:
         self._watcher = watcher()
         self._over = self._watcher.begin(self._mark, memory_mb)
         self._killed: ProgramError | None = None
+        self._output, self._errors, self._errors_seen = bytearray(), bytearray(), 0
         limit = str(memory_mb << (10 + 1))  # the guard looks first; this is at once
         try:
             self._process = subprocess.Popen(
@@ -188,11 +189,16 @@ class ProgramRun:
             ) from error
 
     def kill(self, why: ProgramError | None = None) -> None:
-        """End it and its children; :meth:`wait` then raises ``why``. Any thread."""
+        """End it and its children; who waits for it then gets ``why``. Any thread."""
         self._killed = self._killed or why
         if self._process.returncode is None or not _HAS_PROC:
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs, and nothing has ended it."""
+        return self._killed is None and self._process.poll() is None
 
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
         """Wait for its end, and end the children that it leaves.
@@ -206,21 +212,63 @@ class ProgramRun:
                 much memory.
         """
         try:
-            return self._wait(given, timeout_s)
+            self._talk(given, timeout_s)
+            return self._ended()
         finally:
-            self.kill()
-            self._process.wait()
-            guard.end_marked({self._mark})
-            self._watcher.end(self._mark)
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
-            if self._process.stderr is not None:
-                self._process.stderr.close()
+            self.close()
 
-    def _wait(self, given: bytes, timeout_s: float | None) -> ProgramEnd:
-        process = self._process
+    def ask(self, line: bytes, timeout_s: float | None = None) -> bytes:
+        """Write a line to its standard input; return the line that it answers.
+
+        It goes on; :meth:`close` ends it.
+
+        Args:
+            line: Without a newline.
+            timeout_s: Wall seconds after which there is an error.
+
+        Raises:
+            ProgramError: It ended or was killed, did not answer, wrote too much or
+                another line, or held too much memory.
+        """
+        self._errors.clear()
+        self._errors_seen = 0
+        assert self._process.stdout is not None
+        out = self._process.stdout.fileno()
+        if self.is_alive and _is_readable(out) and (early := os.read(out, 65536)):
+            raise self._out_of_turn(early)
+        self._talk(line + b"\n", timeout_s, until=b"\n")
+        answered, newline, more = bytes(self._output).partition(b"\n")
+        self._output.clear()
+        if not newline:
+            raise ProgramError("program: exit", f"{self._name}: {self._ended().why}")
+        if more:
+            raise self._out_of_turn(more)
+        return answered
+
+    def close(self) -> None:
+        """End it and its children, and let go of its pipes."""
+        self.kill()
+        self._process.wait()
+        guard.end_marked({self._mark})
+        self._watcher.end(self._mark)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _out_of_turn(self, written: bytes) -> ProgramError:
+        text = written.decode("utf-8", "replace")
+        return ProgramError(
+            "program: line",
+            f"{self._name} wrote {text!r:.120} to standard output, where only its "
+            "answers are read, one line a task: write other output to standard error",
+        )
+
+    def _talk(
+        self, given: bytes, timeout_s: float | None, until: bytes | None = None
+    ) -> None:
+        """Write, and read until it ends, or until its output has some bytes in it."""
+        process, output, errors = self._process, self._output, self._errors
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -228,7 +276,6 @@ class ProgramRun:
         to, out, err = (stream.fileno() for stream in streams)
         for number in (to, out, err):
             os.set_blocking(number, False)
-        output, errors, errors_seen = bytearray(), bytearray(), 0
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(out, select.POLLIN)
@@ -240,7 +287,6 @@ class ProgramRun:
             poll.register(exit_fd, select.POLLIN)
 
         def take(number: int) -> bool:
-            nonlocal errors_seen
             try:
                 data = os.read(number, 65536)
             except BlockingIOError:
@@ -252,10 +298,10 @@ class ProgramRun:
             if number == out:
                 output.extend(data)
             else:
-                errors_seen += len(data)
+                self._errors_seen += len(data)
                 errors.extend(data)
                 del errors[:-_SHOWN_ERRORS]
-            if len(output) > MOST_OUTPUT or errors_seen > _MOST_ERRORS:
+            if len(output) > MOST_OUTPUT or self._errors_seen > _MOST_ERRORS:
                 raise ProgramError(
                     "program: output",
                     f"{self._name} wrote more than is read: {MOST_OUTPUT >> 20} MB of "
@@ -264,7 +310,7 @@ class ProgramRun:
             return True
 
         try:
-            while process.poll() is None:
+            while process.poll() is None and (until is None or until not in output):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise ProgramError(
@@ -278,17 +324,21 @@ class ProgramRun:
                         given = _sent(to, given)
                         if not given:
                             poll.unregister(to)
-                            with suppress(OSError):
-                                process.stdin.close()
+                            if until is None:
+                                with suppress(OSError):
+                                    process.stdin.close()
             for number in (out, err):
                 while number in reads and take(number):
                     pass
         finally:
             if exit_fd is not None:
                 os.close(exit_fd)
+
+    def _ended(self) -> ProgramEnd:
+        """Return how it ended; raise if that was not its own doing."""
         if self._killed is not None:
             raise self._killed
-        code = process.returncode
+        code = self._process.returncode
         if code == -signal.SIGKILL and self._over.wait(_LATE_S):
             raise ProgramError(
                 "program: memory",
@@ -297,9 +347,15 @@ class ProgramRun:
             )
         return ProgramEnd(
             exit_code=code,
-            output=output.decode("utf-8", "replace"),
-            errors=errors.decode("utf-8", "replace"),
+            output=self._output.decode("utf-8", "replace"),
+            errors=self._errors.decode("utf-8", "replace"),
         )
+
+
+def _is_readable(number: int) -> bool:
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _exit_descriptor(pid: int) -> int | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -13,16 +14,19 @@ from agentgym.core.agent import COMMAND
 from agentgym.errors import ProgramError, UsageError
 
 TASK, TASK_FILE, PROJECT = "{task}", "{task_file}", "{project}"
+_TASKS = re.compile(r"\{tasks:(\d+)\}")
+_MOST_TASKS = 1_000_000
 _ADDRESSES = "127.0.0.1,localhost"
 
 
 @dataclass(frozen=True)
 class ProgramCommand:
-    """A command that attempts one task and ends; no shell reads it.
+    """A command that attempts tasks; no shell reads it.
 
     ``{task}`` in it is the user's request, ``{task_file}`` the path of a file with the
     request, and ``{project}`` the folder that training was started in. Without either
-    of the first two the request is the program's standard input.
+    of the first two the request is the program's standard input. It attempts one task
+    and ends, unless the command has ``{tasks:50}``: see :attr:`tasks`.
 
     Attributes:
         words: The program and its arguments.
@@ -44,6 +48,8 @@ class ProgramCommand:
             raise UsageError(f"{option} {text!r} cannot be read: {error}.") from None
         if not words:
             raise UsageError(f'{option} is empty: give one, as in "node agent.js".')
+        if problem := _problem_of_tasks(text):
+            raise UsageError(f"{option} {text!r}: {problem}")
         return cls(tuple(words))
 
     def __str__(self) -> str:
@@ -53,6 +59,15 @@ class ProgramCommand:
     def reference(self) -> str:
         """The text by which settings name this agent."""
         return f"{COMMAND}{self}"
+
+    @property
+    def tasks(self) -> int | None:
+        """Tasks that a process of it takes, a line of JSON each; None: it takes one.
+
+        ``{tasks:50}`` in the command says so, and becomes ``50``.
+        """
+        found = _TASKS.search(" ".join(self.words))
+        return None if found is None else int(found[1])
 
     def located(self, folder: Path | None = None) -> Self:
         """Return the command with absolute paths, which runs in any folder.
@@ -92,6 +107,8 @@ class ProgramCommand:
 
     def arguments(self, instruction: str, file: Path) -> list[str]:
         """Return the words for one task, whose request stands in ``file``."""
+        if self.tasks is not None:
+            return [_TASKS.sub(r"\1", word) for word in self.words]
         named = {TASK: instruction, TASK_FILE: str(file)}
         found = []
         for word in self.words:
@@ -105,6 +122,24 @@ class ProgramCommand:
                 "program", "The request holds a NUL, which no argument can: use stdin."
             )
         return found
+
+
+def _problem_of_tasks(text: str) -> str:
+    """Return why the number of tasks in a command cannot be meant; empty if it can."""
+    if "{tasks" not in text:
+        return ""
+    numbers = [int(number) for number in _TASKS.findall(text)]
+    if len(numbers) != 1 or not 1 <= numbers[0] <= _MOST_TASKS:
+        return (
+            "write {tasks:50} once, with the number of tasks that a process takes, "
+            f"from 1 to {_MOST_TASKS:,}."
+        )
+    if TASK in text or TASK_FILE in text:
+        return (
+            f"with {{tasks:{numbers[0]}}} each task is a line of standard input: leave "
+            f"{TASK} and {TASK_FILE} out."
+        )
+    return ""
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:

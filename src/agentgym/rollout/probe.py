@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from agentgym.core.agent import is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
@@ -29,6 +30,7 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, usual_tools
 
 _TRIAL_S = 20.0
+_PROGRAM_TRIAL_S = 120.0  # it starts first, which takes large packages many seconds
 _MOST_TRIALS = 12
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
@@ -253,13 +255,15 @@ def _try(
     allowed: frozenset[str],
 ) -> AgentReport:
     [task] = make_tasks(scenario, Split.TRAIN, config.seed, 1)
+    is_program = is_command(config.agent.reference or "")
+    trial_s = _PROGRAM_TRIAL_S if is_program else _TRIAL_S
     trial = config.replaced(
         scenario=_rehearsed(config.scenario),
         own_tools="stub",
         workers=1,
         concurrency=1,
         max_attempts=1,
-        rollout_timeout_s=min(_TRIAL_S, config.timeout_s),
+        rollout_timeout_s=min(trial_s, config.timeout_s),
     ).model_copy(update={"allow_tools": ()})
     with TemporaryDirectory(prefix="agentgym-trial-") as name:
         folder = Path(name)

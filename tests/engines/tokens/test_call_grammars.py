@@ -48,6 +48,10 @@ FIELDS: dict[str, Any] = {
     },
     "tree": {"$ref": "#/$defs/Tree"},
     "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "code": {"type": "string", "pattern": r"^[A-Z]{2}-\d{3}$", "maxLength": 9},
+    "day": {"type": "string", "format": "date"},
+    "street": {"type": "string", "pattern": "e+t", "maxLength": 30},
+    "path": {"type": "string", "pattern": r"^([A-Z]:\\|/)", "maxLength": 20},
 }
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -159,6 +163,9 @@ GOOD: list[dict[str, Any]] = [
     {"text": "a", "items": ["x, y", "z'"], "more": {"a": 1, "b": [True, False]}},
     {"text": "a", "maybe": False, "tree": {"left": {"value": 1}, "value": 2}},
     {"text": "a", "count": 0, "note": "b\n</parameter>, 'c'\n"},
+    {"text": "a", "code": "AB-123", "day": "2026-02-28", "street": "Oak street"},
+    {"text": "a", "street": 'it\'s "his" street\n(by the market)', "path": "/x"},
+    {"text": "a", "path": "C:\\it's"},
 ]
 BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "unknown tool": ("send", {}),
@@ -180,6 +187,12 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "too few items": ("save", {"text": "a", "more": {"a": 1, "b": []}}),
     "missing field": ("save", {"text": "a", "more": {"b": [True]}}),
     "unknown field": ("save", {"text": "a", "more": {"a": 1, "c": 2}}),
+    "another pattern": ("save", {"text": "a", "code": "AB-12"}),
+    "a pattern within another text": ("save", {"text": "a", "code": "xAB-123"}),
+    "a text without the pattern": ("save", {"text": "a", "street": "road"}),
+    "longer than the pattern's text": ("save", {"text": "a", "street": "et" * 16}),
+    "no day": ("save", {"text": "a", "day": "2026-02-31"}),
+    "a word for a day": ("save", {"text": "a", "day": "tomorrow"}),
     "wrong field of a tree": ("save", {"text": "a", "tree": {"value": "x"}}),
 }
 
@@ -264,6 +277,23 @@ def test_a_tool_without_a_schema_takes_any_arguments(spelling: str) -> None:
     assert model.allows(grammar, model.write("run", {"a": "x y", "b": "z"}))
     assert model.allows(grammar, model.write("run", {}))
     assert not model.allows(grammar, model.write("walk", {"a": "x"}))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("pattern", ["^(?!no)", r"(a)\1", "^a^", "^[", r"\bx"])
+def test_a_pattern_that_no_grammar_expresses_restricts_nothing(
+    spelling: str, pattern: str
+) -> None:
+    properties = {
+        "word": {"type": "string", "pattern": pattern},
+        "code": {"type": "string", "pattern": "^[a-c]+$"},
+    }
+    schema = {"type": "object", "properties": properties}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    model = held(spelling)
+    grammar = model.grammar(required=True, tools=tools)
+    assert model.allows(grammar, model.write("f", {"word": "yes", "code": "abc"}))
+    assert not model.allows(grammar, model.write("g", {"word": "yes"}))
 
 
 @pytest.mark.parametrize("form", ALL)

@@ -80,14 +80,38 @@ def post(reward: Any) -> None:
     urllib.request.urlopen(request).read()
 
 
+def take_tasks() -> None:
+    """Attempt a task a line, as a program does that is started once for many."""
+    for line in sys.stdin:
+        task = json.loads(line)
+        os.environ.update(task["variables"])
+        os.chdir(task["folder"])
+        try:
+            said = {"answer": attempt(task["instruction"])}
+        except Exception as error:  # noqa: BLE001 - the next task has its own chance
+            said = {"error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+
+
 def main() -> None:
-    request = sys.stdin.read()
+    if "--tasks" in sys.argv:
+        take_tasks()
+    else:
+        sys.stdout.write(attempt(sys.stdin.read()))
+
+
+def attempt(request: str) -> str:
+    if "ends the process" in request:
+        os._exit(7)
+    if "names the process" in request:
+        serve(request)
+        return str(os.getpid())
     if "asks no model" in request:
-        sys.stdout.write("Done.")
-        return
+        return "Done."
     answer = serve(request)
     if "prints nothing" in request:
-        return
+        return ""
     if "exits" in request:
         raise ValueError("no such shelf")
     if "floods" in request:
@@ -105,7 +129,7 @@ def main() -> None:
     if "posts" in request:
         post(0.25)
     Path("answer.txt").write_text(answer)
-    sys.stdout.write(answer)
+    return answer
 
 
 if __name__ == "__main__":

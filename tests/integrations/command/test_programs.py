@@ -213,3 +213,82 @@ def test_a_program_is_told_where_its_task_is(tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path, ["Is 'Dune' {there}?"])
     [made] = rolled_out(tmp_path, str(tasks), 1, command).values()
     assert made.success, made.reason
+
+
+def test_a_program_that_takes_several_tasks_is_started_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = str(tmp_path)
+    monkeypatch.setenv(MARK, mark)
+    named = {
+        "asks no model": "program: no model call",
+        "exits": "program: error",
+        "ends the process": "program: exit",
+        "never ends": "timeout",
+    }
+    fine = [f"names the process {n}" for n in range(9)]
+    check = tmp_path / "check.py"
+    check.write_text(
+        "import os, sys\n"
+        "pid = sys.stdin.read()\n"
+        f"with open({str(tmp_path / 'pids')!r}, 'a') as file: print(pid, file=file)\n"
+    )
+    tasks = write_tasks(tmp_path, [*named, *fine], expect=[])
+    settings = {"rollout_timeout_s": 20, "concurrency": 2}
+    command = COMMAND + " --tasks {tasks:50}"
+    source = TaskSource(str(tasks), check_command=f"{sys.executable} -S {check}")
+    made = rolled_out(tmp_path, str(source), 13, command, **settings)
+    for request, kind in named.items():
+        reason = made[request].reason
+        assert (reason and reason.kind, made[request].reward) == (kind, None), request
+    assert "ValueError: no such shelf" in str(made["exits"].reason)
+    assert [made[request].reward for request in fine] == [1.0] * len(fine)
+    pids = [pid for pid in (tmp_path / "pids").read_text().split() if pid.isdigit()]
+    assert len(pids) == len(fine)
+    assert len(set(pids)) <= 4  # two at a time, and two that had to be replaced
+    assert processes_of(mark, 10) == []
+    tools = agent_tools(f"command:{command}")
+    assert [tool.spec.name for tool in tools] == ["stock", "order"]
+
+
+async def test_several_tasks_each_have_a_model_and_a_folder_of_their_own() -> None:
+    seen: list[str] = []
+
+    async def model(messages: list[Any], **options: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return messages[0]["content"]
+        seen.append(messages[0]["content"])
+        arguments = json.dumps({"title": "Dune"})
+        call = {"id": "c1", "function": {"name": "stock", "arguments": arguments}}
+        return {"content": None, "tool_calls": [call]}
+
+    tasks = [f"Request {n}" for n in range(8)]
+    agent = f"command:{COMMAND} --tasks {{tasks:3}}"
+    made = await run_rollouts(tasks, llm=model, agent=agent, concurrency=2)
+    assert [each.answer for each in made.trajectories] == tasks
+    assert sorted(seen) == tasks
+
+
+def test_an_attempt_that_is_cut_ends_by_itself_or_with_its_process(
+    tmp_path: Path,
+) -> None:
+    tasks = write_tasks(tmp_path, ["calls for ever", "ignores its model"])
+    stubborn = tmp_path / "stubborn.py"
+    stubborn.write_text(
+        "import sys, time\n"
+        f"sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
+        "import bookshop\n"
+        "def attempt(request, serve=bookshop.serve):\n"
+        "    while True:\n"
+        "        try: serve(request)\n"
+        "        except Exception:\n"
+        "            if 'ignores' not in request: raise\n"
+        "            time.sleep(0.1)\n"
+        "bookshop.attempt = attempt\n"
+        "bookshop.take_tasks()\n"
+    )
+    command = f"{sys.executable} -S {stubborn} {{tasks:9}}"
+    made = rolled_out(tmp_path, str(tasks), 2, command, rollout_timeout_s=60)
+    for each in made.values():
+        assert each.reason is not None
+        assert (each.reason.kind, each.status) == ("max_turns", RolloutStatus.FAILED)

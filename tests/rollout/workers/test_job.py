@@ -1,5 +1,6 @@
 """One rollout in a process that a controller starts."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agentgym.core.task import Split, Task, TaskSource
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.errors import UsageError
 from agentgym.rollout.record import to_trajectory
@@ -19,6 +21,8 @@ from agentgym.rollout.service import GatewayService
 from agentgym.rollout.store.rollout import RolloutState, StatusChange
 from agentgym.rollout.workers.job import Assignment, RolloutJob
 from agentgym.rollout.workers.worker import EXIT_BLOCKED
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import make_tasks
 from tests.rollout.foreign import KEY, queue, service, tasks
 
 NATIVE = {"AGENTGYM_SCENARIO": "coding", "AGENTGYM_FRAMEWORK": "native"}
@@ -44,10 +48,12 @@ def job(environment: dict[str, str], *words: str) -> "subprocess.CompletedProces
 
 
 @contextmanager
-def queued(folder: Path, **fields: Any) -> Iterator[tuple[GatewayService, str]]:
+def queued(
+    folder: Path, chosen: list[Task] | None = None, **fields: Any
+) -> Iterator[tuple[GatewayService, str]]:
     """Yield a gateway and one rollout in it, which a controller would start now."""
     with service(folder, workers=0) as (served, api):
-        [name] = queue(api, tasks(1), **fields)
+        [name] = queue(api, chosen or tasks(1), **fields)
         running = {"status": {"state": "running", "last_attempt_id": "0"}}
         api.patch(f"/api/rollouts/{name}", json=running).raise_for_status()
         yield served, name
@@ -76,6 +82,26 @@ def test_a_job_runs_its_rollout_and_reports_it(tmp_path: Path) -> None:
         assert [call.response_ids for call in made.model_calls] == [[7, 8]] * 2
         rewards = [e for e in served.store.events(name, "0") if "value" in e.data]
         assert [event.data["response_tokens"] for event in rewards] == [[2, 2]]
+
+
+@pytest.mark.slow
+def test_a_job_runs_a_program_on_a_task_that_a_command_judges(tmp_path: Path) -> None:
+    lines = [{"instruction": f"Look at {n}.", "files": {"a": ""}} for n in range(12)]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    check = f"{sys.executable} -c 'exit(input() != \"Done.\")'"
+    program = Path(__file__).parents[2] / "integrations" / "command" / "bookshop.py"
+    words = (
+        *(str(tmp_path / "tasks.jsonl"), "--check-command", check),
+        *("--command", f"{sys.executable} -S {program}"),
+    )
+    source = TaskSource(str(tmp_path / "tasks.jsonl"), check_command=check)
+    chosen = make_tasks(get_scenario(str(source)), Split.TRAIN, 0, 1)
+    with queued(tmp_path / "store", chosen) as (served, name):
+        done = job(variables(served, name), *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"Rollout {name}: reward 1, 2 model calls.\n"
+        made = ended(served, name, RolloutState.SUCCEEDED)
+        assert [call.name for call in made.get_tool_calls()] == ["list_files"]
 
 
 def test_settings_come_from_the_environment_too(

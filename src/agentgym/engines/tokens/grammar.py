@@ -352,8 +352,8 @@ def _arguments(
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
     if text.notation == "python":
-        return PythonArguments(name, schema).rules()
-    return TagArguments(name, schema).rules()
+        return PythonArguments(name, schema, patterns=not lenient).rules()
+    return TagArguments(name, schema, patterns=not lenient).rules()
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:

@@ -1,11 +1,17 @@
 """PythonArguments: grammar rules for keyword arguments, for the format pythonic."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.core.formats.base import referred
-from agentgym.engines.tokens.schema_parts import alternatives, number_rule, ordered
+from agentgym.engines.tokens.schema_parts import (
+    STYLE,
+    alternatives,
+    number_rule,
+    ordered,
+)
+from agentgym.engines.tokens.text_patterns import whole_patterns
 
 _ESCAPE = (
     r"\\(['\"\\nrtbf]|x[0-9a-fA-F]{2}|u([0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-"
@@ -16,7 +22,8 @@ _SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
 _WORDS: Mapping[Any, str] = {
     True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
 }  # fmt: skip
-"""Models write Python's words, and within lists and objects also JSON's."""
+"""Models write Python's words, and JSON's within lists and objects."""
+_TEXT_KEYS = ("type", "minLength", "maxLength", "pattern", "format")
 
 SHARED = (
     f"PY_TEXT: /'{_SINGLE}*'/ | /\"{_DOUBLE}*\"/",
@@ -32,17 +39,21 @@ SHARED = (
 class PythonArguments:
     """Writes the grammar rules for the arguments of one tool.
 
-    ``pattern``, ``format`` and ``allOf`` of several schemas are ignored. An object with
-    named fields allows no others.
+    ``allOf`` of several schemas is not restricted. An object with named fields has no
+    others.
 
     Args:
         name: Name of the first rule.
         schema: JSON schema of the arguments.
+        patterns: Whether texts follow their ``pattern`` and ``format``.
     """
 
-    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, schema: Mapping[str, Any], *, patterns: bool = True
+    ) -> None:
         self._name = name
         self._root = schema
+        self._patterns = patterns
         self._rules: list[str] = []
         self._references: dict[str, str] = {}
 
@@ -89,7 +100,7 @@ class PythonArguments:
             return " | ".join(map(_literal, schema["enum"]))
         kind = schema.get("type")
         if kind == "string":
-            return _text(schema)
+            return self._text(schema)
         if kind in ("integer", "number"):
             return self._rule(number_rule(schema))
         if kind == "boolean":
@@ -124,13 +135,30 @@ class PythonArguments:
         self._rules += ordered(name, items)
         return f'"{{" {name} "}}"'
 
+    def _text(self, schema: Mapping[str, Any]) -> str:
+        least, most = schema.get("minLength", 0), schema.get("maxLength")
+        count = f"{{{least},{'' if most is None else most}}}"
+        patterns = whole_patterns(schema) if self._patterns else []
+        if patterns:
+            return self._patterned(schema, count, patterns)
+        if not least and most is None:
+            return "PY_TEXT"
+        return f"/'{_SINGLE}{count}'/ | /\"{_DOUBLE}{count}\"/"
 
-def _text(schema: Mapping[str, Any]) -> str:
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    if not least and most is None:
-        return "PY_TEXT"
-    count = f"{{{least},{'' if most is None else most}}}"
-    return f"/'{_SINGLE}{count}'/ | /\"{_DOUBLE}{count}\"/"
+    def _patterned(
+        self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
+    ) -> str:
+        """Return a text in double quotes, or in single ones where nothing is escaped.
+
+        In double quotes it is JSON, whose escapes are Python's too.
+        """
+        style = {**STYLE, "lenient": True}
+        kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
+        double = self._rule(f"%json {json.dumps({**kept, 'x-guidance': style})}")
+        single = f"{self._name}_v{len(self._rules)}".upper()  # of a terminal
+        bodies = [rf"[^'\\\n\r]{count}", *patterns]
+        self._rules.append(f"{single}: " + " & ".join(f"/'{b}'/" for b in bodies))
+        return f"{single} | {double}"
 
 
 def _literal(value: Any) -> str:

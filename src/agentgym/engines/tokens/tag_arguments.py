@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from agentgym.core.formats.base import referred
 from agentgym.engines.tokens.schema_parts import STYLE, alternatives
+from agentgym.engines.tokens.text_patterns import whole_patterns
 
 _CLOSE, _NEXT, _END = r"<\/parameter>\s*", "<parameter=", r"<\/function>"
 _OTHERS = {_NEXT: rf"({_END}|<\/tool_call>)", _END: rf"({_NEXT}|<\/tool_call>)"}
@@ -19,18 +20,21 @@ _WORDS: Mapping[str, str] = {
 class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
-    A text is written as it is, up to a closing tag that is followed by another tag: so
-    the reader finds its end. Other values are JSON. ``pattern`` and ``format`` of a
-    text are ignored.
+    A text stands there as it is, up to a closing tag that another tag follows: so the
+    reader finds its end. Other values are JSON.
 
     Args:
         name: Name of the first rule.
         schema: JSON schema of the arguments.
+        patterns: Whether texts follow their ``pattern`` and ``format``.
     """
 
-    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, schema: Mapping[str, Any], *, patterns: bool = True
+    ) -> None:
         self._name = name
         self._root = schema
+        self._patterns = patterns
         self._rules: list[str] = []
 
     def rules(self) -> list[str]:
@@ -91,11 +95,14 @@ class TagArguments:
         """Yield the ways to write a text together with the start of its closing tag."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
-        line = r"\n" if least else r"\n?"  # part of the format, not of the text
+        patterns = whole_patterns(schema) if self._patterns else []
+        is_open = not least and not patterns
+        line = r"\n?" if is_open else r"\n"  # the form's own: they do not count
         ends = {_NEXT: bool(follow.key), _END: follow.ends}
         for end in (each for each, is_allowed in ends.items() if is_allowed):
             name = f"{self._name}_t{len(self._rules)}"
-            whole = rf"/{line}(.|\n){count}{line}{_CLOSE}{end}/"
+            bodies = [rf"(.|\n){count}", *patterns]
+            whole = " & ".join(f"/{line}{b}{line}{_CLOSE}{end}/" for b in bodies)
             cut = rf"/(.|\n)*{_CLOSE}{_OTHERS[end]}(.|\n)*/"
             self._rules.append(f"{name}[lazy]: {whole} & ~{cut}")
             yield f"{name} {follow.key}" if end == _NEXT else name

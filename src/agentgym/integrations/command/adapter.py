@@ -18,9 +18,8 @@ from agentgym.integrations.base import (
     Conversation,
     refuse_configurable,
 )
-from agentgym.integrations.command.attempt import attempt
+from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.command.discovery import offered_tools
-from agentgym.integrations.command.endpoint import ModelEndpoint
 from agentgym.integrations.episode import Episode, current_episode
 from agentgym.programs.program import ProgramCommand
 
@@ -52,8 +51,12 @@ class ProgramAgent(AgentLoop):
         import aiohttp
 
         self.agent = program
-        self._memory_mb = blueprint.agent.program_memory_mb
-        self._endpoint = ModelEndpoint(blueprint.model)
+        self._attempts = ProgramAttempts(
+            program,
+            blueprint.model,
+            self._ask,
+            memory_mb=blueprint.agent.program_memory_mb,
+        )
         self._http = aiohttp.ClientSession(
             blueprint.gateway,
             connector=aiohttp.TCPConnector(limit=blueprint.connections),
@@ -70,10 +73,7 @@ class ProgramAgent(AgentLoop):
 
     async def attempt(self, episode: Episode) -> str:
         """Run the program on an episode's task; return its answer."""
-        return await attempt(
-            *(self.agent, episode, self._endpoint, self._ask),
-            memory_mb=self._memory_mb,
-        )
+        return await self._attempts.run(episode)
 
     async def _ask(
         self, episode: Episode, body: dict[str, Any], role: str
@@ -93,8 +93,8 @@ class ProgramAgent(AgentLoop):
         return found
 
     async def close(self) -> None:
-        """Close the endpoint of the programs."""
-        await self._endpoint.close()
+        """End programs that wait for a task, and stop answering."""
+        await self._attempts.close()
         await self._http.close()
 
 

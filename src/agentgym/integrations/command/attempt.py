@@ -1,8 +1,9 @@
-"""attempt: run a program on one task, from its start to its answer."""
+"""A program's attempts at tasks, each from the task to the answer."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -12,66 +13,177 @@ from agentgym.errors import ProgramError
 from agentgym.integrations.command.endpoint import ModelEndpoint
 from agentgym.integrations.command.session import Ask, ProgramSession
 from agentgym.integrations.episode import Episode, EpisodeCut
-from agentgym.programs.process import MEMORY_MB, ProgramEnd, ProgramRun, new_folder
+from agentgym.programs.pool import SAID_ERROR, ProgramPool
+from agentgym.programs.process import MEMORY_MB, ProgramRun, new_folder
 from agentgym.programs.program import ProgramCommand, base_variables, write_task
 
+_GRACE_S = 5.0
 
-async def attempt(
-    program: ProgramCommand,
-    episode: Episode,
-    endpoint: ModelEndpoint,
-    ask: Ask,
-    *,
-    memory_mb: int = MEMORY_MB,
-    timeout_s: float | None = None,
-) -> str:
-    """Run a program on an episode's task; return its answer.
 
-    The program and its children are ended with the caller, with the episode, and at the
-    latest when the program itself has ended.
+class ProgramAttempts:
+    """Runs a program on episodes' tasks, many at a time.
 
-    Raises:
-        EpisodeCut: The policy made too many calls, or repeated the same failing one.
-        ProgramError: The program failed; the message says why.
+    A program that takes one task is started for each; of one that takes several there
+    are as many processes as attempts at a time.
+
+    Args:
+        program: The program.
+        model: The name of its model, as it sees it.
+        ask: Asks the model.
+        memory_mb: Most megabytes that a process may hold with its children.
+        timeout_s: Wall seconds of an attempt after which its process is ended.
     """
-    await endpoint.start()
-    session = ProgramSession(episode, ask)
-    with _folders(episode) as (folder, task_folder), endpoint.serve(session) as named:
-        task = episode.task
-        fields = {"id": task.id, "instruction": task.instruction}
-        file = write_task(task_folder, {**fields, "configurable": task.configurable})
-        variables = {
-            **base_variables(),
-            **named,
-            "AGENTGYM_TASK": str(file),
-            "AGENTGYM_TASK_JSON": str(task_folder / "task.json"),
-            "AGENTGYM_TASK_ID": task.id,
-            "AGENTGYM_MODE": episode.mode,
-        }
-        words = program.arguments(task.instruction, file)
-        given = task.instruction.encode() if program.reads_input else b""
-        run = ProgramRun(words, folder, variables, memory_mb=memory_mb)
-        ended = await _to_its_end(run, given, session, timeout_s)
-    if ended is None:
-        assert episode.cut is not None
-        raise EpisodeCut(episode.cut.kind, episode.cut.detail)
-    return _answer_of(program, ended, session)
+
+    def __init__(
+        self,
+        program: ProgramCommand,
+        model: str,
+        ask: Ask,
+        *,
+        memory_mb: int = MEMORY_MB,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._program = program
+        self._endpoint = ModelEndpoint(model)
+        self._ask = ask
+        self._memory_mb = memory_mb
+        self._timeout_s = timeout_s
+        most = program.tasks
+        self._pool = None if most is None else ProgramPool(self._start, most)
+
+    async def run(self, episode: Episode) -> str:
+        """Run the program on an episode's task; return its answer.
+
+        It and its children are ended with the caller, with the episode, and in any case
+        when it has ended itself.
+
+        Raises:
+            EpisodeCut: The policy made too many calls, or the same failing one.
+            ProgramError: It failed, and why.
+        """
+        await self._endpoint.start()
+        session = ProgramSession(episode, self._ask)
+        with (
+            _folders(episode) as (folder, task_folder),
+            self._endpoint.serve(session) as named,
+        ):
+            task = episode.task
+            fields: dict[str, Any] = {"id": task.id, "instruction": task.instruction}
+            fields["configurable"] = task.configurable
+            file = write_task(task_folder, fields)
+            variables = {
+                **named,
+                "AGENTGYM_TASK": str(file),
+                "AGENTGYM_TASK_JSON": str(task_folder / "task.json"),
+                "AGENTGYM_TASK_ID": task.id,
+                "AGENTGYM_MODE": episode.mode,
+            }
+            if self._pool is None:
+                answer = await self._in_new(episode, folder, file, variables, session)
+            else:
+                line = {**fields, "folder": str(folder), "variables": variables}
+                answer = await self._in_pooled(self._pool, line, session)
+        if answer is None:
+            assert episode.cut is not None
+            raise EpisodeCut(episode.cut.kind, episode.cut.detail)
+        self._check(answer, session)
+        return answer
+
+    async def close(self) -> None:
+        """End processes that wait for a task, and stop answering."""
+        if self._pool is not None:
+            await call_in_thread(self._pool.close)
+        await self._endpoint.close()
+
+    def _start(self, folder: Path) -> ProgramRun:
+        """Start a process for several tasks; each says where its model is."""
+        words = self._program.arguments("", folder)
+        variables = {**base_variables(), **self._endpoint.nowhere()}
+        return ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
+
+    async def _in_new(
+        self,
+        episode: Episode,
+        folder: Path,
+        file: Path,
+        variables: dict[str, str],
+        session: ProgramSession,
+    ) -> str | None:
+        instruction = episode.task.instruction
+        words = self._program.arguments(instruction, file)
+        given = instruction.encode() if self._program.reads_input else b""
+        variables = {**base_variables(), **variables}
+        run = ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
+        work = partial(run.wait, given, self._timeout_s)
+        ended = await _to_its_end(work, run, session)
+        if ended is None:
+            return None
+        if ended.exit_code == 0:
+            return ended.output.strip()
+        if session.failure is not None:
+            raise session.failure
+        raise ProgramError("program: exit", f"{self._program.words[0]}: {ended.why}")
+
+    async def _in_pooled(
+        self, pool: ProgramPool, line: dict[str, Any], session: ProgramSession
+    ) -> str | None:
+        taken = pool.take()
+        work = partial(pool.ask, taken, line, self._timeout_s)
+        try:
+            answer = await _to_its_end(work, taken.run, session, grace_s=_GRACE_S)
+        except ProgramError as error:
+            if error.kind == SAID_ERROR and session.failure is not None:
+                raise session.failure from error
+            raise
+        return None if answer is None else answer.strip()
+
+    def _check(self, answer: str, session: ProgramSession) -> None:
+        """Check that an answer is one: that the model was asked, and text not lost."""
+        name, episode = self._program.words[0], session.episode
+        if episode.turns == 0:
+            raise ProgramError(
+                "program: no model call",
+                f"{name} ended without asking the model: it must ask the address in "
+                "OPENAI_BASE_URL or ANTHROPIC_BASE_URL, not another one",
+            )
+        session.end()
+        if not answer and session.last_text.strip() and episode.needs_answer:
+            how = "printed nothing on standard output"
+            if self._pool is not None:
+                how = "gave an empty answer"
+            raise ProgramError(
+                "program: no answer",
+                f"{name} {how}, and the model's last answer was "
+                f"{session.last_text.strip()!r:.120}",
+            )
 
 
-async def _to_its_end(
-    run: ProgramRun, given: bytes, session: ProgramSession, timeout_s: float | None
-) -> ProgramEnd | None:
-    """Wait for a program; if its episode is cut short, end it and return None."""
-    work = call_in_thread(run.wait, given, timeout_s)
-    waiting: asyncio.Future[ProgramEnd] = asyncio.ensure_future(work)
+async def _to_its_end[T](
+    work: Callable[[], T],
+    run: ProgramRun,
+    session: ProgramSession,
+    grace_s: float = 0.0,
+) -> T | None:
+    """Wait for a program; end it once its episode is cut, and return None.
+
+    Args:
+        work: Waits, in another thread.
+        run: The process.
+        session: Its episode.
+        grace_s: Seconds in which it may end the task itself, once that is cut.
+    """
+    waiting: asyncio.Future[T] = asyncio.ensure_future(call_in_thread(work))
     cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())
     either: set[asyncio.Future[Any]] = {waiting, cut}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not cut.done():
             return waiting.result()
-        run.kill(ProgramError("cut", "the episode is over"))
-        await asyncio.wait({waiting})
+        if grace_s:
+            await asyncio.wait({waiting}, timeout=grace_s)
+        if not waiting.done():
+            run.kill(ProgramError("cut", "the episode is over"))
+            await asyncio.wait({waiting})
         waiting.exception()
         return None
     finally:
@@ -79,31 +191,6 @@ async def _to_its_end(
         if not waiting.done():  # the caller was cancelled
             run.kill(ProgramError("cancelled", "the episode was ended"))
             waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-
-def _answer_of(
-    program: ProgramCommand, ended: ProgramEnd, session: ProgramSession
-) -> str:
-    episode = session.episode
-    if ended.exit_code != 0:
-        if session.failure is not None:
-            raise session.failure
-        raise ProgramError("program: exit", f"{program.words[0]}: {ended.why}")
-    if episode.turns == 0:
-        raise ProgramError(
-            "program: no model call",
-            f"{program.words[0]} ended without asking the model: it must ask the "
-            "address in OPENAI_BASE_URL or ANTHROPIC_BASE_URL, not another one",
-        )
-    session.end()
-    answer = ended.output.strip()
-    if not answer and session.last_text.strip() and episode.needs_answer:
-        raise ProgramError(
-            "program: no answer",
-            f"{program.words[0]} printed nothing on standard output, and the model's "
-            f"last answer was {session.last_text.strip()!r:.120}",
-        )
-    return answer
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from agentgym.core.background import in_background
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import RolloutError, UnsupportedError
-from agentgym.integrations.command.attempt import attempt
-from agentgym.integrations.command.endpoint import ModelEndpoint
+from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.episode import Episode, EpisodeCut
 from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.schemas import spec_of_openai
@@ -43,16 +42,16 @@ async def _offered_tools(program: ProgramCommand) -> list[ToolSpec]:
         instruction="What can you do?",
     )
     episode = Episode(task)
-    endpoint = ModelEndpoint("policy")
+    attempts = ProgramAttempts(program, "policy", ask, timeout_s=_TIMEOUT_S)
     why = "it offered its model none in its first request"
     try:
-        await attempt(program, episode, endpoint, ask, timeout_s=_TIMEOUT_S)
+        await attempts.run(episode)
     except EpisodeCut:
         pass
     except RolloutError as error:
         why = str(error)
     finally:
-        await endpoint.close()
+        await attempts.close()
     try:
         specs = [spec_of_openai(tool) for tool in seen]
     except ValueError as error:

@@ -20,6 +20,7 @@ from agentgym.models.dialects.every import DIALECTS
 
 _MOST_BODY = 64 << 20
 _MOST_ROLE = 1000
+_NO_TASK = "no-task"
 
 
 class ModelEndpoint:
@@ -71,21 +72,31 @@ class ModelEndpoint:
         """Serve a program within the block; yield its environment variables."""
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
-        base = f"{self._url}/{token}"
         try:
-            yield {
-                "OPENAI_BASE_URL": f"{base}/v1",
-                "OPENAI_API_BASE": f"{base}/v1",
-                "OPENAI_API_KEY": token,
-                "OPENAI_MODEL": self._model,
-                "ANTHROPIC_BASE_URL": base,
-                "ANTHROPIC_API_KEY": token,
-                "ANTHROPIC_AUTH_TOKEN": token,
-                "ANTHROPIC_MODEL": self._model,
-                "AGENTGYM_REWARD_URL": f"{base}/reward",
-            }
+            yield self._variables(token)
         finally:
             del self._sessions[token]
+
+    def nowhere(self) -> dict[str, str]:
+        """Return such variables for a program that has no task yet: none is answered.
+
+        Its own keys of a provider are hidden by them.
+        """
+        return self._variables(_NO_TASK)
+
+    def _variables(self, token: str) -> dict[str, str]:
+        base = f"{self._url}/{token}"
+        return {
+            "OPENAI_BASE_URL": f"{base}/v1",
+            "OPENAI_API_BASE": f"{base}/v1",
+            "OPENAI_API_KEY": token,
+            "OPENAI_MODEL": self._model,
+            "ANTHROPIC_BASE_URL": base,
+            "ANTHROPIC_API_KEY": token,
+            "ANTHROPIC_AUTH_TOKEN": token,
+            "ANTHROPIC_MODEL": self._model,
+            "AGENTGYM_REWARD_URL": f"{base}/reward",
+        }
 
     def session(self, request: web.Request) -> ProgramSession:
         """Return the session of the program that sent a request.
@@ -93,7 +104,14 @@ class ModelEndpoint:
         Raises:
             ApiError: The session has ended.
         """
-        found = self._sessions.get(request.match_info.get("token", ""))
+        token = request.match_info.get("token", "")
+        found = self._sessions.get(token)
+        if token == _NO_TASK:
+            message = (
+                "This address answers nobody. A program that takes several tasks asks "
+                "at the OPENAI_BASE_URL in the `variables` of each task's line."
+            )
+            raise ApiError(404, message, "no_task")
         if found is None:
             raise ApiError(404, "The episode of this address is over.", "episode_over")
         return found

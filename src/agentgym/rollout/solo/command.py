@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from agentgym.integrations.command.attempt import attempt
-from agentgym.integrations.command.endpoint import ModelEndpoint
+from agentgym.integrations.command.attempt import ProgramAttempts
 from agentgym.integrations.episode import Episode
 from agentgym.programs.program import ProgramCommand
 from agentgym.rollout.solo.agents import RolloutAgent
@@ -33,17 +32,17 @@ class CommandAgent(RolloutAgent):
     name = "command"
 
     def __init__(self, reference: str) -> None:
-        self._program = ProgramCommand.parse(reference).located()
-        self._program.require()
-        self._endpoint = ModelEndpoint(_MODEL)
+        program = ProgramCommand.parse(reference).located()
+        program.require()
+        self._attempts = ProgramAttempts(program, _MODEL, _ask)
 
     async def run(self, episode: Episode) -> str | None:
         """Run the program to its end; return its standard output."""
-        return await attempt(self._program, episode, self._endpoint, _ask)
+        return await self._attempts.run(episode)
 
     async def close(self) -> None:
-        """Close the endpoint of the programs."""
-        await self._endpoint.close()
+        """End programs that wait for a task, and stop answering."""
+        await self._attempts.close()
 
 
 async def _ask(episode: Episode, body: dict[str, Any], role: str) -> dict[str, Any]:

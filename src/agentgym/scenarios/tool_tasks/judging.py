@@ -145,6 +145,11 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
             check_command, option="--check-command"
         ).located()
         program.require(option="--check-command")
+        if program.tasks is not None:
+            raise UsageError(
+                f"--check-command {check_command!r}: {{tasks:{program.tasks}}} is for "
+                "--command; a check runs once an attempt."
+            )
         return CommandJudge(program)
     return PostedJudge() if check == POSTED else None
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from agentgym.core.components import TRAIN_TOKENS, TrainTokens
 from agentgym.core.tools import is_recordable
 from agentgym.errors import UsageError
 
-_HEADER_KEYS = ("train_tokens",)
+_HEADER_KEYS = ("train_tokens", "max_turns")
+_MOST_TURNS = 10_000
 
 
 class BrokenLineError(ValueError):
@@ -41,30 +43,58 @@ def read_text(path: Path) -> str:
         raise UsageError(f"Cannot read {path}: {why}.") from None
 
 
-def read_train_tokens(path: Path) -> TrainTokens | None:
-    """Return ``train_tokens`` in a file's first line, if that has settings.
+@dataclass(frozen=True)
+class FileSettings:
+    """Settings of a whole file; None where it has none.
 
-    Settings for the whole file are an object without ``instruction`` in its first line:
-    ``{"train_tokens": "all"}``.
+    Attributes:
+        train_tokens: Which tokens of an answer are trained.
+        max_turns: Model calls after which an episode is cut.
+    """
+
+    train_tokens: TrainTokens | None = None
+    max_turns: int | None = None
+
+
+def read_settings(path: Path) -> FileSettings:
+    """Return the settings in a file's first line, if that line has some.
+
+    They are one object without an ``instruction``: ``{"train_tokens": "all"}``.
 
     Raises:
-        UsageError: The file cannot be read, or the value is not one of the choices.
+        UsageError: The file cannot be read, or a value is not one of the choices.
     """
     number, text = next(numbered_lines(path), (0, ""))
     header = _header(text)
     if header is None:
-        return None
+        return FileSettings()
     try:
         check_keys(header, _HEADER_KEYS, "it")
+        return FileSettings(_train_tokens(header), _max_turns(header))
     except BrokenLineError as error:
         raise UsageError(f"{path}, line {number}: {error}.") from None
+
+
+def _train_tokens(header: Mapping[str, Any]) -> TrainTokens | None:
+    if "train_tokens" not in header:
+        return None
     for tokens in TRAIN_TOKENS:
         if header["train_tokens"] == tokens:
             return tokens
-    raise UsageError(
-        f"{path}, line {number}: `train_tokens` is {shown(header['train_tokens'])}, "
-        f"not one of {', '.join(TRAIN_TOKENS)}."
+    raise BrokenLineError(
+        f"`train_tokens` is {shown(header['train_tokens'])}, "
+        f"not one of {', '.join(TRAIN_TOKENS)}"
     )
+
+
+def _max_turns(header: Mapping[str, Any]) -> int | None:
+    most = header.get("max_turns", 2)
+    if type(most) is not int or not 2 <= most <= _MOST_TURNS:
+        raise BrokenLineError(
+            f"`max_turns` is {shown(most)}, not a whole number from 2 to "
+            f"{_MOST_TURNS:,}: a call and an answer are two"
+        )
+    return most if "max_turns" in header else None
 
 
 def _header(text: str) -> dict[str, Any] | None:

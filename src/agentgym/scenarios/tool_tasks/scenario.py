@@ -20,7 +20,7 @@ from agentgym.programs.program import ProgramCommand
 from agentgym.scenarios.base import Environment, Scenario
 from agentgym.scenarios.tool_tasks.answers import Answering, ToolEnvironment
 from agentgym.scenarios.tool_tasks.judging import POSTED, EpisodeJudge, judge_of
-from agentgym.scenarios.tool_tasks.lines import read_train_tokens
+from agentgym.scenarios.tool_tasks.lines import read_settings
 from agentgym.scenarios.tool_tasks.reward import (
     LOWEST,
     Check,
@@ -109,15 +109,16 @@ class ToolScenario(Scenario):
             recorded=read_answers(answers_path(file), specs),
         )
         longest = max(len(line.expect) for line in lines)
-        vars(self).update(  # per instance here, per class elsewhere
+        given = read_settings(file)
+        vars(self).update(  # other classes have these; here every file has its own
             name=TaskSource(str(path), given_name=name or "").name,
             description=f"{len(lines)} tasks of {file.name}; splits: "
             f"{_shared_words(shared)}.",
             judges_work=judge is not None,
             has_check=check is not _accept,
             splits=tuple(split for split in Split if self._splits[split]),
-            max_turns=max(_LEAST_TURNS, 2 * longest + 2),
-            train_tokens=read_train_tokens(file)
+            max_turns=given.max_turns or max(_LEAST_TURNS, 2 * longest + 2),
+            train_tokens=given.train_tokens
             or (Scenario.train_tokens if judge is None else "all"),
         )
 

@@ -1,0 +1,130 @@
+"""Regular expressions for texts of a JSON schema's ``pattern`` and ``format``.
+
+In JSON itself ``llguidance`` follows both. Forms that write texts in another way need
+the expressions, in the dialect of Rust's ``regex`` that its grammars are written in.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_ANY = r"(.|\n)*"
+_DATE = (
+    r"[0-9]{4}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12]["
+    r"0-9]|30))|(02-(0[1-9]|[12][0-9])))"
+)
+_TIME = (
+    r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+)
+_BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOST = rf"{_LABEL}(\.{_LABEL})*"
+_HEX = r"[0-9a-fA-F]"
+_FORMATS: Mapping[str, str] = {
+    "date": _DATE,
+    "time": _TIME,
+    "date-time": f"{_DATE}T{_TIME}",
+    "email": rf"[a-zA-Z0-9!#$%&*+=?^_|~-]+(\.[a-zA-Z0-9!#$%&*+=?^_|~-]+)*@{_HOST}",
+    "hostname": _HOST,
+    "ipv4": rf"({_BYTE}\.){{3}}{_BYTE}",
+    "uri": r"[a-zA-Z][a-zA-Z0-9+.-]*:[!#$&-;=?-Z_a-z~%\[\]]+",
+    "uuid": rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
+}
+"""Formats that are restricted; no text of another format is."""
+_CLASSES: Mapping[str, str] = {"d": "0-9", "w": "A-Za-z0-9_"}
+"""In JSON schemas these are ASCII, in Rust all of Unicode's."""
+
+
+def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
+    """Return regular expressions that all of a text follows, each without anchors.
+
+    A pattern that no grammar expresses, as one with look-around, is left out.
+    """
+    found = []
+    if isinstance(pattern := schema.get("pattern"), str):
+        found.append(_whole(pattern))
+    if (kind := schema.get("format")) in _FORMATS:
+        found.append(_FORMATS[str(kind)].replace("/", "\\/"))
+    return [each for each in found if each is not None]
+
+
+@functools.lru_cache(maxsize=512)
+def _whole(pattern: str) -> str | None:
+    """Return what a whole text follows in which a pattern is found; None if nothing."""
+    branches = []
+    for branch in _branches(pattern):
+        begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]
+        parts = branch[begins : len(branch) - ends]
+        if "^" in parts or "$" in parts:
+            return None
+        body = "".join(map(_rewritten, parts))
+        branches.append(f"{'' if begins else _ANY}({body}){'' if ends else _ANY}")
+    whole = f"({'|'.join(branches)})"
+    return whole if _compiles(whole) else None
+
+
+def _branches(pattern: str) -> list[list[str]]:
+    """Return the alternatives at a pattern's top, each in its parts."""
+    found: list[list[str]] = [[]]
+    depth = 0
+    for part in _parts(pattern):
+        depth += (part == "(") - (part == ")")
+        if part == "|" and not depth:
+            found.append([])
+        else:
+            found[-1].append(part)
+    return found
+
+
+def _parts(pattern: str) -> Iterator[str]:
+    """Yield a pattern's characters, escapes and classes, each as a whole."""
+    at = 0
+    while at < len(pattern):
+        end = at + 1
+        if pattern[at] == "\\":
+            end = at + 2
+        elif pattern[at] == "[":
+            end += pattern[end : end + 1] == "^"
+            while end < len(pattern) and pattern[end] != "]":
+                end += 1 + (pattern[end] == "\\")
+            end += 1
+        yield pattern[at:end]
+        at = end
+
+
+def _rewritten(part: str) -> str:
+    """Return a part of a pattern in the dialect of grammars."""
+    if part.startswith("["):
+        inner = part[1:-1]
+        begin = "^" * inner.startswith("^")
+        pieces = [
+            _CLASSES.get(each[1:], each) if each.startswith("\\") else _in_class(each)
+            for each in _parts_of_class(inner[len(begin) :])
+        ]
+        return f"[{begin}{''.join(pieces)}]"
+    if part.startswith("\\"):
+        found = _CLASSES.get(part[1:])
+        return f"[{found}]" if found else part
+    return {"/": "\\/", "\n": "\\n", "\r": "\\r"}.get(part, part)
+
+
+def _parts_of_class(inner: str) -> Iterator[str]:
+    at = 0
+    while at < len(inner):
+        end = at + 1 + (inner[at] == "\\")
+        yield inner[at:end]
+        at = end
+
+
+def _in_class(character: str) -> str:
+    """Return a character of a class, escaped where Rust's classes give it a meaning."""
+    if character in "[&~/":
+        return "\\" + character
+    return {"\n": "\\n", "\r": "\\r"}.get(character, character)
+
+
+def _compiles(expression: str) -> bool:
+    from llguidance import LLMatcher
+
+    return not LLMatcher.validate_grammar(f"start: /{expression}/")
