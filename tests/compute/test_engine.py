@@ -21,7 +21,7 @@ VLLM = ("--engine", "vllm", "--set", "lora_rank=8", "--episodes", "32", "--name"
 
 
 def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> None:
-    make_environment(machine.home / ".agentgym")
+    make_environment(machine.home / ".agentgym", "0.32.0+cpu")
     seen = machine.folder / "seen.jsonl"
     machine.environment |= {
         "FAKE_VLLM": str(machine.folder / "script.json"),

@@ -171,9 +171,7 @@ class _Followed:
         self._ready, self._upload = ready, upload
         self._run, self._progress = run, progress
         self._reconnect = reconnect
-        self._sent = upload.remote_config(
-            self._folder, run.path.name, has_gpu=ready.has_gpu
-        )
+        self._sent = upload.remote_config(self._folder, run.path.name)
         self._channel = Channel(shell, ready.python, self._folder)
         self._mirror = Mirror(self._channel, run, self._heed)
         self._flag = InterruptFlag()

@@ -73,10 +73,8 @@ def test_a_tasks_file_goes_with_its_answers_and_tools(folder: Path) -> None:
     assert there.scenario.startswith("/home/me/run/inputs/tasks/tasks.jsonl?")
     assert str(folder) not in there.model_dump_json()
     assert (there.gpu, there.name) == ("auto", "x")
-    assert found.remote_config("/r", "x", has_gpu=False).gpu == "auto"
     with_vllm = make_upload(TrainingConfig(scenario=reference, engine="vllm"))
-    assert with_vllm.remote_config("/r", "x", has_gpu=False).gpu == "none"
-    assert with_vllm.remote_config("/r", "x").gpu == "auto"
+    assert (found.engine, with_vllm.engine) == ("", "vllm")
     told = found.with_local_paths(
         "/home/me/run/inputs/tasks/tasks.jsonl is bad", "/home/me/run"
     )

@@ -82,12 +82,10 @@ class Ready:
     Attributes:
         python: Interpreter with this package.
         home: The user's remote home folder.
-        has_gpu: Whether it has an NVIDIA GPU.
     """
 
     python: str
     home: str
-    has_gpu: bool = True
 
 
 def prepare(
@@ -129,11 +127,11 @@ def prepare(
         if not is_ready:
             report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
             _install(shell, upload, key, built, found)
-    has_gpu = found.get("gpus", "0").strip() != "0"
     if lacks_engine:
+        has_gpu = found.get("gpus", "0").strip() != "0"
         report(f"Installing {engine} on {where}, which takes minutes.")
         _install_engine(shell, python, engine, found["uv"], has_gpu=has_gpu)
-    return Ready(python, home, has_gpu)
+    return Ready(python, home)
 
 
 def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:

@@ -66,13 +66,11 @@ class Upload:
         """The engine whose own environment the run needs; empty for ``local``."""
         return "" if self.config.engine == "local" else self.config.engine
 
-    def remote_config(
-        self, folder: str, name: str, *, has_gpu: bool = True
-    ) -> TrainingConfig:
+    def remote_config(self, folder: str, name: str) -> TrainingConfig:
         """Return the settings with the remote machine's paths, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
-            gpu="none" if self.engine and not has_gpu else "auto",
+            gpu="auto",
             output=Path(folder) / "runs",
             name=name,
             scenario=self.scenario(inputs),
