@@ -45,7 +45,7 @@ def start(folder: Path, *words: str, **more: str) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=500)
     return process.returncode, out, err
 
 

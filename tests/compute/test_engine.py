@@ -1,4 +1,4 @@
-"""Training with vLLM on a machine over SSH; a program of tests plays vLLM there.
+"""Training with vLLM on a machine over SSH, the real one and one that tests play.
 
 They start processes of their own: the command here, and the training over a real SSH
 server. The program's environment stands where `agentgym engine install` puts it.
@@ -14,6 +14,7 @@ from agentgym.train.trained_agent import TrainedAgent
 from tests.compute.home import TRAIN, ended, require_whole, start
 from tests.compute.sshd import Machine
 from tests.engines.vllm.conftest import make_environment
+from tests.real_models import VLLM_FOLDER, VLLM_ON_CPU
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -36,6 +37,24 @@ def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> 
     require_whole(run, len(run.metrics()))
     assert '"name": "agentgym-v2"' in seen.read_text()
     assert TrainedAgent.load("coding").verified_model().is_dir()
+
+
+@VLLM_ON_CPU
+def test_a_real_vllm_samples_on_the_other_machine(
+    tmp_path: Path, machine: Machine
+) -> None:
+    assert VLLM_FOLDER is not None
+    place = machine.home / ".agentgym" / "engines" / "vllm"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(VLLM_FOLDER)
+    few = {f"AGENTGYM_{name}_TASKS": "2" for name in ("TEST", "EVAL")}
+    process = start(tmp_path, *TRAIN, *VLLM, "--gpu", machine.gpu, **few)
+    code, _, err = ended(process)
+    assert code == 0, err
+    run = RunFolder(tmp_path / "runs" / "x")
+    require_whole(run, len(run.metrics()))
+    assert all(0 < step["logprob_gap"] < 1e-4 for step in run.metrics())
+    assert not machine.trainees()
 
 
 def test_an_engine_that_cannot_be_installed_is_named(
