@@ -1,9 +1,10 @@
 """mini-swe-agent on the repositories of examples/swe_agent, played by a script.
 
-Slow: it is installed in an environment of its own, and starts once an episode.
+What is slow installs it in an environment of its own, or starts processes.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
@@ -21,7 +23,10 @@ from agentgym.rollout.located import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
+from tests.cli.conftest import Command, agentgym
 from tests.packages import MINI_SWE_AGENT, environment_with
+
+__all__ = ["agentgym"]
 
 HERE = Path(__file__).parents[2] / "examples" / "swe_agent"
 CHECK = f"{sys.executable} {HERE / 'check.py'}"
@@ -86,6 +91,17 @@ def test_a_repository_can_be_mended_and_not_by_editing_its_test(
     assert broken.count(old) == 1
     code.write_text(broken.replace(old, new))
     assert judged(folder, task) == 0
+
+
+def test_the_job_of_the_readme_is_one(
+    agentgym: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [line] = re.findall(r"args: (\[job, .*\])", (HERE / "README.md").read_text())
+    monkeypatch.chdir(HERE)
+    monkeypatch.delenv("AGL_OPENAI_BASE_URL", raising=False)
+    ended = agentgym(*yaml.safe_load(line))
+    assert ended.code == 2
+    assert "AGL_OPENAI_BASE_URL is not set" in ended.err  # all else was understood
 
 
 def shell_of(request: ChatRequest) -> list[str]:
