@@ -233,7 +233,7 @@ class TrainingConfig(Settings, BaseSettings):
             moves the model's answers on unrelated text; 0 measures nothing. Short runs
             ask fewer.
         early_stop: End the run once the success criteria hold on validation tasks and
-            on as many further tasks.
+            are exceeded, by a margin for chance, on as many further tasks.
         patience: Validations in a row without improvement after which a run ends, if
             ``early_stop`` is on; one with fewer right tools than before training counts
             twice.

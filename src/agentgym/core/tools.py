@@ -235,7 +235,8 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 def _is_filled_in(hint: Any) -> bool:
     """Return whether a framework fills an argument in and hides it from the model.
 
-    Checks LangChain's ``InjectedToolArg`` by name: the core imports no framework.
+    Checks LangChain's ``InjectedToolArg`` and its subclasses by name: the core imports
+    no framework.
     """
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
     kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]

@@ -74,7 +74,7 @@ def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
 
 
 def has_experts(causal: PreTrainedModel) -> bool:
-    """Return whether the model is a mixture of experts, which gets no adapter there."""
+    """Return whether the model is a mixture of experts, which get no adapter."""
     return bool(_experts(causal.get_decoder()))
 
 

@@ -59,7 +59,7 @@ def attempt(
     All sets run together, so that a small one does not leave the workers idle.
 
     Raises:
-        ProviderError: The model's provider has finally refused.
+        ProviderError: The model's server refuses for good.
         RolloutError: No rollout of a set could be scored; the message says why.
     """
     asked = [
@@ -115,7 +115,7 @@ def evaluate(
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.
-        ProviderError: The model's provider has finally refused.
+        ProviderError: The model's server refuses for good.
         RolloutError: No rollout could be scored.
         ScenarioError: The split has no tasks.
     """

@@ -34,7 +34,7 @@ def announce(role: str) -> None:
 def speaking_as(role: str) -> Iterator[None]:
     """Set the role that makes the model calls within the block.
 
-    Line breaks in its name are removed.
+    Line breaks in its name become spaces.
     """
     token = _SPEAKER.set(_on_one_line(role))
     try:

@@ -181,7 +181,7 @@ class ChatTemplate:
         """Render prepared messages to text.
 
         Args:
-            messages: The result of :meth:`prepared_all`.
+            messages: As :meth:`prepared_all` or :meth:`prepared` returns them.
             tools: OpenAI-shaped tools.
             prompt: Whether to add the generation prompt.
 

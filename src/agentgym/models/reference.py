@@ -88,7 +88,7 @@ def key_variable(spec: str) -> str:
 
 
 def is_on_loopback(spec: str) -> bool:
-    """Return whether all servers of a model are on this machine, by their addresses."""
+    """Return whether any server of a model is on this machine, by the addresses."""
     if not _ADDRESS.match(spec):
         return False
     hosts = [urlsplit(part).hostname or "" for part in _BETWEEN.split(spec)]

@@ -116,7 +116,7 @@ class GatewayService:
         """Requeue the rollouts of a dead worker. Callable from any thread.
 
         If the rollout that killed it is known, only that one is charged with an
-        attempt.
+        attempt, otherwise all are.
         """
         for rollout_id in self.store.retire(death.worker):
             blamed = rollout_id == death.blamed

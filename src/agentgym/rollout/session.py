@@ -127,7 +127,7 @@ class RolloutSession:
         """Run every request to its end; see :meth:`Runner.run`.
 
         Raises:
-            ProviderError: The model's provider has finally refused.
+            ProviderError: The model's server refuses for good.
             StoreError: Nothing can be recorded any more.
         """
 

@@ -240,7 +240,7 @@ class TrainingLoop:
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the forecast, if anything was timed."""
+        """Report the forecast, if timed, with a warm start's ``lesson`` rollouts."""
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):

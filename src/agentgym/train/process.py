@@ -20,8 +20,8 @@ _SAMPLE_S = 1.0
 class InterruptFlag:
     """Sets a flag at the first Ctrl-C or SIGTERM; ends the process at a second one.
 
-    If the flag is not read within some seconds, the process ends too. An existing
-    handler of SIGTERM is kept.
+    It does so while entered. If the flag is not read within some seconds, the process
+    ends too. An existing handler of SIGTERM is kept.
 
     Attributes:
         requested: Whether a signal has arrived.
@@ -146,7 +146,7 @@ class DeferredSignals:
         Args:
             doing: Description of the work, for the message.
             given_up: Message if the work is abandoned.
-            patience: Number of signals that interrupt the block; 0 for never.
+            patience: Number of signals that interrupt the block; None for never.
 
         Raises:
             Interrupted: That many signals came.

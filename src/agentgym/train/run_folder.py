@@ -63,7 +63,7 @@ class RunState(BaseModel, extra="forbid"):
         warmed: Held-out measurements after the warm start, by name; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation measurement.
-        confirmation: Measurement of further tasks that confirms a good validation.
+        confirmation: Measurement of as many other tasks, after a good validation.
         confirmations: Number of confirmations in the whole run.
         watch: The results of all validations so far.
         ledger: Counts of model calls so far.
@@ -313,7 +313,7 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove all but the newest, the best validated and the first checkpoint."""
+        """Keep so many of the newest checkpoints, the best validated and the first."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:

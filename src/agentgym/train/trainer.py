@@ -285,7 +285,7 @@ class Trainer:
 
         Raises:
             UsageError: A setting is unusable.
-            ProviderError: The model's provider has finally refused.
+            ProviderError: The model's server refuses for good.
             RolloutError: No rollout could be scored.
         """
         from agentgym.evaluate.evaluation import evaluate

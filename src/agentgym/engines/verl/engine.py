@@ -201,7 +201,7 @@ class VerlEngine(Engine):
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return the settings that must match a checkpoint's."""
+        """Return settings that must match a checkpoint's, which has a file per rank."""
         config = self._config
         kept = {name: getattr(config, name) for name in _KEPT}
         return {"name": config.model, "rank": trained_rank(config), **kept}

@@ -13,7 +13,7 @@ _WRITES = "_is_channel_writer"
 
 
 def rebound(graph: Any, model: Any) -> Any:
-    """Return a copy with the same nodes, tools and memory, but another model.
+    """Return a copy with the same nodes, tools, memory and callbacks on another model.
 
     In its nodes, every LangChain chat model answers from ``model``. The original graph,
     and its models elsewhere, do not change.

@@ -246,7 +246,7 @@ class ProviderUpstream(ForwardingUpstream):
         return self._endpoint.model
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call, unless the provider has finally refused."""
+        """Forward a call, unless the provider has refused for good."""
         if self.failure is not None:
             raise ApiError(503, self.failure, "provider_refused", "server_error")
         async with aclosing(super().answer(call)) as items:

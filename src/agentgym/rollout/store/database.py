@@ -312,7 +312,7 @@ class Database:
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Lock the file and clear its journal, which still has old rows."""
+        """Merge the journal into the file and empty it: it still has old rows."""
         if self.path is not None:
             with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -18,9 +18,9 @@ class Exact:
     """Removes secrets from written records, and keeps the originals. Thread-safe.
 
     Training needs the exact tokens, even if they spell a secret. So the originals stay
-    readable until the store is closed, in a temporary database that SQLite deletes on
-    closing. The redacted record begins with a mark that identifies its original. The
-    newest records are kept.
+    readable until the store is closed, in a database without a name, whose file SQLite
+    deletes as it creates it. The redacted record begins with a mark that identifies its
+    original. The newest records are kept.
 
     Args:
         goes_on: Whether a later process continues unfinished rollouts, which are then

@@ -14,7 +14,8 @@ def hold(path: Path) -> TextIO | None:
     """Lock a store's file until the result is closed or this process ends.
 
     The lock is on a separate file: closing the store's own file would release SQLite's
-    locks. Returns None if the file system has no locks, as on some network disks.
+    locks. Returns None if that file cannot be opened. Where the file system has no
+    locks, as on some network disks, nothing is locked.
 
     Raises:
         RolloutError: Another store holds the lock, or the file has a hard link, of

@@ -93,7 +93,7 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
-        """Yield the agents that hand-offs reach, nearest first, with the first one."""
+        """Yield agents in reach, nearest first, each with the first hand-off to it."""
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)
         while waiting:

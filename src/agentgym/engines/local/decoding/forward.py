@@ -72,7 +72,7 @@ class BatchForward:
 
         Args:
             ids: New tokens of each row, at least one; their number may differ.
-            starts: Number of tokens that each row has already.
+            starts: For each row, the number of tokens that it has already.
             first: Index of the first row.
             only_last: Predict only the token after each row's last one.
             shared_prefix: Number of first tokens that are the same in every row.

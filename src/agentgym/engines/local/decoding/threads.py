@@ -46,7 +46,7 @@ class ThreadTuner:
     cores, that takes longer than to compute with one thread: three processes at once
     on two cores sampled 4 tokens a second each with two threads, and 17 with one. From
     time to time some steps are computed with one thread and with all, by turns, and
-    what took less time is kept.
+    the faster number is kept.
 
     Args:
         most: Threads that there are; with one, nothing is tried.

@@ -10,8 +10,8 @@ from agentgym.security.audit import AuditLog
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)
 _EVERY_S = 60.0
-"""Most often that refused keys of one address are logged, so that a client cannot fill
-the log.
+"""Seconds for which refused keys of one address are a single line, so that a client
+cannot fill the log.
 """
 _MOST_PEERS = 1000
 
