@@ -170,7 +170,7 @@ class StoreError(RolloutError):
 
 
 class ProviderError(RolloutError):
-    """A model provider refuses finally, so that retries are useless."""
+    """A model provider refuses for good, so that retries are useless."""
 
 
 class RolloutNotFoundError(RolloutError):
@@ -250,7 +250,7 @@ class GrammarError(PromptError):
 
 
 class ComputeError(AgentGymError):
-    """A machine of a provider cannot be rented, reached or used."""
+    """Another machine, rented or over SSH, cannot be rented, reached or used."""
 
 
 class ComputeRefusedError(ComputeError):

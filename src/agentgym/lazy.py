@@ -16,7 +16,7 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package.
 
-    The names are those imported below ``if TYPE_CHECKING:``, one per line, as type
+    The names are those imported below ``if TYPE_CHECKING:``, one per statement, as type
     checkers read them; this function reads the same lines::
 
         if TYPE_CHECKING:

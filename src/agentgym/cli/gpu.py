@@ -103,7 +103,7 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return the configured providers among those asked for.
+    """Return the providers to ask, unless there are none.
 
     Raises:
         ComputeError: None has a key; the message says how to set one.

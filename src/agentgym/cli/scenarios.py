@@ -128,7 +128,7 @@ def check(
 def tasks(
     name: Reference,
     split: Annotated[str, opt("train, validation or test.")] = "train",
-    count: Annotated[int, opt("Most tasks.", min=1)] = 100,
+    count: Annotated[int, opt("Tasks, at most.", min=1)] = 100,
     seed: Annotated[int, opt("Seed of the tasks.", min=0)] = 0,
     tools_from: ToolsFrom = None,
     agent: AgentTools = None,

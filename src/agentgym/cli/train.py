@@ -366,7 +366,7 @@ def _tasks_file(tasks: Path, scenario: str | None) -> str:
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
-    """Return the settings that identify a run to resume: output folder and budget.
+    """Return settings to find the run to resume; refuse all that it cannot change.
 
     ``clean`` is whether neither a file nor a dry run is given.
     """

@@ -11,12 +11,12 @@ from agentgym.errors import ComputeError, ComputeRefusedError
 
 @dataclass(frozen=True)
 class Waits:
-    """Timeouts and intervals, in seconds.
+    """Timeouts and intervals, in seconds, and a number of reads.
 
     Attributes:
         look_s: Interval between two reads of a provider's list.
-        looks: Time to search for a machine of an unclear launch: providers' lists lag
-            behind.
+        looks: Number of reads in which to find a machine of an unclear launch:
+            providers' lists lag behind.
         up_s: Time for a machine to run and have an address.
         end_s: Time for a machine to be gone.
         boot_s: Time to retry if the provider refuses to end a booting machine.

@@ -88,7 +88,8 @@ class Lease:
     Attributes:
         address: Address of the machine's SSH server.
         lost: Why some files of the machine were not fetched; empty if all were.
-        outcome: Sentences on how the machine ended, and on its files.
+        outcome: Sentences on how the machine ended, and on its files; empty inside the
+            block.
         key_file: The private key for the machine.
         record: The content of ``machine.json``.
 

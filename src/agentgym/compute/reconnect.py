@@ -53,7 +53,7 @@ class Reconnect:
 
         Args:
             connect: Raises UnreachableError while there is no connection.
-            broken: Why the connection is needed.
+            broken: The error of the connection that broke.
             heed: Called while waiting; may raise to stop.
 
         Raises:

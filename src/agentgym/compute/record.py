@@ -152,8 +152,8 @@ class MachineRecord:
     def found_gone(self) -> Self:
         """Return the record of a machine that its provider no longer lists.
 
-        Its watchdog ended it, if it had one: at the limit, or some time after the
-        client's last heartbeat.
+        Its watchdog ended it, if it had one by then: at the limit at the latest, or
+        some time after the client's last heartbeat.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -200,7 +200,7 @@ class MachineRecord:
 
 
 def bill(folder: Path) -> str:
-    """Describe a run's rented machine, its cost, and whether it may go on.
+    """Describe a run's rented machine, its cost, and whether it may cost more.
 
     Empty if none was rented. For an unreadable record, the sentence says so.
     """

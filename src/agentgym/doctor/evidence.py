@@ -40,7 +40,7 @@ class Evidence:
     checkpoint_error: str = ""  # why the newest checkpoint cannot be read
     result: TrainingResult | None = None  # once it is done
     result_error: str = ""  # why the result cannot be read
-    effect: Effect | None = None  # of training, on held-out tasks
+    effect: Effect | None = None  # of training, on held-out tasks; once done
     failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
 
     @property

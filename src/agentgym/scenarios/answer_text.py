@@ -17,7 +17,7 @@ def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]
 
     Args:
         scenario: The scenario with the reward.
-        trainable: The components that the loss covers.
+        trainable: By component, whether the loss covers it.
     """
     if trainable.get(Component.OUTPUT_GENERATION, False):
         return []

@@ -271,8 +271,7 @@ class Scenario(ABC):
 
         Returns:
             One reward per model call. Giving each turn the final outcome follows
-                AgentFlow
-            (arXiv:2510.05592).
+            AgentFlow (arXiv:2510.05592).
         """
         reward = trajectory.get_total_reward()
         if reward is None:
@@ -282,7 +281,7 @@ class Scenario(ABC):
         return [shared + own for own in inner]
 
     def define_trainable_components(self) -> dict[str, bool]:
-        """Return the components of the policy's text that the loss covers.
+        """Return by component of the policy's text whether the loss covers it.
 
         By default ``train_tokens`` decides; override it for another choice.
         """
@@ -304,8 +303,9 @@ class Scenario(ABC):
         """Return the shares on validation tasks at which training ends early.
 
         ``tool_reliability`` and ``success_rate`` are minimum shares, 0..1;
-        ``cost_reduction`` is only reported. Success must be included: an agent that
-        makes one harmless call and gives up is perfectly reliable.
+        ``cost_reduction``, against the baseline, is only reported. Success must be
+        included: an agent that makes one harmless call and gives up is perfectly
+        reliable.
         """
         return {
             "tool_reliability": 0.95,

@@ -21,7 +21,7 @@ NEXT_TOOL = 0.4
 EXTRA_CALL = -0.05
 DAMAGE = -0.1
 SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-"""Needless calls that an attempt may contain, by level."""
+"""Needless calls that an attempt may contain, by level, before they are many."""
 
 _LEAST_WITHIN_SPARE = 0.9
 _LEAST_FOR_SUCCESS = 0.5

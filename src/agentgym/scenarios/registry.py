@@ -244,7 +244,7 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents, by framework.
+    """Return a scenario's own agents, by framework; empty if it has none.
 
     A built-in scenario is not instantiated: it may need an extra that only another
     machine has.

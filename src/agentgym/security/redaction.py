@@ -89,7 +89,7 @@ A group marks the secret itself. Texts are searched for the rare character only,
 takes 3 ns per character. The part before it has a fixed length.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""For the more frequent of these characters: the letters before them in all formats."""
+"""For the more frequent of these characters: their neighbours in all formats."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {

@@ -38,7 +38,7 @@ class TeamLines:
         self._console = console
 
     def __call__(self, event: TeamEvent) -> None:
-        """Print an event; skip the start of a role's turn."""
+        """Print an event; print nothing when a role's model is only asked."""
         if event.kind == "asked":
             return
         if event.kind == "turn" and event.role == "supervisor":

@@ -119,7 +119,7 @@ class OpenedRun:
         return found | {"is_loading": is_loading, "note": note, "cursor": cursor}
 
     def graph(self, filters: Mapping[str, str]) -> dict[str, Any]:
-        """Return how often each role of a team made a call after another one.
+        """Return how often each role of a team spoke after another, in scored rollouts.
 
         Args:
             filters: See :meth:`RolloutIndex.find`.

@@ -325,8 +325,8 @@ class RolloutIndex:
         These are success, reliability, reward, right choices, model calls and sampled
         tokens per rollout, and means over trained tokens: the gap of log-probabilities
         between sampler and learner, entropy and KL; None if not recorded. By role, a
-        rollout counts for every role that spoke in it, with the role's calls and
-        tokens.
+        rollout counts for every role that spoke in it, with the role's own calls,
+        tokens and means.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.

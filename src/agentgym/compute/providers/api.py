@@ -158,7 +158,7 @@ class Api:
         """Send a POST that may not be repeated, and return its answer.
 
         Only a 429, which means that nothing was done, is retried. Other 4xx also mean
-        that nothing was done; all other failures are unclear.
+        that nothing was done; after all other answers, or none, that is unclear.
 
         Args:
             path: The request's path.

@@ -67,7 +67,7 @@ class LambdaCloud(Provider):
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return instances with one GPU: one offer per region, if there are any."""
+        """Return instances with one GPU, per region; without one if all are taken."""
         types = _data(self._api().ask("GET", "/instance-types"), dict)
         with understood(self.name):
             return [

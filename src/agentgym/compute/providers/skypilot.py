@@ -53,7 +53,8 @@ class SkyPilot(Provider):
 
     A cluster has one machine type and region, so that its price is the offered one. Its
     only job runs while the client's heartbeat arrives; without a job, SkyPilot ends the
-    cluster. Training does not count as a job, since it runs over SSH.
+    cluster. Training does not count as a job, since it runs over SSH, nor do
+    connections without a terminal.
 
     Attributes:
         answer_s: Timeout of a request; the first one starts SkyPilot's server.

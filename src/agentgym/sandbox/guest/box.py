@@ -62,7 +62,7 @@ class DirectoryBox:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories; return False if they have too many files."""
+        """Remove the directories; return False on a failure, or for too many files."""
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:

@@ -12,7 +12,7 @@ from . import landlock, libc, seccomp
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
-"""Most timers and queued signals; on some rungs this lowers the caller's own limit."""
+"""Most timers and queued signals; on some rungs the caller's own are counted too."""
 
 
 def confine(

@@ -66,7 +66,7 @@ class Checker:
         return bool(found["valid"])
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
-        """Return whether a call matches one of an entry's answers."""
+        """Return whether a call matches the entry's answer of this index."""
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)

@@ -33,7 +33,7 @@ class Template:
     Attributes:
         key: Name of the kind.
         verbs: First words of the function's name, followed by ``_noun``.
-        parameters: Number of parameters, 0 to 2; ``list`` if the only one is a list.
+        parameters: 0 to 2 parameters, whose number counts; ``list`` if it is a list.
         doc: The docstring.
         body: The line after the docstring.
         points: Arguments that distinguish every fault from the right body.

@@ -21,7 +21,7 @@ from agentgym.scenarios.coding_team.wording import PHRASES
 from agentgym.scenarios.wording.grammar import request
 
 _MANY = 4
-"""Number of functions above which a module needs a review."""
+"""Number of functions from which a module needs a review."""
 _FAULTS = ("operator", "condition", "value")
 
 Call = dict[str, Any]

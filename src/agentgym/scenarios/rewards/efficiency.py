@@ -13,7 +13,7 @@ from agentgym.sandbox.guest import plain
 from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
-"""Multiples of the reference's cost above which a share of 0.75, 0.5, 0.25 and 0 is
+"""Multiples of the reference's cost from which a share of 0.75, 0.5, 0.25 and 0 is
 left."""
 
 _ROUNDS = 3

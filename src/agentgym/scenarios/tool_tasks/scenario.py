@@ -190,7 +190,7 @@ class ToolScenario(Scenario):
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks of the file, in an order determined by the seed."""
+        """Return tasks of the file, kinds in turn; the seed determines the order."""
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)

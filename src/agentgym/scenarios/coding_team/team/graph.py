@@ -141,7 +141,7 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Return the model's choice and note; None if the choice is not allowed.
+    """Return the model's choice and note; None if it makes no allowed choice.
 
     Raises:
         Exception: The provider refuses the key or the model.

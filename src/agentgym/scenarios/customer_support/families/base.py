@@ -148,7 +148,7 @@ class Story:
         return f"{name} {self.rng.randint(1, 99)}"
 
     def number(self, order: Order, *, stated: float = 0.7) -> str:
-        """Refer to an order, with its number or with another description."""
+        """Refer to an order by its number, or by a description until asked for it."""
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
