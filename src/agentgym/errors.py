@@ -330,7 +330,7 @@ class TrainingHalted(AgentGymError):
         self.run = run
         super().__init__(
             f"The run in {run} has stopped: {why.rstrip('.')}. Nothing finished is "
-            "lost; mend that before you go on."
+            "lost; fix the cause before you go on."
         )
 
 

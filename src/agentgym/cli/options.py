@@ -437,7 +437,7 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
     """Return settings for an agent's own tools that a scenario does not have.
 
     Raises:
-        UsageError: They would need answers that only a tasks file has.
+        UsageError: ``tools`` needs answers that only a tasks file has.
     """
     from agentgym.errors import UsageError
 

@@ -391,7 +391,7 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
     """Report a flat reward that no other finding explains.
 
-    Validation decides if there was enough of it: training prefers failing tasks, so its
+    Validation decides if the reward rose: training prefers failing tasks, so its
     own reward may stay flat while the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:

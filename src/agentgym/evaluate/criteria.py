@@ -58,7 +58,7 @@ class Goal:
 
     @property
     def holds(self) -> bool:
-        """Whether enough was reached."""
+        """Whether the measured share is at least the required one."""
         return self.reached is not None and self.reached >= self.least
 
 

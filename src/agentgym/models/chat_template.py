@@ -302,7 +302,7 @@ class ChatTemplate:
 
 
 def can_be_constrained(form: str) -> bool:
-    """Return whether calls of a format can be restricted within free text."""
+    """Return whether a grammar can restrict a format's calls amid free text."""
     text = FORMATS[form].call_text("f", FORMATS[form].example)
     return text is not None and bool(text.opening)
 

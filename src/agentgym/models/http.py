@@ -331,7 +331,7 @@ class ServerAttempts:
 
 
 def _unfit(status: int, model: str, body: bytes) -> str | None:
-    """Return why a server can answer no request at all, or None."""
+    """Return the reason that a server can answer no request, or None."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
     if status == HTTPStatus.NOT_FOUND and _names(model, body):

@@ -123,7 +123,7 @@ class ServerPool:
     ) -> Server:
         """Return the server to ask next.
 
-        If all are out, the call itself is a probe of the one asked longest ago.
+        If all have failed, this call probes the server that was asked longest ago.
 
         Args:
             replicas: The servers that may answer.

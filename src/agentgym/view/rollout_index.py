@@ -368,7 +368,7 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Mark the rows with all words of a text for the SQL of a filter."""
+        """Define SQL's ``has_words``: whether a row has all words of a text."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__

@@ -228,7 +228,7 @@ class ToolFormat(ABC):
     ) -> tuple[int, int]:
         """Return where the reasoning at the beginning of a response starts and ends.
 
-        The prompt may have opened it, or nothing at all (some models only close it). A
+        Its opening mark may be in the prompt, or missing (some models only close it). A
         closing mark inside a call's arguments does not end it.
         """
         start = len(text) - len(text.lstrip())

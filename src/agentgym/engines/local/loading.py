@@ -301,7 +301,7 @@ def _rows(causal: PreTrainedModel) -> Tensor:
 
 
 def _tree(causal: PreTrainedModel) -> Tensor:
-    """Return the states of the same tokens, packed into a tree."""
+    """Return the hidden states of the same tokens when packed into a tree."""
     tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
     layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
     return decoder_states(causal, tree[0], tree[1], layout)

@@ -245,7 +245,7 @@ class MeasuredShape(Shape):
         fixed: Numbers in the cache that do not grow.
         largest: Bytes that the largest layer keeps for backward, by the bytes of a
             number.
-        whole: Bytes that all layers keep for backward, likewise.
+        whole: The same for all layers together.
     """
 
     blocked: tuple[str, ...]

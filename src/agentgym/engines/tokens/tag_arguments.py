@@ -38,7 +38,7 @@ class TagArguments:
         self._rules: list[str] = []
 
     def rules(self) -> list[str]:
-        """Return the rules; the first is that of the arguments."""
+        """Return the grammar's rules, the rule for the arguments first."""
         properties = self._root.get("properties")
         if not isinstance(properties, Mapping):
             return self._unknown()

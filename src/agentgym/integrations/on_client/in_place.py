@@ -25,7 +25,7 @@ def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
-    """Return a tool that runs where its framework calls it, else with ``run``."""
+    """Return a tool that uses ``run``, or the one of :func:`running_in_place`."""
 
     async def call(**arguments: Any) -> Any:
         pending = _PENDING.get()

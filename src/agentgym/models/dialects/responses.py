@@ -17,7 +17,7 @@ class ResponsesDialect(Dialect):
     path = "responses"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to that of a chat completion.
+        """Convert a request to a request of chat completions.
 
         Raises:
             ApiError: It refers to an earlier response, or has images or tools that

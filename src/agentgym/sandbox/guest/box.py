@@ -73,7 +73,7 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the directory of the box on the host's disk, below ``scratch``."""
+    """Return the sandbox's directory on the host's disk, below ``scratch``."""
     return os.path.join(scratch, "box")
 
 

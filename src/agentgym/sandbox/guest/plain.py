@@ -1,4 +1,4 @@
-"""Canonical text of plain values: equal for equal values of equal types only.
+"""Canonical text of plain values: two are the same only if value and type are.
 
 Sandbox and host use this same file. Only such texts leave a sandbox, so the host
 neither builds a program's value nor calls its comparison.

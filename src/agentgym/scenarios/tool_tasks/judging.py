@@ -59,7 +59,7 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the command's verdict, computed once for agents that did nothing."""
+        """Return the command's verdict; an attempt without model calls is cached."""
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
         with self._lock:

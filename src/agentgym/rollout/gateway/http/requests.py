@@ -299,7 +299,7 @@ class HttpServer(web.Server):
         return Connection(self, self._settings)
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request, counted as running by its connection."""
+        """Answer a request; its connection counts it as running until then."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.busy += 1
