@@ -163,7 +163,8 @@ class TrainingConfig(Settings, BaseSettings):
             kind.
         max_hourly: Of a rented machine: most $ an hour.
         max_cost: Of a rented machine: most $ in all, after which the run ends.
-        episodes: Budget of training rollouts.
+        episodes: Budget of training rollouts; 0 with ``warm_start`` imitates, and
+            trains no further.
         time: Seconds, or a text as ``30m``, in which the whole run is to end: held-out
             and validation tasks are sized to it once rollouts were timed, and as many
             steps are done as fit. None: ``episodes`` alone end a run.
@@ -177,6 +178,8 @@ class TrainingConfig(Settings, BaseSettings):
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476) or
             ``reinforce++`` (arXiv:2501.03262).
+        prompts: A file of system prompts and tool descriptions that replace the agent's
+            own on the way to the model, as ``agentgym improve`` writes it, or its text.
         train_roles: Who of a team of agents is trained, by name; None: all. The others
             are answered by the same weights, but nothing is learned from their calls.
         train_tokens: Which of its own tokens the model learns from: those of its tool
@@ -277,7 +280,7 @@ class TrainingConfig(Settings, BaseSettings):
     gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
     max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
     max_cost: float | None = Field(default=None, gt=0, le=_MANY)
-    episodes: int = Field(default=10_000, gt=0, le=_MOST)
+    episodes: int = Field(default=10_000, ge=0, le=_MOST)
     time: Annotated[float | None, BeforeValidator(_read_time)] = Field(
         default=None, gt=0, le=LONGEST_S
     )
@@ -287,6 +290,7 @@ class TrainingConfig(Settings, BaseSettings):
     tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Algorithm = "rloo"
+    prompts: Annotated[str, BeforeValidator(_path_as_text)] = ""
     train_roles: Annotated[Roles | None, NoDecode] = None
     train_tokens: TrainTokens | None = None
     judge: str | None = None

@@ -192,6 +192,10 @@ class Progress:
         """Return whether to rent a machine for that; None if no user can be asked."""
         return None
 
+    def may_spend(self, terms: Sequence[str]) -> bool | None:
+        """Return whether to spend money on those terms; None if no user can be asked."""
+        return None
+
     def stepped(self, report: StepReport) -> None:
         """A training step has ended and is on disk."""
 
