@@ -193,7 +193,7 @@ class Progress:
         return None
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Return whether to spend money on those terms; None if no user can be asked."""
+        """Return whether to spend money on that; None if no user can be asked."""
         return None
 
     def stepped(self, report: StepReport) -> None:

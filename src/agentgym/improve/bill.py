@@ -8,16 +8,19 @@ from typing import Literal, Self
 from pydantic import BaseModel, Field
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import make_private_folder, parse_json, write_json
+from agentgym.core.files import parse_json, write_json
 from agentgym.core.task import TaskSource
 from agentgym.errors import RunFolderError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.scenarios.packs import is_tasks_file
+from agentgym.security.private import make_private_folder
 
 BILL_FILE = "bill.json"
 PROMPTS_FILE = "prompts.json"
 _NOT_TASKS = {"yes", "max_cost", "output", "name", "episodes", "time", "gpu"}
 _NOT_TASKS |= {"workers", "concurrency"}
+
+_KEPT_FIELDS = ("rungs", "run", "agent")
 
 Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
@@ -107,12 +110,15 @@ class Bill(BaseModel, extra="forbid"):
             RunFolderError: There is one that cannot be read.
         """
         path = folder / BILL_FILE
-        new = {"goal": goal, "max_cost": max_cost, "folder": folder, "ended": ""}
+        new = cls(goal=goal, max_cost=max_cost, model=model, folder=folder)
         if not path.is_file():
-            return cls(model=model, **new)
+            return new
         try:
             kept = parse_json(path.read_text(encoding="utf-8"))
-            return cls.model_validate({**kept, **new})
+            found = cls.model_validate({**kept, "folder": folder})
+            return new.model_copy(
+                update={name: getattr(found, name) for name in _KEPT_FIELDS}
+            )
         except (OSError, ValueError, TypeError) as error:
             raise RunFolderError(
                 f"{path} cannot be read ({error}). Move it away to start again."

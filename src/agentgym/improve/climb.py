@@ -3,7 +3,6 @@
 import fcntl
 
 from agentgym.core.config import TrainingConfig
-from agentgym.core.files import make_private_folder
 from agentgym.errors import RunFolderError, UsageError
 from agentgym.evaluate.progress import Progress
 from agentgym.improve.bill import Bill, folder_of
@@ -14,6 +13,7 @@ from agentgym.rollout.gateway.metered import Purse
 from agentgym.rollout.located import located
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.session import check_rollouts
+from agentgym.security.private import make_private_folder
 
 
 def improve(

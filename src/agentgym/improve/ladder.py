@@ -14,6 +14,7 @@ from agentgym.improve.bill import Bill, RungResult, Status
 from agentgym.improve.terms import Terms
 from agentgym.rollout.gateway.metered import Meter, Purse
 
+
 @dataclass
 class Climb:
     """What rungs share.
@@ -121,11 +122,11 @@ class Ladder:
             Interrupted: Ctrl-C or SIGTERM; finished rungs are kept.
         """
         bill = self._climb.bill
-        for rung in bill.rungs:  # of an earlier process, maybe with another goal
-            if rung.after is not None:
-                rung.status = self._status(rung.after)
-        done = {rung.name: rung for rung in bill.rungs if rung.after is not None}
-        bill.rungs = [rung for rung in bill.rungs if rung.dollars or rung.name in done]
+        for each in bill.rungs:  # of an earlier process, maybe with another goal
+            if each.after is not None:
+                each.status = self._status(each.after)
+        done = {each.name: each for each in bill.rungs if each.after is not None}
+        bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
         for place, rung in enumerate(self._rungs):
             found = done.get(rung.name)
             if found is not None:

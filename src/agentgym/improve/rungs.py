@@ -1,15 +1,12 @@
 """The rungs: as it is, better prompts, warm start, training, a bigger model's quote."""
 
-from contextlib import suppress
 from pathlib import Path
 
 from agentgym.compute.quote import Quote
 from agentgym.compute.registry import asked_unnamed
 from agentgym.compute.rented import quotes_for
-from agentgym.core.files import make_private_folder
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
 from agentgym.errors import (
-    AgentGymError,
     ComputeError,
     TrainingInterrupted,
     UsageError,
@@ -27,6 +24,7 @@ from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
 from agentgym.rollout.wording import Wording
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
+from agentgym.security.private import make_private_folder
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
@@ -38,6 +36,8 @@ _READ = 6_000
 """Tokens of a request to the reflection model, about."""
 _EACH = 8
 """Rollouts of the search for each request to the reflection model, about."""
+_LEARNED = 1.5
+"""Time of a training episode in that of a measured one, about."""
 _KEPT_BACK = 1.5
 """Share of what a measurement cost before that is kept for the next one."""
 
@@ -115,23 +115,25 @@ class BetterPrompts(Rung):
         if parts is None:  # measured by an earlier process: a few attempts show them
             parts = _shown(climb)
         if not parts.texts:
-            return Outcome("the agent has no prompt or tool that is the same each time.")
+            return Outcome(
+                "the agent has no prompt or tool that is the same each time."
+            )
         prices = prices_of(terms.reflection or "", terms.reflection_prices)
         meter = climb.meter(prices.prompt, prices.response)
         asked = resolve_model(terms.reflection or "")
         reflector = Reflector(MeteredEndpoint.of(asked, meter))
         tasks = _tasks(climb)
         paid = before.cost.value * before.rollouts if before and before.cost.n else 0.0
-        with climb.purse.kept_back(_KEPT_BACK * paid):
-            with Bench(config, _meter(climb), climb.progress) as bench:
-                found = search(
-                    bench,
-                    parts,
-                    tasks,
-                    reflector,
-                    rollouts=terms.searched,
-                    seed=config.seed,
-                )
+        bench = Bench(config, _meter(climb), climb.progress)
+        with climb.purse.kept_back(_KEPT_BACK * paid), bench:
+            found = search(
+                bench,
+                parts,
+                tasks,
+                reflector,
+                rollouts=terms.searched,
+                seed=config.seed,
+            )
         why = f" {reflector.problem}" if reflector.problem else ""
         done = f"{plural(reflector.asked, 'request')} to {terms.reflection}."
         if not found:
@@ -175,29 +177,37 @@ class _Training(Rung):
 
     def run(self, climb: Climb) -> Outcome:
         """Train, or go on with the run of the ladder."""
+        bill = climb.bill
         trainer = Trainer(climb.config, progress=climb.progress)
-        given = self._settings(climb)
-        if climb.bill.run and not Path(climb.bill.run, "run.json").is_file():
-            climb.bill.run = ""
+        episodes, yes = self._episodes(climb), self._goes_on(climb)
         try:
-            if climb.bill.run:
-                given = {k: v for k, v in given.items() if k in ("episodes", "time")}
-                result = trainer.train(resume=climb.bill.run, **given)
+            if bill.run and RunFolder(Path(bill.run)).can_go_on():
+                result = trainer.train(resume=bill.run, episodes=episodes, yes=yes)
             else:
-                result = trainer.train(**given)
+                result = trainer.train(
+                    warm_start=not episodes,
+                    episodes=episodes,
+                    yes=yes,
+                    early_stop=_ends_early(climb),
+                )
         except TrainingInterrupted as error:
-            if RunFolder(Path(error.run)).can_go_on():
-                climb.bill.run = error.run
+            bill.run = error.run
             raise
-        climb.bill.run = str(result.artifacts.run)
-        climb.bill.agent = result.saved.name
+        bill.run, bill.agent = str(result.artifacts.run), result.saved.name
         return Outcome(self._words(result), result.metrics)
 
-    def _settings(self, climb: Climb) -> dict[str, object]:
-        raise NotImplementedError
+    def _episodes(self, climb: Climb) -> int:
+        """Return the budget of training rollouts."""
+        return climb.config.episodes
+
+    def _goes_on(self, climb: Climb) -> bool:
+        """Whether to train where the baseline gives no hope."""
+        return climb.terms.yes
 
     def _words(self, result: TrainingResult) -> str:
-        raise NotImplementedError
+        """Say what training did."""
+        steps = plural(result.steps, "step")
+        return f"{steps}; {result.stopped}; saved as {result.saved.name}."
 
 
 class WarmStart(_Training):
@@ -219,12 +229,15 @@ class WarmStart(_Training):
         seconds = rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
 
-    def _settings(self, climb: Climb) -> dict[str, object]:
-        return {"warm_start": True, "episodes": 0, "yes": True}
+    def _episodes(self, climb: Climb) -> int:
+        return 0
+
+    def _goes_on(self, climb: Climb) -> bool:
+        return True
 
     def _words(self, result: TrainingResult) -> str:
-        known = result.imitated
-        return f"{'' if known is None else known.words()} Saved as {result.saved.name}."
+        known = "" if result.imitated is None else f"{result.imitated.words()}; "
+        return f"{known}saved as {result.saved.name}."
 
 
 class OnPolicy(_Training):
@@ -235,28 +248,26 @@ class OnPolicy(_Training):
     def price(self, climb: Climb) -> Price:
         """Return its time at most."""
         config = climb.config
-        if config.time is not None:
-            return Price(f"on this machine, $0.00; at most {duration(config.time)}.")
-        rollouts = 2 * config.episodes + 2 * _held_out(climb)
-        seconds = rollouts * _seconds_each(climb)
+        rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
         return Price(
-            f"on this machine, $0.00; at most about {duration(seconds)} for "
-            f"{plural(config.episodes, 'episode')} (--time limits it)."
+            "on this machine, $0.00; at most about "
+            f"{duration(rollouts * _seconds_each(climb))} for "
+            f"{plural(config.episodes, 'episode')} (--episodes limits it)."
         )
 
-    def _settings(self, climb: Climb) -> dict[str, object]:
-        config, goal = climb.config, climb.terms.goal
-        criteria = get_scenario(config.scenario).success_criteria()
-        asked = {CRITERIA[name]: least for name, least in criteria.items() if name in CRITERIA}
-        settings: dict[str, object] = {"episodes": config.episodes, "yes": True}
-        settings["time"] = config.time
-        if goal.least > asked.get(goal.metric, 0.0):
-            settings["early_stop"] = False  # the scenario asks for less than the user
-        return settings
 
-    def _words(self, result: TrainingResult) -> str:
-        steps = plural(result.steps, "step")
-        return f"{steps}; {result.stopped}. Saved as {result.saved.name}."
+def _ends_early(climb: Climb) -> bool:
+    """Return whether the scenario's own criteria may end training.
+
+    They may not where they ask for less than the goal does.
+    """
+    goal, scenario = climb.terms.goal, get_scenario(climb.config.scenario)
+    asked = {
+        CRITERIA[name]: least
+        for name, least in scenario.success_criteria().items()
+        if name in CRITERIA
+    }
+    return climb.config.early_stop and goal.least <= asked.get(goal.metric, 0.0)
 
 
 class BiggerModel(Rung):
@@ -282,9 +293,13 @@ class BiggerModel(Rung):
         command = f"agentgym train --model {model} --gpu PROVIDER"
         if quotes:
             best = min(quotes, key=lambda quote: quote.total)
-            words = f"{' '.join(best.words()[:2])} `{command}` rents it, after a question."
+            words = (
+                f"{' '.join(best.words()[:2])} `{command}` rents it, after a question."
+            )
             return Outcome(words, status="quoted")
-        why = " ".join(problems) or "no provider of GPUs is set up (`agentgym gpu list`)."
+        why = (
+            " ".join(problems) or "no provider of GPUs is set up (`agentgym gpu list`)."
+        )
         return Outcome(f"No quote for {model}: {why}", status="quoted")
 
 
@@ -308,7 +323,7 @@ def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
     return found, Parts(made)
 
 
-def _tasks(climb: Climb) -> list:
+def _tasks(climb: Climb) -> list[Task]:
     config = climb.config
     scenario = get_scenario(config.scenario)
     return make_tasks(scenario, Split.TRAIN, config.seed, _SEARCHED)

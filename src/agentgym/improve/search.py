@@ -24,7 +24,8 @@ from agentgym.scenarios.base import Scenario
 from agentgym.security.redaction import Redactor, get_logger
 
 if TYPE_CHECKING:
-    from gepa import EvaluationBatch
+    from gepa.core.adapter import EvaluationBatch, GEPAAdapter
+    from gepa.core.result import GEPAResult
 
 logger = get_logger(__name__)
 
@@ -92,7 +93,9 @@ class Reflector:
             tokens = tokens_of(answer.get("usage"))
             text = Completion(answer).choice["message"]["content"]
             if not isinstance(text, str) or not text.strip():
-                raise ModelCallError("The reflection model gave an answer without text.")
+                raise ModelCallError(
+                    "The reflection model gave an answer without text."
+                )
             return text
         except (AgentGymError, KeyError, TypeError) as error:
             self.problem = f"The reflection model failed: {error}"
@@ -160,7 +163,9 @@ def _prompts(made: Sequence[Trajectory]) -> list[str]:
     tasks: dict[str, set[str]] = defaultdict(set)
     for trajectory in made:
         for call in trajectory.model_calls:
-            found = [text for m in call.messages if (text := system_text(m)) is not None]
+            found = [
+                text for m in call.messages if (text := system_text(m)) is not None
+            ]
             for text in found or [""]:
                 tasks[text].add(trajectory.task_id)
     every = {trajectory.task_id for trajectory in made}
@@ -194,7 +199,7 @@ class Attempts(Protocol):
 class _Adapter:
     """What GEPA asks of us: to score candidates, and to show what they did."""
 
-    propose_new_texts = None
+    propose_new_texts: Any = None
 
     def __init__(self, bench: Attempts, parts: Parts, reflector: Reflector) -> None:
         self._bench = bench
@@ -206,7 +211,7 @@ class _Adapter:
         self, batch: list[Task], candidate: dict[str, str], capture_traces: bool = False
     ) -> "EvaluationBatch[Any, None]":
         """Attempt the tasks with the candidate's texts."""
-        from gepa import EvaluationBatch
+        from gepa.core.adapter import EvaluationBatch
 
         made: list[Trajectory] = []
         if not self._reflector.problem:
@@ -220,7 +225,8 @@ class _Adapter:
             except RolloutError as error:  # these texts let every attempt fail
                 logger.info("%s: %s", name, error)
         scores = [score_of(each) for each in made] or [0.0] * len(batch)
-        pairs = list(zip(batch, made or [None] * len(batch), strict=True))
+        none: list[Trajectory | None] = [None] * len(batch)
+        pairs = list(zip(batch, made or none, strict=True))
         return EvaluationBatch(
             outputs=[None] * len(batch), scores=scores, trajectories=pairs
         )
@@ -235,7 +241,7 @@ class _Adapter:
         pairs = eval_batch.trajectories or ()
         scenario = self._bench.scenario
         shown = [_example(scenario, task, made) for task, made in pairs if made]
-        return {name: shown for name in components_to_update}
+        return dict.fromkeys(components_to_update, shown)
 
 
 def score_of(made: Trajectory) -> float:
@@ -297,15 +303,16 @@ def search(
         rollouts: After which no new one is tried.
         seed: Of the order of tasks.
     """
-    from gepa import optimize
+    from gepa.api import optimize
 
     half = (len(tasks) + 1) // 2
     own = parts.texts
-    found = optimize(
+    adapter: GEPAAdapter[Task, Any, None] = _Adapter(bench, parts, reflector)
+    found: GEPAResult[None, Any] = optimize(
         seed_candidate=own,
         trainset=list(tasks[:half]),
         valset=list(tasks[half:] or tasks),
-        adapter=_Adapter(bench, parts, reflector),
+        adapter=adapter,
         reflection_lm=reflector,
         reflection_minibatch_size=MINIBATCH,
         reflection_prompt_template={n: _OF_TOOL for n in own if n.startswith(_TOOL)},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.openai import NO_KEY
 from agentgym.core.task import Split
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.evaluate.criteria import Gate
@@ -72,9 +73,10 @@ def own_model(report: AgentReport) -> str | None:
     """
     found = {_model_of(role.model) for role in report.roles if role.model}
     model = found.pop() if len(found) == 1 else None
-    if model is None or not os.environ.get(key_variable(model), "").strip():
+    if model is None:
         return None
-    return model
+    key = os.environ.get(key_variable(model), "").strip()
+    return None if key in ("", NO_KEY) else model
 
 
 def _model_of(words: str) -> str | None:
@@ -101,6 +103,11 @@ def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> Non
             f"--gpu {config.gpu}: the ladder trains on this machine (auto, local, "
             "none), and only quotes rented ones. Train there with `agentgym train "
             f"--gpu {config.gpu}`."
+        )
+    if config.time is not None:
+        raise UsageError(
+            "A time sizes held-out tasks to itself, and each rung is to be measured on "
+            "the same ones: leave it out, and limit --episodes."
         )
     for split in (Split.TRAIN, Split.VALIDATION):
         make_tasks(scenario, split, config.seed, 1)

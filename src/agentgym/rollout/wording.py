@@ -80,10 +80,14 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     def _tool(self, tool: Any) -> Any:
         function = tool.get("function") if isinstance(tool, dict) else None
-        name = function.get("name") if isinstance(function, dict) else None
-        if not isinstance(name, str) or name not in self.tools:
+        if not isinstance(function, dict) or function.get("name") not in self.tools:
             return tool
+        name = function["name"]
         return {**tool, "function": {**function, "description": self.tools[name].after}}
+
+
+NO_WORDING = Wording()
+"""Every text stays the agent's own."""
 
 
 def system_text(message: Any) -> str | None:

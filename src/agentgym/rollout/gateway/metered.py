@@ -175,7 +175,9 @@ class MeteredUpstream(ProviderUpstream):
         """Forward a call that can be paid for."""
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
-        kept = {k: v for k, v in call.body.items() if k not in ("max_tokens", self._limit)}
+        kept = {
+            k: v for k, v in call.body.items() if k not in ("max_tokens", self._limit)
+        }
         call = replace(call, body=kept | {self._limit: most})
         several = call.body.get("n")
         answers = several if isinstance(several, int) else 1

@@ -17,7 +17,7 @@ from agentgym.errors import (
     PromptError,
 )
 from agentgym.rollout.gateway.wire import load_json
-from agentgym.rollout.wording import Wording
+from agentgym.rollout.wording import NO_WORDING, Wording
 from agentgym.security.redaction import quoted
 
 Mode = Literal["train", "val"]
@@ -73,7 +73,7 @@ class GatewaySettings:
     val_temperature: float | None = 0.7
     provider_temperature: float | None = None
     max_tokens: int = 256
-    wording: Wording = Wording()
+    wording: Wording = NO_WORDING
     include_log_probs: bool = True
     include_routed_experts: bool = False
     max_in_flight: int = 512
