@@ -49,11 +49,12 @@ def improve(
             "Whose agent? Name it with --agent module:name, or use `agentgym train` "
             "for a scenario's own."
         )
+    check_terms(terms, config, scenario)
     report = probed(config)
     if own and (model := own_model(report)) is not None:
         progress.starting(f"The agent has its own model, {model}.")
         config = config.replaced(model=model)
-    check_terms(terms, config, scenario)
+        check_terms(terms, config, scenario)
     require_trainable(config, report)
     goal = f"{terms.goal.metric}={terms.goal.least:g}"
     folder = folder_of(config, terms.reflection, terms.searched)

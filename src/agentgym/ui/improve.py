@@ -14,6 +14,7 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 def bill_view(bill: Bill) -> RenderableType:
     """Show what each rung reached and cost, and why the ladder ended."""
     table = headed(2)
+    table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("goal")

@@ -35,7 +35,7 @@ class Purse:
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
         self.cap, self.spent = cap, spent
-        self._reserved, self._kept = 0.0, 0.0
+        self._reserved, self._kept, self._open = 0.0, 0.0, 0
         self._lock = threading.Lock()
 
     @property
@@ -48,7 +48,7 @@ class Purse:
     def is_waiting(self) -> bool:
         """Whether a spend is not settled yet, so that more may be left then."""
         with self._lock:
-            return self._reserved > 0
+            return self._open > 0
 
     def reserve(self, dollars: float) -> bool:
         """Set dollars aside for a spend; return whether there were enough."""
@@ -57,12 +57,14 @@ class Purse:
             if dollars > 0 and taken + dollars > self.cap:
                 return False
             self._reserved += dollars
+            self._open += 1
             return True
 
     def settle(self, reserved: float, spent: float) -> None:
         """Count what a spend cost for which dollars were reserved."""
         with self._lock:
-            self._reserved = max(0.0, self._reserved - reserved)
+            self._open -= 1
+            self._reserved = max(0.0, self._reserved - reserved) if self._open else 0.0
             self.spent += spent
 
     @contextmanager
