@@ -77,7 +77,9 @@ def asks(
             async with limit:
                 await client.post(url, json=body, headers=headers)
 
-        async with httpx.AsyncClient(timeout=60, verify=False, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            timeout=60, verify=False, trust_env=False
+        ) as client:
             await asyncio.gather(*(ask(client, n) for n in range(count)))
 
     def work(climb: Climb) -> Outcome:
