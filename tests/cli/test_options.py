@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.cli.evaluate import evaluate
+from agentgym.cli.ladder.improve import improve
 from agentgym.cli.rollout import rollout
 from agentgym.cli.train import train
 from agentgym.core.config import TrainingConfig
@@ -52,12 +53,19 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             | {"context", "inputs", "configurable", "prompts"},
         ),
         (
+            improve,
+            TrainingConfig,
+            (POLICY - {"scenario"})
+            | {"agent", "context", "inputs", "configurable", "episodes", "output"}
+            | {"max_cost", "yes"},
+        ),
+        (
             rollout,
             RolloutConfig,
             ROLLED_OUT | {"save", "cache_requests", "concurrency", "unsafe_local_exec"},
         ),
     ],
-    ids=["train", "eval", "rollout"],
+    ids=["train", "eval", "improve", "rollout"],
 )
 def test_options_named_like_a_setting_set_it(
     command: Callable[..., Any], settings: type[Settings], expected: set[str]
