@@ -16,11 +16,14 @@ RULE = "Always look the loans up."
 
 
 async def model(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-    """Make the right call if the prompt says so; write better prompts."""
-    first, last = body["messages"][0], body["messages"][-1]
+    """Make the right call if the tool says so; write better descriptions.
+
+    The system prompt names the member, so that it is another one each time.
+    """
+    last = body["messages"][-1]
     if body["model"] == "thinker":
         answer = completion(f"```\n{RULE}\n```")
-    elif last["role"] == "tool" or RULE not in str(first["content"]):
+    elif last["role"] == "tool" or RULE not in str(body.get("tools")):
         answer = completion("Done.")
     else:
         branch = str(last["content"]).rstrip("?").partition("in ")[2]

@@ -134,3 +134,18 @@ def test_a_higher_goal_goes_on_where_a_lower_one_was_met(tmp_path: Path) -> None
     bill = Ladder(higher, climb_in(tmp_path, goal=0.9)).climb()
     assert [rung.ran for rung in higher] == [1, 1, 1]
     assert [rung.status for rung in bill.rungs] == ["missed", "missed", "met"]
+
+
+def test_a_rung_that_comes_late_is_climbed_before_those_above_it(
+    tmp_path: Path,
+) -> None:
+    left_out = Scripted("b", reaches(3), skipped="Left out.")
+    rungs = [Scripted("a", reaches(1)), left_out, Scripted("c", reaches(5))]
+    Ladder(rungs, climb_in(tmp_path)).climb()
+    left_out._skipped = ""
+    bill = Ladder(rungs, climb_in(tmp_path)).climb()
+    assert [rung.ran for rung in rungs] == [1, 1, 2]
+    assert [rung.name for rung in bill.rungs] == ["a", "b", "c"]
+    late = bill.rungs[1].before
+    assert late is not None
+    assert late.pass_1.value == 0.1

@@ -125,18 +125,17 @@ class Bill(BaseModel, extra="forbid"):
             ) from None
 
 
-def folder_of(config: TrainingConfig, *more: object) -> Path:
+def folder_of(config: TrainingConfig) -> Path:
     """Return the folder of a ladder: another one for other tasks or settings.
 
     Args:
         config: Of the agent, located.
-        *more: What else makes it another ladder.
     """
     settings = config.model_dump(mode="json")
     told = {key: settings[key] for key in settings if key not in _NOT_TASKS}
     tasks = b""
     if is_tasks_file(config.scenario):
         tasks = Path(TaskSource.parse(config.scenario).path).read_bytes()
-    text = json.dumps([told, *map(str, more)], sort_keys=True).encode()
+    text = json.dumps(told, sort_keys=True).encode()
     mark = hashlib.sha256(text + tasks).hexdigest()[:6]
     return config.output / f"improve-{config.agent_name}-{mark}"

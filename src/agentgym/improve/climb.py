@@ -57,7 +57,7 @@ def improve(
         check_terms(terms, config, scenario)
     require_trainable(config, report)
     goal = f"{terms.goal.metric}={terms.goal.least:g}"
-    folder = folder_of(config, terms.reflection, terms.searched)
+    folder = folder_of(config)
     make_private_folder(folder)
     with open(folder / ".lock", "a") as file:
         try:

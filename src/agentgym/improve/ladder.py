@@ -135,12 +135,23 @@ class Ladder:
                 found = self._tried(rung)
             if found is None:
                 break
+            if found.after is not None and rung.name not in done:
+                self._forget(place + 1, done)
             if found.after is not None and found.status == "met":
                 bill.ended = self._met_words(place, found.after)
                 break
         bill.ended = bill.ended or "No rung has met the goal."
         bill.save()
         return bill
+
+    def _forget(self, place: int, done: dict[str, RungResult]) -> None:
+        """Let rungs be done again that were done before one below them was."""
+        bill = self._climb.bill
+        names = [rung.name for rung in self._rungs[place:] if rung.name in done]
+        for name in names:
+            bill.rungs.remove(done.pop(name))
+        if names:
+            bill.run = ""
 
     def _tried(self, rung: Rung) -> RungResult | None:
         """Do one rung, if it applies and is allowed; None ends the ladder."""
