@@ -132,11 +132,9 @@ class Ladder:
             if found is not None:
                 rung.restore(self._climb)
             else:
-                found = self._tried(rung)
+                found = self._tried(rung, self._rungs[place + 1 :], done)
             if found is None:
                 break
-            if found.after is not None and rung.name not in done:
-                self._forget(place + 1, done)
             if found.after is not None and found.status == "met":
                 bill.ended = self._met_words(place, found.after)
                 break
@@ -144,17 +142,13 @@ class Ladder:
         bill.save()
         return bill
 
-    def _forget(self, place: int, done: dict[str, RungResult]) -> None:
-        """Let rungs be done again that were done before one below them was."""
-        bill = self._climb.bill
-        names = [rung.name for rung in self._rungs[place:] if rung.name in done]
-        for name in names:
-            bill.rungs.remove(done.pop(name))
-        if names:
-            bill.run = ""
+    def _tried(
+        self, rung: Rung, later: Sequence[Rung], done: dict[str, RungResult]
+    ) -> RungResult | None:
+        """Do one rung, if it applies and is allowed; None ends the ladder.
 
-    def _tried(self, rung: Rung) -> RungResult | None:
-        """Do one rung, if it applies and is allowed; None ends the ladder."""
+        Later ones that are ``done`` are done again, as they built on less.
+        """
         climb = self._climb
         if why := rung.skipped(climb):
             return self._add(rung, Outcome(why, status="skipped"))
@@ -163,6 +157,9 @@ class Ladder:
         if refusal := self._refusal(rung, price):
             climb.bill.ended = refusal
             return None
+        for name in [each.name for each in later if each.name in done]:
+            climb.bill.rungs.remove(done.pop(name))
+            climb.bill.run = ""
         climb.meters.clear()
         began = time.monotonic()
         try:

@@ -5,6 +5,7 @@ from pathlib import Path
 from agentgym.compute.quote import Quote
 from agentgym.compute.registry import asked_unnamed
 from agentgym.compute.rented import quotes_for
+from agentgym.core.files import write_atomically
 from agentgym.core.task import Split, Task
 from agentgym.errors import (
     ComputeError,
@@ -24,7 +25,6 @@ from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
 from agentgym.rollout.wording import Wording
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
-from agentgym.security.private import make_private_folder
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
@@ -111,6 +111,8 @@ class BetterPrompts(Rung):
     def run(self, climb: Climb) -> Outcome:
         """Search on training tasks, measure on held-out ones, keep what is better."""
         config, terms = climb.config, climb.terms
+        path = climb.bill.folder / PROMPTS_FILE
+        path.unlink(missing_ok=True)
         parts, before = self._before.parts, climb.bill.latest
         if parts is None:  # measured by an earlier process: a few attempts show them
             parts = _shown(climb)
@@ -138,9 +140,7 @@ class BetterPrompts(Rung):
         done = f"{plural(reflector.asked, 'request')} to {terms.reflection}."
         if not found:
             return Outcome(f"no text did better than the agent's own; {done}{why}")
-        path = climb.bill.folder / PROMPTS_FILE
-        make_private_folder(path.parent)
-        path.write_text(found.text, encoding="utf-8")
+        write_atomically(path, found.text)
         after, _ = _measured(climb, found)
         changed = len(found.prompts) + len(found.tools)
         words = f"{plural(changed, 'text')} changed, in {path}; {done}{why}"

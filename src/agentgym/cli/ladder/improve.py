@@ -1,5 +1,6 @@
 """``agentgym improve``: rung by rung to a goal, with a bill."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,7 +148,7 @@ def improve(
     Ctrl-C keeps finished rungs; the same command goes on.
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.settings import read_assignments
+    from agentgym.core.settings import read_assignments, variable_of
     from agentgym.improve import Terms, improve, read_goal
     from agentgym.improve.terms import BIGGER
     from agentgym.ui.improve import bill_view
@@ -171,9 +172,10 @@ def improve(
     chosen |= read_assignments(assigned or [], TrainingConfig.names())
     chosen["scenario"] = with_tools(str(tasks), tools_from, tools, allow_tool, check)
     config = TrainingConfig.create(**chosen)
+    own = "model" not in chosen and variable_of("model") not in os.environ
     console = progress_console(as_json)
     with TerminalProgress(console) as progress:
-        bill = improve(config, terms, own="model" not in chosen, progress=progress)
+        bill = improve(config, terms, own=own, progress=progress)
     console.print(bill_view(bill))
     if as_json:
         print_json(bill)
