@@ -108,7 +108,7 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt tasks with these texts in the place of the agent's own.
+        """Attempt tasks with these texts instead of the agent's own.
 
         Raises:
             ProviderError: As :meth:`held_out`.

@@ -1,4 +1,4 @@
-"""Bill: what each rung of a ladder did, reached and cost; kept on disk."""
+"""Bill: the results and the cost of each rung of a ladder; kept on disk."""
 
 import hashlib
 import json
@@ -26,13 +26,13 @@ Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
 
 class RungResult(BaseModel, extra="forbid"):
-    """What one rung did.
+    """The result of one rung.
 
     Attributes:
         name: Of the rung.
         status: ``met`` or ``missed`` the goal on held-out tasks; ``skipped`` before
             anything was done; ``ended`` before it could be measured; ``quoted`` alone.
-        words: What it did, or why it did not, in sentences.
+        words: The work done, or why there was none, in sentences.
         before: The held-out tasks before the rung; None before the first one.
         after: The same tasks after it; None if they were not measured.
         dollars: Spent.

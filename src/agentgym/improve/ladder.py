@@ -17,7 +17,7 @@ from agentgym.rollout.gateway.metered import Meter, Purse
 
 @dataclass
 class Climb:
-    """What rungs share.
+    """The state that rungs share.
 
     Attributes:
         config: Of the agent, located; a rung may improve it for the next ones.
@@ -43,7 +43,7 @@ class Climb:
 
 @dataclass(frozen=True)
 class Price:
-    """What a rung will cost.
+    """The price of a rung, before it starts.
 
     Attributes:
         words: In money and time, as a sentence.
@@ -58,7 +58,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rung did.
+    """The result of a rung.
 
     Attributes:
         words: In sentences.
@@ -86,7 +86,7 @@ class Rung(ABC):
 
     @abstractmethod
     def price(self, climb: Climb) -> Price:
-        """Return what it will cost; nothing is started."""
+        """Return its price; nothing is started."""
 
     @abstractmethod
     def run(self, climb: Climb) -> Outcome:
@@ -99,7 +99,7 @@ class Rung(ABC):
         """
 
     def restore(self, climb: Climb) -> None:
-        """Take over what it did in an earlier process."""
+        """Take over its result in an earlier process."""
 
 
 class Ladder:
@@ -199,15 +199,15 @@ class Ladder:
         answer = climb.progress.may_spend(terms)
         if answer is None:
             return (
-                f"{what}, since this is not a terminal and nobody can be asked: "
-                f"{price.words} Give --yes to spend up to --max-cost."
+                f"{what}, since this is not a terminal and the question cannot be "
+                f"asked: {price.words} Give --yes to spend up to --max-cost."
             )
         return "" if answer else f"{what}, as you did not want it: {price.words}"
 
     def _add(
         self, rung: Rung, outcome: Outcome, began: float | None = None
     ) -> RungResult:
-        """Put what a rung did into the bill, and save that."""
+        """Put the result of a rung into the bill, and save that."""
         climb = self._climb
         status = outcome.status
         if outcome.after is not None:
@@ -235,7 +235,7 @@ class Ladder:
         return "met" if is_met else "missed"
 
     def _met_words(self, place: int, found: Metrics) -> str:
-        """Say which rung met the goal, how surely, and what the next one would cost."""
+        """Say which rung met the goal, how surely, and the price of the next one."""
         climb, goal = self._climb, self._climb.terms.goal
         share = found[goal.metric]
         name = self._rungs[place].name

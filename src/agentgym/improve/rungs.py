@@ -39,7 +39,7 @@ _EACH = 8
 _LEARNED = 1.5
 """Time of a training episode in that of a measured one, about."""
 _KEPT_BACK = 1.5
-"""Share of what a measurement cost before that is kept for the next one."""
+"""Dollars kept for the next measurement, per dollar of the one before."""
 
 
 class AsItIs(Rung):
@@ -88,7 +88,7 @@ class BetterPrompts(Rung):
         return ""
 
     def price(self, climb: Climb) -> Price:
-        """Return the price of the search, by what the measurement before cost."""
+        """Return the price of the search, estimated by the measurement before."""
         terms, latest = climb.terms, climb.bill.latest
         count = terms.searched + _held_out(climb)
         asked = terms.searched // _EACH
@@ -109,7 +109,7 @@ class BetterPrompts(Rung):
         return Price(words, None if free or not is_known else dollars, free)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search on training tasks, measure on held-out ones, keep what is better."""
+        """Search on training tasks, measure on held-out ones, keep the better texts."""
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
@@ -205,7 +205,7 @@ class _Training(Rung):
         return climb.terms.yes
 
     def _words(self, result: TrainingResult) -> str:
-        """Say what training did."""
+        """Say how training ended."""
         steps = plural(result.steps, "step")
         return f"{steps}; {result.stopped}; saved as {result.saved.name}."
 
@@ -271,7 +271,7 @@ def _ends_early(climb: Climb) -> bool:
 
 
 class BiggerModel(Rung):
-    """What training a bigger model on a rented GPU would cost; nothing is rented."""
+    """The price of training a bigger model on a rented GPU; nothing is rented."""
 
     name = "bigger model"
 

@@ -1,8 +1,8 @@
 """Search: better prompts and tool descriptions by GEPA (arXiv:2507.19457).
 
 A reflection model reads attempts at training tasks and writes a new text of one part;
-what does better on a few of these tasks is measured on others of the training split.
-No validation or held-out task is seen.
+a text that does better on a few of these tasks is measured on others of the training
+split. No validation or held-out task is seen.
 """
 
 import json
@@ -39,7 +39,7 @@ _OF_TOOL = """An agent has a tool with this description:
 <curr_param>
 ```
 
-These are attempts of the agent at tasks, what it called, and what was wrong:
+These are attempts of the agent at tasks, its calls, and the mistakes:
 ```
 <side_info>
 ```
@@ -120,7 +120,7 @@ class _Refused(ProviderError):
 
 
 def _only_refused(why: str) -> None:
-    """Send again only what the server refused with a status: that is not paid for."""
+    """Send only a request again that was refused with a status: it is not paid for."""
     if ": status " not in why:
         raise ModelCallError(why)
 
@@ -197,7 +197,7 @@ class Attempts(Protocol):
 
 
 class _Adapter:
-    """What GEPA asks of us: to score candidates, and to show what they did."""
+    """Scores candidates for GEPA, and shows it their attempts."""
 
     propose_new_texts: Any = None
 
@@ -237,7 +237,7 @@ class _Adapter:
         eval_batch: "EvaluationBatch[Any, None]",
         components_to_update: list[str],
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return what the reflection model reads about each part."""
+        """Return the attempts that the reflection model reads, for each part."""
         pairs = eval_batch.trajectories or ()
         scenario = self._bench.scenario
         shown = [_example(scenario, task, made) for task, made in pairs if made]
@@ -252,7 +252,7 @@ def score_of(made: Trajectory) -> float:
 
 
 def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]:
-    """Return an attempt in words: the request, the calls, and what was wrong."""
+    """Return an attempt in words: the request, the calls, and the mistakes."""
     calls = made.model_calls
     asked = [m for m in (calls[0].messages if calls else ()) if m.get("role") == "user"]
     done = [

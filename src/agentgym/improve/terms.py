@@ -1,4 +1,4 @@
-"""Terms: what a ladder is to reach and may spend; refused before anything starts."""
+"""Terms: the goal of a ladder and its cap, checked before anything starts."""
 
 import os
 import re
@@ -29,7 +29,7 @@ _HERE = ("auto", "local", "none")
 
 @dataclass(frozen=True)
 class Terms:
-    """What is to be reached, and what it may cost.
+    """The goal, and the money that it may cost.
 
     Attributes:
         goal: The share to reach on held-out tasks.
@@ -90,10 +90,10 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check what costs nothing to check; no model is asked for an answer.
+    """Check the terms, as far as that costs nothing: no model is asked.
 
     Raises:
-        UsageError: Something cannot work; says what and what to do.
+        UsageError: Something cannot work; the message names it and the remedy.
         MissingExtraError: The search is not installed.
         ProviderError: A server refuses its key.
         ScenarioError: A split has no tasks.

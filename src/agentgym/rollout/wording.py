@@ -1,7 +1,7 @@
 """Wording: system prompts and tool descriptions that replace those of an agent.
 
-The agent's code stays as it is. What its framework sends is changed on the way to the
-model, so that it works alike for all of them.
+The agent's code stays as it is. The requests of its framework are changed on the way to
+the model, so that it works alike for all of them.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -12,7 +12,7 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Show what each rung reached and cost, and why the ladder ended."""
+    """Show the result and the cost of each rung, and why the ladder ended."""
     table = headed(2)
     table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):

@@ -1,4 +1,4 @@
-"""Metered: what a paid model may cost, checked before each request is sent to it."""
+"""Metered: the price of a paid model, checked before each request is sent to it."""
 
 import asyncio
 import threading
@@ -25,12 +25,12 @@ _LOST = frozenset({502, 504})
 class Purse:
     """The money of a command: no more than its cap is ever given out.
 
-    Each spend is reserved at the most that it can cost, and settled at what it did.
+    Each spend is reserved at the most that it can cost, and settled at its real cost.
     Safe to use from several threads.
 
     Args:
         cap: Most US dollars in all.
-        spent: What was spent of it before.
+        spent: The part of it that was spent before.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -61,7 +61,7 @@ class Purse:
             return True
 
     def settle(self, reserved: float, spent: float) -> None:
-        """Count what a spend cost for which dollars were reserved."""
+        """Count the real cost of a spend for which dollars were reserved."""
         with self._lock:
             self._open -= 1
             self._reserved = max(0.0, self._reserved - reserved) if self._open else 0.0
@@ -69,7 +69,7 @@ class Purse:
 
     @contextmanager
     def kept_back(self, dollars: float) -> Iterator[None]:
-        """Keep dollars for what comes after the block."""
+        """Keep dollars for the time after the block."""
         with self._lock:
             self._kept += dollars
         try:
@@ -161,7 +161,7 @@ class MeteredEndpoint(Endpoint):
 
 
 class MeteredUpstream(ProviderUpstream):
-    """Forwards to a paid endpoint what its purse can pay for.
+    """Forwards the calls that its purse can pay for to a paid endpoint.
 
     A request that finds too little waits for those that are under way, and is refused
     if it still does; then no other is sent. Answers are limited in length, or their
@@ -200,7 +200,7 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Refuse to send again what may have been paid for.
+        """Refuse to send a request again that may have been paid for.
 
         Raises:
             ApiError: The server did not refuse the request with a status.
