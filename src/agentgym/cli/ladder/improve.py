@@ -134,7 +134,11 @@ def improve(
     ] = 0.0,
     yes: Annotated[
         bool,
-        opt("Spend up to --max-cost without a question.", rich_help_panel=GOAL),
+        opt(
+            "Spend up to --max-cost without a question.",
+            "--yes",
+            rich_help_panel=GOAL,
+        ),
     ] = False,
     output: Annotated[
         Path | None, opt("Folder of runs; ./runs by default.", rich_help_panel=RUN)
