@@ -21,6 +21,7 @@ LAYERS = (
     "ui",
     "view",
     "doctor",
+    "improve",
     "compute",
     "solving",
     "train",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.cli.evaluate import evaluate
+from agentgym.cli.ladder.improve import improve
 from agentgym.cli.rollout import rollout
 from agentgym.cli.train import train
 from agentgym.core.config import TrainingConfig
@@ -30,6 +31,7 @@ TRAINED |= {"name", "output", "max_hourly", "max_cost"}
 JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
 JUDGE |= {"judge_price_in", "judge_price_out"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}
+YOURS |= {"prompts"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
 
@@ -48,7 +50,14 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             | TEMPLATE
             | JUDGE
             | {"concurrency", "eval_temperature", "cache_requests"}
-            | {"context", "inputs", "configurable"},
+            | {"context", "inputs", "configurable", "prompts"},
+        ),
+        (
+            improve,
+            TrainingConfig,
+            (POLICY - {"scenario"})
+            | {"agent", "context", "inputs", "configurable", "episodes", "output"}
+            | {"max_cost", "yes"},
         ),
         (
             rollout,
@@ -56,7 +65,7 @@ ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeo
             ROLLED_OUT | {"save", "cache_requests", "concurrency", "unsafe_local_exec"},
         ),
     ],
-    ids=["train", "eval", "rollout"],
+    ids=["train", "eval", "improve", "rollout"],
 )
 def test_options_named_like_a_setting_set_it(
     command: Callable[..., Any], settings: type[Settings], expected: set[str]

@@ -1,5 +1,6 @@
 """An agent's card: what is written is read again, and what is no card is refused."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,7 +10,11 @@ import huggingface_hub
 import pytest
 
 from agentgym import TrainedAgent, Trainer
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.local import support
+from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, CorruptModelError, UsageError
+from agentgym.rollout.wording import Change, Wording
 from agentgym.train.versions import AGENT_FILE
 from tests.train.agents import make_agent
 
@@ -21,6 +26,29 @@ def agent(tmp_path: Path) -> TrainedAgent:
 
 def test_a_card_is_read_as_it_was_written(agent: TrainedAgent) -> None:
     assert TrainedAgent.load(agent.path) == agent
+
+
+def test_prompts_of_its_training_are_its_own(
+    agent: TrainedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wording = Wording(prompts=(Change(before="You help.", after="You help kindly."),))
+    agent.provenance.config["prompts"] = wording.text
+    seen: list[ChatRequest] = []
+
+    def respond(request: ChatRequest) -> Reply:
+        seen.append(request)
+        return Reply("Done.")
+
+    scripted = ScriptedPolicy(respond)
+    monkeypatch.setattr(support, "load_policy", lambda *_: scripted)
+    request = ChatRequest([{"role": "system", "content": "You help."}])
+
+    asyncio.run(agent.load_policy().chat(request))
+    del agent.provenance.config["prompts"]
+    asyncio.run(agent.load_policy().chat(request))
+
+    told = [each.messages[0]["content"] for each in seen]
+    assert told == ["You help kindly.", "You help."]
 
 
 def test_a_folder_that_was_moved_is_where_it_is(agent: TrainedAgent) -> None:

@@ -263,6 +263,26 @@ def test_a_warm_start_that_reaches_the_goal_is_the_result(tmp_path: Path) -> Non
     assert result.metrics.pass_1.value == 1.0
 
 
+def test_one_without_episodes_ends_after_it_and_goes_on_when_they_are_raised(
+    tmp_path: Path,
+) -> None:
+    watching = Watching()
+
+    alone = trainer(tmp_path, progress=watching, episodes=0, early_stop=False).train()
+
+    assert (alone.steps, alone.episodes) == (0, 0)
+    assert alone.metrics == alone.warm_start
+    assert "after" not in watching.seen, "nothing has changed since it was measured"
+    more = Trainer().train(resume=tmp_path / "runs" / "run", episodes=8, yes=True)
+    assert (more.steps, more.episodes) == (2, 8)
+    assert more.warm_start == alone.warm_start
+
+
+def test_no_episodes_without_a_warm_start_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="episodes = 0"):
+        trainer(tmp_path, episodes=0, warm_start=False).train()
+
+
 def test_training_after_it_keeps_its_weights_where_none_are_better(
     tmp_path: Path,
 ) -> None:

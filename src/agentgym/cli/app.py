@@ -22,6 +22,7 @@ from agentgym.cli import (
     train,
 )
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
+from agentgym.cli.ladder import improve
 from agentgym.cli.options import EPILOG, PanelCommand
 from agentgym.cli.output import (
     counted_from,
@@ -57,6 +58,7 @@ def build() -> typer.Typer:
     app.callback()(_options)
     for name, function in (
         ("train", train.train),
+        ("improve", improve.improve),
         ("eval", evaluate.evaluate),
         ("rollout", rollout.rollout),
         ("solve", solve.solve),

@@ -24,6 +24,7 @@ from agentgym.cli.options import (
     JudgePriceIn,
     JudgePriceOut,
     JudgeRubric,
+    Prompts,
     Thinking,
     ToolAnswers,
     ToolFormat,
@@ -64,6 +65,7 @@ def evaluate(
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
+    prompts: Prompts = None,
     model: Annotated[
         str | None,
         opt(

@@ -148,6 +148,14 @@ Constrain = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Prompts = Annotated[
+    str | None,
+    opt(
+        "System prompts and tool descriptions to send instead, of `agentgym improve`.",
+        metavar="FILE",
+        rich_help_panel=AGENT,
+    ),
+]
 Configurable = Annotated[
     list[str] | None,
     opt(

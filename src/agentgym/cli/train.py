@@ -32,6 +32,7 @@ from agentgym.cli.options import (
     JudgePriceIn,
     JudgePriceOut,
     JudgeRubric,
+    Prompts,
     Thinking,
     Time,
     ToolAnswers,
@@ -95,6 +96,7 @@ def train(
     context: Context = None,
     inputs: Inputs = None,
     configurable: Configurable = None,
+    prompts: Prompts = None,
     train_roles: Annotated[
         str | None,
         opt(

@@ -162,7 +162,8 @@ class TrainingConfig(Settings, BaseSettings):
             that GPU.
         max_hourly: Most $ per hour for a rented machine.
         max_cost: Most $ in total for a rented machine; then the run ends.
-        episodes: Budget of training rollouts.
+        episodes: Budget of training rollouts; 0 with ``warm_start`` ends after the warm
+            start.
         time: Seconds, or a text such as ``30m``, after which the whole run is to end.
             Once rollouts were timed, held-out and validation tasks are sized to it, and
             as many steps are done as fit. None: only ``episodes`` limits a run.
@@ -176,6 +177,9 @@ class TrainingConfig(Settings, BaseSettings):
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476) or
             ``reinforce++`` (arXiv:2501.03262).
+        prompts: A file of system prompts and tool descriptions that replace the agent's
+            own in requests to the model, as ``agentgym improve`` writes it, or its
+            text.
         train_roles: Names of the agents in a team that are trained; None: all. The
             others use the same weights, but their calls are not trained on.
         train_tokens: The tokens of its responses that the model learns from: those of
@@ -276,7 +280,7 @@ class TrainingConfig(Settings, BaseSettings):
     gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
     max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
     max_cost: float | None = Field(default=None, gt=0, le=_MANY)
-    episodes: int = Field(default=10_000, gt=0, le=_MOST)
+    episodes: int = Field(default=10_000, ge=0, le=_MOST)
     time: Annotated[float | None, BeforeValidator(_read_time)] = Field(
         default=None, gt=0, le=LONGEST_S
     )
@@ -286,6 +290,7 @@ class TrainingConfig(Settings, BaseSettings):
     tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Algorithm = "rloo"
+    prompts: Annotated[str, BeforeValidator(_path_as_text)] = ""
     train_roles: Annotated[Roles | None, NoDecode] = None
     train_tokens: TrainTokens | None = None
     judge: str | None = None

@@ -197,6 +197,10 @@ class Progress:
         """Return whether to rent a machine; None if no user can be asked."""
         return None
 
+    def may_spend(self, terms: Sequence[str]) -> bool | None:
+        """Return whether to spend money on that; None if no user can be asked."""
+        return None
+
     def stepped(self, report: StepReport) -> None:
         """Called when a training step has ended and is on disk."""
 

@@ -1,5 +1,6 @@
 """EndpointLlm: a function of messages that asks an endpoint's servers."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +18,9 @@ from agentgym.models.http import (
 )
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
-from agentgym.security.redaction import beginning
+from agentgym.security.redaction import beginning, get_logger
+
+logger = get_logger(__name__)
 
 _BACKOFF_S = 0.5
 _SHOWN = 300
@@ -35,10 +38,17 @@ class EndpointLlm:
     Args:
         endpoint: The servers, the key and the model.
         cache: Cache of the servers' answers.
+        on_retry: Called with the reason before a request is sent again; may raise.
     """
 
-    def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        cache: AnswerCache | None = None,
+        on_retry: Callable[[str], None] = logger.info,
+    ) -> None:
         self._endpoint = endpoint
+        self._on_retry = on_retry
         self._cache = cache
         self._replicas = Replicas(endpoint.servers, endpoint.model, endpoint.api_key)
         self._client = ModelClient(backoff_s=_BACKOFF_S)
@@ -75,7 +85,8 @@ class EndpointLlm:
         messages = body["messages"]
         data = orjson.dumps(body)
         session = blake2b(orjson.dumps(messages[:2]), digest_size=8).hexdigest()
-        tries, where = ServerAttempts(self._client, session), self._endpoint.description
+        tries = ServerAttempts(self._client, session, self._on_retry)
+        where = self._endpoint.description
         try:
             async for attempt in tries:
                 async with attempt.at(self._replicas) as server:

@@ -270,6 +270,19 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
         ) from None
 
 
+def require_key(endpoint: Endpoint) -> None:
+    """Ask servers for their models, which costs nothing, to see whether the key works.
+
+    Raises:
+        ProviderError: A server refuses it.
+        ModelError: A server does not answer.
+    """
+    for url in endpoint.servers:
+        answer = _list_models(url, endpoint.api_key)
+        if answer.status_code in KEY_REFUSED:
+            raise ProviderError(refusal(url, answer.status_code, answer.text))
+
+
 def _only_model(base_url: str, key: str) -> str:
     """Return the only model of a server."""
     response = _list_models(base_url, key)

@@ -8,6 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import reference_of, resolve_framework
 from agentgym.models.reference import located_model
 from agentgym.models.template import template_text
+from agentgym.rollout.wording import wording_text
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.scenarios.registry import BUILT_IN, absolute_reference, agents_of
 from agentgym.scenarios.tool_tasks.scenario import with_own_tools
@@ -30,8 +31,8 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
         UnsupportedError: The agent's framework is not supported.
-        UsageError: The chat template or the judge's rubric cannot be read, or the
-            scenario's own agent uses another framework.
+        UsageError: The chat template, the judge's rubric or the prompts cannot be read,
+            or the scenario's own agent uses another framework.
     """
     scenario, framework = config.scenario, config.framework
     is_imported_here = not is_elsewhere(config.gpu) or scenario in BUILT_IN
@@ -49,6 +50,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         model=located_model(config.model),
         chat_template=template_text(config.chat_template),
         judge_rubric=rubric_text(config.judge_rubric),
+        prompts=wording_text(config.prompts),
         framework=framework,
     )
 

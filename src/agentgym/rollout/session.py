@@ -19,6 +19,7 @@ from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.runner import RolloutRequest, Runner
 from agentgym.rollout.store.store import Store
+from agentgym.rollout.wording import Wording
 from agentgym.rollout.workers.pool import WorkerPool
 from agentgym.rollout.workers.spec import WorkerSpec
 from agentgym.sandbox.ladder import described, tried
@@ -145,6 +146,10 @@ class RolloutSession:
         if self._gateway.failure is not None:
             raise ProviderError(self._gateway.failure)
 
+    def reword(self, wording: Wording) -> None:
+        """Send these texts instead of the agent's own from the next request on."""
+        self._gateway.reword(wording)
+
     @property
     def troubles(self) -> list[str]:
         """Messages about failures of the model servers."""
@@ -178,6 +183,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
         val_temperature=own,
         provider_temperature=None if own == usual else own,
         max_tokens=config.answer_tokens,
+        wording=Wording.parse(config.prompts),
         **more,
     )
 

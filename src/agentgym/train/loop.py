@@ -163,7 +163,9 @@ class TrainingLoop:
         weights = self._measuring.load_best_weights(
             self._run, goal_reached=stopped == GOAL
         )
-        after = self._measuring.held_out("after", step=state.step + 1)
+        after = state.warmed  # without any episodes nothing has changed since
+        if self._config.episodes:
+            after = self._measuring.held_out("after", step=state.step + 1)
         return self._finish(stopped, weights, after)
 
     def _fit_to_time(self) -> None:

@@ -82,7 +82,9 @@ def make_plan(config: TrainingConfig) -> Plan:
     given, config = config, paced_settings(config)
     require_config(base_source(config.model))
     per_step = config.group_size * config.tasks_per_step
-    if config.episodes < config.group_size:
+    if config.episodes < config.group_size and (
+        config.episodes or not config.warm_start
+    ):
         raise UsageError(
             f"episodes = {config.episodes} is less than one group of "
             f"{config.group_size}; raise --episodes or lower group_size."

@@ -17,6 +17,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models import hub
 from agentgym.models.checksums import checksums, refuse_links, refuse_pickles, verify
+from agentgym.rollout.wording import WordedPolicy, Wording
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
 
@@ -95,6 +96,14 @@ class TrainedAgent(BaseModel):
     def scenario(self) -> str:
         """Reference that loads the scenario: its name, or the path of its pack."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
+
+    @property
+    def wording(self) -> Wording:
+        """The prompts and tool descriptions that it was trained with.
+
+        They replace those of its own wherever the weights answer from this process.
+        """
+        return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
         """Return the tasks file that the agent was trained on, if that is meant.
@@ -244,7 +253,9 @@ class TrainedAgent(BaseModel):
         from agentgym.engines.local.support import load_policy
 
         used = TemplateSettings(constrain=self.constrain)
-        return load_policy(str(self.verified_model()), used)
+        policy = load_policy(str(self.verified_model()), used)
+        wording = self.wording
+        return WordedPolicy(policy, wording) if wording else policy
 
     def transport(self) -> "httpx.AsyncBaseTransport":
         """Load the weights behind an OpenAI-style client; closing it frees them.

@@ -473,5 +473,6 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
         "context": given.get("context"),
         "inputs": given.get("inputs"),
         "configurable": given.get("configurable"),
+        "prompts": given.get("prompts") or None,
         "own_tools": "stub" if has_own else None,
     }

@@ -141,6 +141,10 @@ class TerminalProgress(LinesProgress):
         """Print the quote and ask the user, if there is a terminal."""
         return self._asked(quote, "Rent it?")
 
+    def may_spend(self, terms: Sequence[str]) -> bool | None:
+        """Print the terms and ask the user, if there is a terminal."""
+        return self._asked(terms, "Spend it?")
+
     def _asked(self, lines: Sequence[str], question: str) -> bool | None:
         """Print lines and ask; None without a terminal."""
         self._phase = None

@@ -20,11 +20,13 @@ from agentgym.rollout.gateway.http.listener import Listener
 from agentgym.rollout.gateway.http.noted import Noted
 from agentgym.rollout.gateway.http.requests import Request
 from agentgym.rollout.gateway.http.routes import Route
+from agentgym.rollout.gateway.metered import MeteredEndpoint, MeteredUpstream
 from agentgym.rollout.gateway.protocol import GatewaySettings, Mode, reply
 from agentgym.rollout.gateway.proxy import Proxy
 from agentgym.rollout.gateway.remote import ProviderUpstream, RemoteUpstream
 from agentgym.rollout.gateway.upstream import PolicyUpstream, Upstream
 from agentgym.rollout.store.store import Store
+from agentgym.rollout.wording import Wording
 from agentgym.security.audit import AuditLog
 
 
@@ -56,10 +58,11 @@ class Gateway:
         self.store = store
         self.admission = Admission(self._settings)
         self._upstream = _upstream(store, policy, self._settings, cache)
+        self._proxy = Proxy(store, self._upstream, self.admission, self._settings)
         handlers = ApiHandlers(store, takes_models=policy is None)
         self._listener = Listener(
             [
-                *Proxy(store, self._upstream, self.admission, self._settings).routes(),
+                *self._proxy.routes(),
                 *map(self._kept, handlers.routes()),
                 Route("GET", "/api/refused", self._count_refused),
             ],
@@ -106,6 +109,10 @@ class Gateway:
     def model_name(self) -> str:
         """The model's name, as agents see it."""
         return self._upstream.model_name
+
+    def reword(self, wording: Wording) -> None:
+        """Send these texts instead of the agent's own from the next request on."""
+        self._proxy.wording = wording
 
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
@@ -164,6 +171,8 @@ def _upstream(
 ) -> Upstream:
     if policy is None or isinstance(policy, ServedPolicy):
         return RemoteUpstream(policy or store, settings)
+    if isinstance(policy, MeteredEndpoint):
+        return MeteredUpstream(policy, settings)
     if isinstance(policy, Endpoint):
         upstream = ProviderUpstream(policy, settings)
         return upstream if cache is None else CachedUpstream(upstream, cache)

@@ -17,6 +17,7 @@ from agentgym.errors import (
     PromptError,
 )
 from agentgym.rollout.gateway.wire import load_json
+from agentgym.rollout.wording import NO_WORDING, Wording
 from agentgym.security.redaction import quoted
 
 Mode = Literal["train", "val"]
@@ -48,6 +49,7 @@ class GatewaySettings:
             None leaves it to the provider.
         max_tokens: Most tokens of one answer of the policy; an agent may ask for
             fewer.
+        wording: Texts that are sent instead of the agent's own.
         include_log_probs: Ask remote servers for log-probabilities in training.
         include_routed_experts: Ask them for routed experts too (MoE models).
         max_in_flight: Model calls answered at the same time; more wait their turn.
@@ -74,6 +76,7 @@ class GatewaySettings:
     val_temperature: float | None = 0.7
     provider_temperature: float | None = None
     max_tokens: int = 256
+    wording: Wording = NO_WORDING
     include_log_probs: bool = True
     include_routed_experts: bool = False
     max_in_flight: int = 512

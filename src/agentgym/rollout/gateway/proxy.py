@@ -46,7 +46,11 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Passes admitted model calls to the upstream; the store records them."""
+    """Passes admitted model calls to the upstream; the store records them.
+
+    Attributes:
+        wording: Prompts and tool descriptions that replace the agent's own.
+    """
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Proxy:
         self._upstream = upstream
         self._admission = admission
         self._write_timeout_s = settings.body_timeout_s
+        self.wording = settings.wording
 
     def routes(self) -> list[Route]:
         """Return the routes below ``/proxy``."""
@@ -84,6 +89,7 @@ class Proxy:
         if body.get("stream") and isinstance(request, DirectRequest):
             raise NotDirectError
         agent = _agent(request.header("x-agent-id") or body.get("user"))
+        body = self.wording.applied(body)
         rollout_id, attempt_id = where["rollout_id"], where["attempt_id"]
         async with self._admission.slot():
             index = self._store.begin_call(rollout_id, attempt_id, agent)

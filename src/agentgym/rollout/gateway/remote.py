@@ -69,6 +69,9 @@ class ForwardingUpstream(Upstream):
         """Messages about removed servers: why, and whether they are back."""
         return self._client.pool.troubles
 
+    def retried(self, why: str) -> None:
+        """A try has failed, and another is about to be made; may raise to end it."""
+
     async def start(self) -> None:
         """Open the connections."""
         self._client = ModelClient(
@@ -86,6 +89,7 @@ class ForwardingUpstream(Upstream):
         sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
+            self.retried(why)
             sent.retries += 1
             logger.warning("%s", why)
 

@@ -240,7 +240,7 @@ class TimeBudget:
     def spent(self, state: RunState, measured: float) -> float:
         """Return the used share of a run's budget, of episodes or of time."""
         config = self.config
-        share = state.episodes / config.episodes
+        share = state.episodes / max(1, config.episodes)
         if config.time is not None and state.training_began is not None:
             end = config.time - self._after(state) * measured
             length = max(1.0, end - state.training_began)

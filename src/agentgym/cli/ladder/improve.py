@@ -1,0 +1,203 @@
+"""``agentgym improve``: rung by rung to a goal, with a bill."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.options import (
+    AGENT,
+    MODEL,
+    RUN,
+    TASKS,
+    TRAINING,
+    Agent,
+    AllowTool,
+    AsJson,
+    CheckFunction,
+    Configurable,
+    Context,
+    Framework,
+    Inputs,
+    ToolAnswers,
+    ToolsFrom,
+    UnsafeLocalExec,
+    given_settings,
+    opt,
+    with_tools,
+)
+from agentgym.cli.output import print_json, progress_console
+
+if TYPE_CHECKING:
+    from agentgym.evaluate.metrics import Prices
+
+GOAL = "Goal and money"
+
+
+def improve(
+    command: typer.Context,
+    goal: Annotated[
+        str,
+        opt(
+            "The share to reach on held-out tasks, as in pass_1=0.9.",
+            metavar="SHARE=NUMBER",
+            rich_help_panel=GOAL,
+        ),
+    ],
+    tasks: Annotated[
+        Path,
+        opt(
+            "A JSON Lines file of requests and expected calls.",
+            metavar="FILE",
+            rich_help_panel=TASKS,
+        ),
+    ],
+    agent: Agent = None,
+    framework: Framework = None,
+    context: Context = None,
+    inputs: Inputs = None,
+    configurable: Configurable = None,
+    tools_from: ToolsFrom = None,
+    tools: ToolAnswers = None,
+    allow_tool: AllowTool = None,
+    check: CheckFunction = None,
+    model: Annotated[
+        str | None,
+        opt(
+            "The model to begin with, and to train if it is an open one; by default "
+            "the agent's own, if its provider's key is set, else nano.",
+            metavar="nano|FOLDER|OWNER/NAME|PROVIDER:MODEL|ADDRESS",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    price_in: Annotated[
+        float | None,
+        opt("$ per million tokens that it reads.", min=0.0, rich_help_panel=MODEL),
+    ] = None,
+    price_out: Annotated[
+        float | None,
+        opt("$ per million tokens that it writes.", min=0.0, rich_help_panel=MODEL),
+    ] = None,
+    reflection: Annotated[
+        str | None,
+        opt(
+            "The model that writes better prompts; without it that rung is left out. "
+            "It is sent attempts at training tasks.",
+            metavar="PROVIDER:MODEL|ADDRESS",
+            rich_help_panel=AGENT,
+        ),
+    ] = None,
+    reflection_price_in: Annotated[
+        float | None,
+        opt("$ per million tokens that it reads.", min=0.0, rich_help_panel=AGENT),
+    ] = None,
+    reflection_price_out: Annotated[
+        float | None,
+        opt("$ per million tokens that it writes.", min=0.0, rich_help_panel=AGENT),
+    ] = None,
+    search_rollouts: Annotated[
+        int,
+        opt("Rollouts of the search for prompts.", min=1, rich_help_panel=AGENT),
+    ] = 150,
+    bigger: Annotated[
+        str | None,
+        opt(
+            "The model to quote a rented GPU for, if all else was not enough.",
+            metavar="OWNER/NAME",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        opt("auto, local or none.", rich_help_panel=MODEL),
+    ] = None,
+    episodes: Annotated[
+        int | None,
+        opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
+    ] = None,
+    seed: Annotated[
+        int | None, opt("Of tasks and sampling.", rich_help_panel=TRAINING)
+    ] = None,
+    assigned: Annotated[
+        list[str] | None,
+        opt(
+            "Any other setting, as in test_tasks=24. Can be given again.",
+            "--set",
+            metavar="KEY=VALUE",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    max_cost: Annotated[
+        float,
+        opt("Most $ in all; by default none is spent.", min=0.0, rich_help_panel=GOAL),
+    ] = 0.0,
+    yes: Annotated[
+        bool,
+        opt(
+            "Spend up to --max-cost without a question.",
+            "--yes",
+            rich_help_panel=GOAL,
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None, opt("Folder of runs; ./runs by default.", rich_help_panel=RUN)
+    ] = None,
+    unsafe_local_exec: UnsafeLocalExec = False,
+    as_json: AsJson = False,
+) -> None:
+    """Improve an agent until it meets a goal: as it is, prompts, training.
+
+    Stops at the first rung that meets the goal on held-out tasks, and shows the bill.
+    Ctrl-C keeps finished rungs; the same command goes on.
+    """
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.settings import read_assignments, variable_of
+    from agentgym.improve import Terms, improve, read_goal
+    from agentgym.improve.terms import BIGGER
+    from agentgym.ui.improve import bill_view
+    from agentgym.ui.terminal_progress import TerminalProgress
+
+    terms = Terms(
+        read_goal(goal),
+        max_cost=max_cost,
+        prices=_prices("price", price_in, price_out),
+        reflection=reflection,
+        reflection_prices=_prices(
+            "reflection-price", reflection_price_in, reflection_price_out
+        ),
+        searched=search_rollouts,
+        bigger=bigger or BIGGER,
+        yes=yes,
+    )
+    chosen = given_settings(command, TrainingConfig)
+    for name in ("max_cost", "yes"):
+        chosen.pop(name, None)
+    chosen |= read_assignments(assigned or [], TrainingConfig.names())
+    chosen["scenario"] = with_tools(str(tasks), tools_from, tools, allow_tool, check)
+    config = TrainingConfig.create(**chosen)
+    own = "model" not in chosen and variable_of("model") not in os.environ
+    console = progress_console(as_json)
+    with TerminalProgress(console) as progress:
+        bill = improve(config, terms, own=own, progress=progress)
+    console.print(bill_view(bill))
+    if as_json:
+        print_json(bill)
+    if not bill.is_met:
+        raise typer.Exit(1)
+
+
+def _prices(option: str, read: float | None, written: float | None) -> "Prices | None":
+    """Return the prices of two options.
+
+    Raises:
+        UsageError: One is missing.
+    """
+    from agentgym.errors import UsageError
+    from agentgym.evaluate.metrics import Prices
+
+    if read is None and written is None:
+        return None
+    if read is None or written is None:
+        raise UsageError(f"Give both --{option}-in and --{option}-out, or neither.")
+    return Prices(prompt=read, response=written)

@@ -1,0 +1,123 @@
+"""Bench: the agent of a ladder on one model, measured and attempted at will."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import scratch_folder
+from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.task import Task
+from agentgym.core.trajectory import Trajectory
+from agentgym.engines.lengths import paced
+from agentgym.engines.registry import create_engine, paced_settings
+from agentgym.evaluate.evaluation import attempt
+from agentgym.evaluate.metrics import Metrics, Prices
+from agentgym.evaluate.progress import Progress
+from agentgym.models.reference import is_remote, resolve_model
+from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
+from agentgym.rollout.session import RolloutSession, worker_count
+from agentgym.rollout.wording import Wording
+from agentgym.scenarios.base import Scenario
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets, needs_of
+from agentgym.security.audit import default_log
+
+_IN_FLIGHT = 8
+
+
+class Bench:
+    """Rollouts of one agent on one model, for the time of a ``with`` block.
+
+    Args:
+        config: Every setting, located; its model may be one of a provider.
+        meter: Counts and pays the model's tokens, where servers answer for it.
+        progress: Receives the phases.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, meter: Meter, progress: Progress
+    ) -> None:
+        self._config = config
+        self._meter = meter
+        self._progress = progress
+        self._stack = ExitStack()
+        self.scenario: Scenario = get_scenario(config.scenario)
+
+    def __enter__(self) -> Self:
+        config = self._config
+        policy: Policy | ServedPolicy | MeteredEndpoint
+        with ExitStack() as stack:
+            if is_remote(config.model):
+                config = paced(config, in_flight=_IN_FLIGHT)
+                self._meter.most_tokens = config.answer_tokens
+                policy = MeteredEndpoint.of(resolve_model(config.model), self._meter)
+            else:
+                config = paced_settings(config)
+                engine = create_engine(config)
+                stack.callback(engine.close)
+                stack.enter_context(engine.sampling())
+                policy = engine.policy
+            folder = stack.enter_context(scratch_folder("improve"))
+            session = RolloutSession(
+                config, policy, folder, worker_count(config), audit=default_log()
+            )
+            self._session = stack.enter_context(session)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def held_out(
+        self, wording: Wording, prices: Prices
+    ) -> tuple[Metrics, list[Trajectory]]:
+        """Measure the held-out tasks that training measures before and after.
+
+        Raises:
+            ProviderError: The model's server refuses to answer for good, or the money
+                is spent.
+            RolloutError: Not one rollout could be scored.
+        """
+        config = self._config
+        sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
+        name, tasks = next(iter(sets.items()))
+        made = self.attempt(
+            f"before {name}",
+            tasks,
+            wording,
+            samples=config.eval_samples,
+            phase="evaluation",
+        )
+        needs = needs_of(self.scenario, tasks)
+        k = config.eval_samples
+        return Metrics.of(made, k=k, prices=prices, needs=needs), made
+
+    def attempt(
+        self,
+        name: str,
+        tasks: Sequence[Task],
+        wording: Wording,
+        *,
+        samples: int = 1,
+        phase: str = "search",
+    ) -> list[Trajectory]:
+        """Attempt tasks with these texts instead of the agent's own.
+
+        Raises:
+            ProviderError: As :meth:`held_out`.
+            RolloutError: Not one rollout could be scored.
+        """
+        self._session.reword(wording)
+        self._progress.phase(phase, len(tasks) * samples)
+        sets: Mapping[str, Sequence[Task]] = {name: tasks}
+        done = attempt(
+            self._session, sets, samples, lambda _: self._progress.rollout_done()
+        )
+        return done[name]

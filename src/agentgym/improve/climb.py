@@ -1,0 +1,71 @@
+"""Improve: check everything, and climb the ladder."""
+
+import fcntl
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import RunFolderError, UsageError
+from agentgym.evaluate.progress import Progress
+from agentgym.improve.bill import Bill, folder_of
+from agentgym.improve.ladder import Climb, Ladder
+from agentgym.improve.rungs import rungs
+from agentgym.improve.terms import Terms, check_terms, own_model
+from agentgym.rollout.gateway.metered import Purse
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import probed, require_trainable
+from agentgym.rollout.session import check_rollouts
+from agentgym.security.private import make_private_folder
+
+
+def improve(
+    config: TrainingConfig,
+    terms: Terms,
+    *,
+    own: bool = False,
+    progress: Progress | None = None,
+) -> Bill:
+    """Improve an agent until it meets a goal, and return the bill.
+
+    ::
+
+        terms = Terms(read_goal("pass_1=0.9"), max_cost=5)
+        config = TrainingConfig.create(agent="app:graph", scenario="tasks.jsonl")
+        print(improve(config, terms).ended)
+
+    Args:
+        config: The agent, its tasks, and the model to begin with.
+        terms: The goal, the cap, and who writes better prompts.
+        own: Whether to begin with the agent's own model instead, if it is of a provider
+            whose key is set.
+        progress: Receives the events.
+
+    Raises:
+        UsageError: Something cannot work; nothing was started or paid.
+        Interrupted: Ctrl-C; finished rungs are kept, and the same call goes on.
+    """
+    config, progress = located(config), progress or Progress()
+    scenario, _ = check_rollouts(config)
+    if config.agent.reference is None:
+        raise UsageError(
+            "Whose agent? Name it with --agent module:name, or use `agentgym train` "
+            "for a scenario's own."
+        )
+    check_terms(terms, config, scenario)
+    report = probed(config)
+    if own and (model := own_model(report)) is not None:
+        progress.starting(f"The agent has its own model, {model}.")
+        config = config.replaced(model=model)
+        check_terms(terms, config, scenario)
+    require_trainable(config, report)
+    goal = f"{terms.goal.metric}={terms.goal.least:g}"
+    folder = folder_of(config)
+    make_private_folder(folder)
+    with open(folder / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(
+                f"Another process works in {folder}. Wait for it, or end it."
+            ) from None
+        bill = Bill.open(folder, goal, terms.max_cost, config.model)
+        purse = Purse(terms.max_cost, bill.dollars)
+        return Ladder(rungs(), Climb(config, terms, purse, bill, progress)).climb()

@@ -1,0 +1,262 @@
+"""Ladder: rung by rung until the goal is met, and no dollar above the cap."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import AgentGymError, Interrupted, UsageError
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import percent
+from agentgym.evaluate.progress import Progress
+from agentgym.improve.bill import Bill, RungResult, Status
+from agentgym.improve.terms import Terms
+from agentgym.rollout.gateway.metered import Meter, Purse
+
+
+@dataclass
+class Climb:
+    """The state that rungs share.
+
+    Attributes:
+        config: Of the agent, located; a rung may improve it for the next ones.
+        terms: Of the user.
+        purse: Pays for everything.
+        bill: Of the rungs so far.
+        progress: Receives the events.
+        meters: Of the rung that runs.
+    """
+
+    config: TrainingConfig
+    terms: Terms
+    purse: Purse
+    bill: Bill
+    progress: Progress
+    meters: list[Meter] = field(default_factory=list)
+
+    def meter(self, read: float, written: float) -> Meter:
+        """Return a meter for a model of the rung that runs."""
+        self.meters.append(Meter(self.purse, read, written))
+        return self.meters[-1]
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of a rung, before it starts.
+
+    Attributes:
+        words: In money and time, as a sentence.
+        dollars: About how many; None if that is not known.
+        is_free: Whether it can cost nothing at all.
+    """
+
+    words: str
+    dollars: float | None = 0.0
+    is_free: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a rung.
+
+    Attributes:
+        words: In sentences.
+        after: The held-out tasks after it; None if they were not measured.
+        status: Where there is nothing to measure: ``ended`` or ``quoted``.
+    """
+
+    words: str
+    after: Metrics | None = None
+    status: Status = "ended"
+
+
+class Rung(ABC):
+    """One way to make an agent better.
+
+    Attributes:
+        name: For people.
+    """
+
+    name: str
+
+    def skipped(self, climb: Climb) -> str:
+        """Return why this rung does not apply, as a sentence; empty if it does."""
+        return ""
+
+    @abstractmethod
+    def price(self, climb: Climb) -> Price:
+        """Return its price; nothing is started."""
+
+    @abstractmethod
+    def run(self, climb: Climb) -> Outcome:
+        """Do it.
+
+        Whatever costs is paid by ``climb.purse``, and reserved before it is spent.
+
+        Raises:
+            AgentGymError: It could not be done; the next rung is tried.
+        """
+
+    def restore(self, climb: Climb) -> None:
+        """Take over its result in an earlier process."""
+
+
+class Ladder:
+    """Climbs rungs until the goal is met on held-out tasks.
+
+    Args:
+        rungs: In order, the cheapest first.
+        climb: The agent, the terms, and the bill, which may be that of an earlier
+            process.
+    """
+
+    def __init__(self, rungs: Sequence[Rung], climb: Climb) -> None:
+        self._rungs = rungs
+        self._climb = climb
+
+    def climb(self) -> Bill:
+        """Climb, and return the bill.
+
+        Raises:
+            Interrupted: Ctrl-C or SIGTERM; finished rungs are kept.
+        """
+        bill = self._climb.bill
+        for each in bill.rungs:  # of an earlier process, maybe with another goal
+            if each.after is not None:
+                each.status = self._status(each.after)
+        done = {each.name: each for each in bill.rungs if each.after is not None}
+        bill.rungs = [each for each in bill.rungs if each.dollars or each.name in done]
+        for place, rung in enumerate(self._rungs):
+            found = done.get(rung.name)
+            if found is not None:
+                rung.restore(self._climb)
+            else:
+                found = self._tried(rung, self._rungs[place + 1 :], done)
+            if found is None:
+                break
+            if found.after is not None and found.status == "met":
+                bill.ended = self._met_words(place, found.after)
+                break
+        bill.ended = bill.ended or "No rung has met the goal."
+        bill.save()
+        return bill
+
+    def _tried(
+        self, rung: Rung, later: Sequence[Rung], done: dict[str, RungResult]
+    ) -> RungResult | None:
+        """Do one rung, if it applies and is allowed; None ends the ladder.
+
+        Later ones that are ``done`` are done again, as they built on less.
+        """
+        climb = self._climb
+        if why := rung.skipped(climb):
+            return self._add(rung, Outcome(why, status="skipped"))
+        price = rung.price(climb)
+        climb.progress.starting(f"{rung.name}: {price.words}")
+        if refusal := self._refusal(rung, price):
+            climb.bill.ended = refusal
+            return None
+        for name in [each.name for each in later if each.name in done]:
+            climb.bill.rungs.remove(done.pop(name))
+            climb.bill.run = ""
+        climb.meters.clear()
+        began = time.monotonic()
+        try:
+            outcome = rung.run(climb)
+        except (KeyboardInterrupt, Interrupted) as error:
+            self._add(rung, Outcome("It was interrupted."), began)
+            raise Interrupted(
+                f"Interrupted in the rung {rung.name!r}; {self._kept_words()} The same "
+                "command goes on."
+            ) from error
+        except UsageError as error:
+            outcome = Outcome(f"It could not be done: {error}")
+        except AgentGymError as error:
+            outcome = Outcome(f"It came to no end: {error}")
+            if any(meter.is_spent for meter in climb.meters):
+                climb.bill.ended = (
+                    f"The cap of ${climb.purse.cap:.2f} is reached. Raise --max-cost "
+                    "to go on."
+                )
+        found = self._add(rung, outcome, began)
+        return None if climb.bill.ended else found
+
+    def _refusal(self, rung: Rung, price: Price) -> str:
+        """Return why a rung is not started, empty if it may be."""
+        climb = self._climb
+        if price.is_free:
+            return ""
+        left, what = climb.purse.left, f"The rung {rung.name!r} was not started"
+        if left <= 0 or (price.dollars is not None and price.dollars > left):
+            return (
+                f"{what}: {price.words} Of --max-cost ${climb.purse.cap:.2f} there are "
+                f"${left:.2f} left."
+            )
+        if climb.terms.yes:
+            return ""
+        terms = [price.words, f"Nothing is spent above ${left:.2f}, which is left."]
+        answer = climb.progress.may_spend(terms)
+        if answer is None:
+            return (
+                f"{what}, since this is not a terminal and the question cannot be "
+                f"asked: {price.words} Give --yes to spend up to --max-cost."
+            )
+        return "" if answer else f"{what}, as you did not want it: {price.words}"
+
+    def _add(
+        self, rung: Rung, outcome: Outcome, began: float | None = None
+    ) -> RungResult:
+        """Put the result of a rung into the bill, and save that."""
+        climb = self._climb
+        status = outcome.status
+        if outcome.after is not None:
+            status = self._status(outcome.after)
+        meters = climb.meters if began is not None else []
+        result = RungResult(
+            name=rung.name,
+            status=status,
+            words=outcome.words,
+            before=climb.bill.latest,
+            after=outcome.after,
+            dollars=sum(meter.cost for meter in meters),
+            prompt_tokens=sum(meter.prompt_tokens for meter in meters),
+            response_tokens=sum(meter.response_tokens for meter in meters),
+            seconds=0.0 if began is None else time.monotonic() - began,
+        )
+        climb.bill.rungs.append(result)
+        climb.bill.save()
+        if outcome.words:
+            climb.progress.starting(f"{rung.name}: {outcome.words}")
+        return result
+
+    def _status(self, found: Metrics | None) -> Status:
+        is_met = found is not None and self._climb.terms.goal.miss(found) is None
+        return "met" if is_met else "missed"
+
+    def _met_words(self, place: int, found: Metrics) -> str:
+        """Say which rung met the goal, how surely, and the price of the next one."""
+        climb, goal = self._climb, self._climb.terms.goal
+        share = found[goal.metric]
+        name = self._rungs[place].name
+        text = (
+            f"The goal is met by {name!r}: {goal.metric} {percent(share.value)} of "
+            f"{found.tasks} held-out tasks, 95 % interval {percent(share.low)} to "
+            f"{percent(share.high)}."
+        )
+        if place == 0:
+            text = f"{text} It was met before anything was changed."
+        if replace(goal, by_low=True).miss(found) is not None:
+            text = (
+                f"{text} The interval reaches below the goal: more held-out tasks, or "
+                "a higher goal, would make it surer."
+            )
+        for rung in self._rungs[place + 1 :]:
+            if not rung.skipped(climb):
+                price = rung.price(climb)
+                return f"{text} The next rung, {rung.name!r}, would be: {price.words}"
+        return text
+
+    def _kept_words(self) -> str:
+        done = [rung.name for rung in self._climb.bill.rungs if rung.after is not None]
+        return f"finished: {', '.join(done)}." if done else "no rung is finished."

@@ -1,0 +1,351 @@
+"""The rungs: as it is, better prompts, warm start, training, a bigger model's quote."""
+
+from pathlib import Path
+
+from agentgym.compute.quote import Quote
+from agentgym.compute.registry import asked_unnamed
+from agentgym.compute.rented import quotes_for
+from agentgym.core.files import write_atomically
+from agentgym.core.task import Split, Task
+from agentgym.errors import (
+    ComputeError,
+    TrainingInterrupted,
+    UsageError,
+)
+from agentgym.evaluate.criteria import CRITERIA
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import duration, percent, plural
+from agentgym.improve.bench import Bench
+from agentgym.improve.bill import PROMPTS_FILE
+from agentgym.improve.ladder import Climb, Outcome, Price, Rung
+from agentgym.improve.search import MOST_ANSWER, Parts, Reflector, search
+from agentgym.improve.terms import prices_of
+from agentgym.models.reference import is_remote, resolve_model
+from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint
+from agentgym.rollout.wording import Wording
+from agentgym.scenarios.registry import get_scenario
+from agentgym.scenarios.task_lists import held_out_sets, make_tasks
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.trainer import Trainer
+from agentgym.train.warm_start.plans import can_imitate
+
+_SEARCHED = 24
+"""Training tasks that the search sees at most, one half of them to reflect on."""
+_READ = 6_000
+"""Tokens of a request to the reflection model, about."""
+_EACH = 8
+"""Rollouts of the search for each request to the reflection model, about."""
+_LEARNED = 1.5
+"""Time of a training episode in that of a measured one, about."""
+_KEPT_BACK = 1.5
+"""Dollars kept for the next measurement, per dollar of the one before."""
+
+
+class AsItIs(Rung):
+    """The agent as it is, on the model that it has or is given."""
+
+    name = "as it is"
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+
+    def price(self, climb: Climb) -> Price:
+        """Return the price of the held-out rollouts."""
+        config = climb.config
+        count = _held_out(climb)
+        what = f"{plural(count, 'rollout')} of held-out tasks on {config.model}"
+        prices = prices_of(config.model, climb.terms.prices)
+        if not (prices.prompt or prices.response):
+            return Price(f"{what}, $0.00.")
+        words = (
+            f"{what}, at ${prices.prompt:g} and ${prices.response:g} per million "
+            "tokens read and written; how many that takes is measured by it."
+        )
+        return Price(words, None, is_free=False)
+
+    def run(self, climb: Climb) -> Outcome:
+        """Measure it."""
+        found, self.parts = _measured(climb, Wording())
+        return Outcome(f"measured on {climb.config.model}.", found)
+
+
+class BetterPrompts(Rung):
+    """Prompts and descriptions of tools, found by reflective search."""
+
+    name = "better prompts"
+
+    def __init__(self, before: AsItIs) -> None:
+        self._before = before
+
+    def skipped(self, climb: Climb) -> str:
+        """Return why there is no search."""
+        if climb.terms.reflection is None:
+            return (
+                "Left out: no reflection model is named, which would write better "
+                "prompts (--reflection PROVIDER:MODEL or an address)."
+            )
+        return ""
+
+    def price(self, climb: Climb) -> Price:
+        """Return the price of the search, estimated by the measurement before."""
+        terms, latest = climb.terms, climb.bill.latest
+        count = terms.searched + _held_out(climb)
+        asked = terms.searched // _EACH
+        own = prices_of(climb.config.model, terms.prices)
+        of_reflection = prices_of(terms.reflection or "", terms.reflection_prices)
+        each, is_known = 0.0, True
+        if own.prompt or own.response:
+            is_known = latest is not None and bool(latest.cost.n)
+            each = latest.cost.value if latest is not None and is_known else 0.0
+        read, written = of_reflection.prompt, of_reflection.response
+        dollars = count * each + asked * (_READ * read + MOST_ANSWER * written) / 1e6
+        seconds = count * _seconds_each(climb)
+        free = not any((own.prompt, own.response, read, written))
+        words = (
+            f"{plural(count, 'rollout')} and about {plural(asked, 'request')} to "
+            f"{terms.reflection}, about ${dollars:.2f} and {duration(seconds)}."
+        )
+        return Price(words, None if free or not is_known else dollars, free)
+
+    def run(self, climb: Climb) -> Outcome:
+        """Search on training tasks, measure on held-out ones, keep the better texts."""
+        config, terms = climb.config, climb.terms
+        path = climb.bill.folder / PROMPTS_FILE
+        path.unlink(missing_ok=True)
+        parts, before = self._before.parts, climb.bill.latest
+        if parts is None:  # measured by an earlier process: a few attempts show them
+            parts = _shown(climb)
+        if not parts.texts:
+            return Outcome(
+                "the agent has no prompt or tool that is the same each time."
+            )
+        prices = prices_of(terms.reflection or "", terms.reflection_prices)
+        meter = climb.meter(prices.prompt, prices.response)
+        asked = resolve_model(terms.reflection or "")
+        reflector = Reflector(MeteredEndpoint.of(asked, meter))
+        tasks = _tasks(climb)
+        paid = before.cost.value * before.rollouts if before and before.cost.n else 0.0
+        bench = Bench(config, _meter(climb), climb.progress)
+        with climb.purse.kept_back(_KEPT_BACK * paid), bench:
+            found = search(
+                bench,
+                parts,
+                tasks,
+                reflector,
+                rollouts=terms.searched,
+                seed=config.seed,
+            )
+        why = f" {reflector.problem}" if reflector.problem else ""
+        done = f"{plural(reflector.asked, 'request')} to {terms.reflection}."
+        if not found:
+            return Outcome(f"no text did better than the agent's own; {done}{why}")
+        write_atomically(path, found.text)
+        after, _ = _measured(climb, found)
+        changed = len(found.prompts) + len(found.tools)
+        words = f"{plural(changed, 'text')} changed, in {path}; {done}{why}"
+        if before is not None and after.pass_1 < before.pass_1:
+            worse = path.with_name("prompts-not-used.json")
+            path.replace(worse)
+            return Outcome(
+                f"{plural(changed, 'text')} did better in training tasks, and on "
+                f"held-out ones worse, {percent(after.pass_1.value)} against "
+                f"{percent(before.pass_1.value)}: not used, see {worse}; {done}{why}",
+                before,
+            )
+        self.restore(climb)
+        return Outcome(words, after)
+
+    def restore(self, climb: Climb) -> None:
+        """Let the next rungs have the prompts."""
+        if (path := climb.bill.prompts) is not None:
+            text = path.read_text(encoding="utf-8")
+            climb.config = climb.config.replaced(prompts=text)
+
+
+class _Training(Rung):
+    """A rung that trains weights on this machine."""
+
+    def skipped(self, climb: Climb) -> str:
+        """Return why the model cannot be trained."""
+        if is_remote(climb.config.model):
+            return (
+                f"Left out: {climb.config.model} answers behind a server, and training "
+                "needs an open model: give --model nano, a folder or OWNER/NAME."
+            )
+        return ""
+
+    def run(self, climb: Climb) -> Outcome:
+        """Train, or go on with the run of the ladder."""
+        bill = climb.bill
+        trainer = Trainer(climb.config, progress=climb.progress)
+        episodes, yes = self._episodes(climb), self._goes_on(climb)
+        try:
+            if bill.run and RunFolder(Path(bill.run)).can_go_on():
+                result = trainer.train(resume=bill.run, episodes=episodes, yes=yes)
+            else:
+                result = trainer.train(
+                    warm_start=not episodes,
+                    episodes=episodes,
+                    yes=yes,
+                    early_stop=_ends_early(climb),
+                )
+        except TrainingInterrupted as error:
+            bill.run = error.run
+            raise
+        bill.run, bill.agent = str(result.artifacts.run), result.saved.name
+        return Outcome(self._words(result), result.metrics)
+
+    def _episodes(self, climb: Climb) -> int:
+        """Return the budget of training rollouts."""
+        return climb.config.episodes
+
+    def _goes_on(self, climb: Climb) -> bool:
+        """Whether to train where the baseline gives no hope."""
+        return climb.terms.yes
+
+    def _words(self, result: TrainingResult) -> str:
+        """Say how training ended."""
+        steps = plural(result.steps, "step")
+        return f"{steps}; {result.stopped}; saved as {result.saved.name}."
+
+
+class WarmStart(_Training):
+    """Imitation of the calls that training tasks need."""
+
+    name = "warm start"
+
+    def skipped(self, climb: Climb) -> str:
+        """Return why nothing can be imitated."""
+        if why := super().skipped(climb):
+            return why
+        if not can_imitate(climb.config, get_scenario(climb.config.scenario)):
+            return "Left out: the calls that tasks need are not known."
+        return ""
+
+    def price(self, climb: Climb) -> Price:
+        """Return its time."""
+        rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
+        seconds = rollouts * _seconds_each(climb)
+        return Price(f"on this machine, $0.00; about {duration(seconds)}.")
+
+    def _episodes(self, climb: Climb) -> int:
+        return 0
+
+    def _goes_on(self, climb: Climb) -> bool:
+        return True
+
+    def _words(self, result: TrainingResult) -> str:
+        known = "" if result.imitated is None else f"{result.imitated.words()}; "
+        return f"{known}saved as {result.saved.name}."
+
+
+class OnPolicy(_Training):
+    """Training on its own attempts."""
+
+    name = "training"
+
+    def price(self, climb: Climb) -> Price:
+        """Return its time at most."""
+        config = climb.config
+        rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
+        return Price(
+            "on this machine, $0.00; at most about "
+            f"{duration(rollouts * _seconds_each(climb))} for "
+            f"{plural(config.episodes, 'episode')} (--episodes limits it)."
+        )
+
+
+def _ends_early(climb: Climb) -> bool:
+    """Return whether the scenario's own criteria may end training.
+
+    They may not where they ask for less than the goal does.
+    """
+    goal, scenario = climb.terms.goal, get_scenario(climb.config.scenario)
+    asked = {
+        CRITERIA[name]: least
+        for name, least in scenario.success_criteria().items()
+        if name in CRITERIA
+    }
+    return climb.config.early_stop and goal.least <= asked.get(goal.metric, 0.0)
+
+
+class BiggerModel(Rung):
+    """The price of training a bigger model on a rented GPU; nothing is rented."""
+
+    name = "bigger model"
+
+    def price(self, climb: Climb) -> Price:
+        """Return that it is a quote."""
+        return Price(f"a quote for {climb.terms.bigger} on a rented GPU; $0.00.")
+
+    def run(self, climb: Climb) -> Outcome:
+        """Ask the providers that are set up for their prices."""
+        quotes: list[Quote] = []
+        problems: list[str] = []
+        model = climb.terms.bigger
+        for provider in asked_unnamed():
+            config = climb.config.replaced(model=model, gpu=provider.name)
+            try:
+                quotes += quotes_for(config)
+            except (ComputeError, UsageError) as error:
+                problems.append(str(error))
+        command = f"agentgym train --model {model} --gpu PROVIDER"
+        if quotes:
+            best = min(quotes, key=lambda quote: quote.total)
+            words = (
+                f"{' '.join(best.words()[:2])} `{command}` rents it, after a question."
+            )
+            return Outcome(words, status="quoted")
+        why = (
+            " ".join(problems) or "no provider of GPUs is set up (`agentgym gpu list`)."
+        )
+        return Outcome(f"No quote for {model}: {why}", status="quoted")
+
+
+def rungs() -> list[Rung]:
+    """Return the rungs in order, the cheapest first."""
+    first = AsItIs()
+    return [first, BetterPrompts(first), WarmStart(), OnPolicy(), BiggerModel()]
+
+
+def _meter(climb: Climb) -> Meter:
+    """Return a meter of the agent's model."""
+    prices = prices_of(climb.config.model, climb.terms.prices)
+    return climb.meter(prices.prompt, prices.response)
+
+
+def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
+    """Measure the held-out tasks, and return the texts that the agent sent."""
+    prices = prices_of(climb.config.model, climb.terms.prices)
+    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+        found, made = bench.held_out(wording, prices)
+    return found, Parts(made)
+
+
+def _tasks(climb: Climb) -> list[Task]:
+    config = climb.config
+    scenario = get_scenario(config.scenario)
+    return make_tasks(scenario, Split.TRAIN, config.seed, _SEARCHED)
+
+
+def _shown(climb: Climb) -> Parts:
+    """Return the texts that the agent sends, by a few attempts at training tasks."""
+    with Bench(climb.config, _meter(climb), climb.progress) as bench:
+        return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
+
+
+def _held_out(climb: Climb) -> int:
+    """Return the rollouts of one measurement of the held-out tasks."""
+    config = climb.config
+    scenario = get_scenario(config.scenario)
+    sets = held_out_sets(scenario, config.seed, config.test_tasks)
+    return config.eval_samples * len(next(iter(sets.values())))
+
+
+def _seconds_each(climb: Climb) -> float:
+    """Return the wall seconds of a rollout, as many at once as there were."""
+    for rung in climb.bill.rungs:
+        if rung.after is not None and rung.after.rollouts:
+            return rung.seconds / rung.after.rollouts
+    return 1.0

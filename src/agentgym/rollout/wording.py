@@ -1,0 +1,175 @@
+"""Wording: system prompts and tool descriptions that replace those of an agent.
+
+The agent's code stays as it is. The requests of its framework are changed on the way to
+the model, so that it works alike for all of them.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ValidationError
+
+from agentgym.core.files import parse_json
+from agentgym.core.openai import joined_text
+from agentgym.core.policy import ChatRequest, ChatResult, Policy
+from agentgym.errors import UsageError, first_problem
+
+_OF_SYSTEM = ("system", "developer")
+
+
+class Change(BaseModel, frozen=True, extra="forbid"):
+    """A text of the agent's own, and the one to send instead."""
+
+    before: str
+    after: str
+
+
+class Wording(BaseModel, frozen=True, extra="forbid"):
+    """Texts to send instead of an agent's own; none of them by default.
+
+    Attributes:
+        prompts: System prompts. An empty ``before`` stands for conversations that have
+            none.
+        tools: Descriptions of tools, by the tool's name.
+    """
+
+    prompts: tuple[Change, ...] = ()
+    tools: dict[str, Change] = {}
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the JSON of :meth:`text`; an empty text changes nothing.
+
+        Raises:
+            ValueError: It is not JSON, or has other fields.
+        """
+        return cls.model_validate(parse_json(text)) if text.strip() else cls()
+
+    @property
+    def text(self) -> str:
+        """The wording as JSON, for a file and for the setting ``prompts``."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def __bool__(self) -> bool:
+        return bool(self.prompts or self.tools)
+
+    def applied(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a request for a chat completion with these texts in it."""
+        messages, tools = body.get("messages"), body.get("tools")
+        if not self or not isinstance(messages, list):
+            return body
+        changed = body | {"messages": self._messages(messages)}
+        if isinstance(tools, list) and self.tools:
+            changed["tools"] = [self._tool(tool) for tool in tools]
+        return changed
+
+    def _messages(self, messages: list[Any]) -> list[Any]:
+        prompts = {each.before.strip(): each.after for each in self.prompts}
+        found = [
+            {**message, "content": prompts[text]}
+            if (text := system_text(message)) in prompts and text is not None
+            else message
+            for message in messages
+        ]
+        has_none = all(system_text(message) is None for message in messages)
+        if has_none and "" in prompts:
+            found.insert(0, {"role": "system", "content": prompts[""]})
+        return found
+
+    def _tool(self, tool: Any) -> Any:
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if not isinstance(function, dict) or function.get("name") not in self.tools:
+            return tool
+        name = function["name"]
+        return {**tool, "function": {**function, "description": self.tools[name].after}}
+
+
+NO_WORDING = Wording()
+"""Every text stays the agent's own."""
+
+
+def system_text(message: Any) -> str | None:
+    """Return the text of a system message, without space around it; else None."""
+    if not isinstance(message, Mapping) or message.get("role") not in _OF_SYSTEM:
+        return None
+    content = message.get("content")
+    try:
+        text = joined_text(content) if isinstance(content, list) else content
+    except ValueError:
+        return None
+    return text.strip() if isinstance(text, str) else None
+
+
+def wording_text(given: str) -> str:
+    """Return a wording as JSON text, which means the same from any folder.
+
+    Args:
+        given: A file of :attr:`Wording.text`, or that text itself; empty for none.
+
+    Raises:
+        UsageError: The file cannot be read, or holds something else.
+    """
+    if not given:
+        return given
+    is_text = given.lstrip().startswith("{")
+    try:
+        path = Path(given).expanduser()
+        text = given if is_text else path.read_text(encoding="utf-8")
+        return Wording.parse(text).text
+    except (OSError, ValueError) as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            why = first_problem(error)
+        elif isinstance(error, OSError):
+            why = error.strerror or why
+        shown = "the text" if is_text else repr(given)
+        raise UsageError(
+            f"prompts = {shown} cannot be read: {why}. Give the file of prompts that "
+            "`agentgym improve` wrote."
+        ) from None
+
+
+class WordedPolicy(Policy):
+    """A policy that is asked with the texts of a wording."""
+
+    def __init__(self, policy: Policy, wording: Wording) -> None:
+        self._policy = policy
+        self._wording = wording
+        self.gives_forms = policy.gives_forms
+
+    @property
+    def failure(self) -> str:  # type: ignore[override]
+        """Why the policy will not answer again."""
+        return self._policy.failure
+
+    @property
+    def model_name(self) -> str:
+        """The policy's name."""
+        return self._policy.model_name
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer one request."""
+        return await self._policy.chat(self._worded(request))
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
+        """Yield pieces of the response, then the whole result."""
+        async for item in self._policy.stream(self._worded(request)):
+            yield item
+
+    def room(self, request: ChatRequest) -> tuple[int, int]:
+        """Return the tokens of a request's prompt, and those left of the context."""
+        return self._policy.room(self._worded(request))
+
+    async def release(self) -> None:
+        """Close the connections of the current event loop."""
+        await self._policy.release()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._policy.close()
+
+    def _worded(self, request: ChatRequest) -> ChatRequest:
+        body = {"messages": request.messages, "tools": request.tools}
+        return replace(request, **self._wording.applied(body))
