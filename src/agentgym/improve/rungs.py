@@ -17,7 +17,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.improve.bench import Bench
 from agentgym.improve.bill import PROMPTS_FILE
-from agentgym.improve.ladder import Climb, Outcome, Price, Rung
+from agentgym.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.improve.search import MOST_ANSWER, Parts, Reflector, search
 from agentgym.improve.terms import prices_of
 from agentgym.models.reference import is_remote, resolve_model
@@ -42,7 +42,7 @@ _KEPT_BACK = 1.5
 """Dollars kept for the next measurement, per dollar of the one before."""
 
 
-class AsItIs(Rung):
+class AsItIs(LadderRung):
     """The agent as it is, on the model that it has or is given."""
 
     name = "as it is"
@@ -70,7 +70,7 @@ class AsItIs(Rung):
         return Outcome(f"measured on {climb.config.model}.", found)
 
 
-class BetterPrompts(Rung):
+class BetterPrompts(LadderRung):
     """Prompts and descriptions of tools, found by reflective search."""
 
     name = "better prompts"
@@ -163,7 +163,7 @@ class BetterPrompts(Rung):
             climb.config = climb.config.replaced(prompts=text)
 
 
-class _Training(Rung):
+class _Training(LadderRung):
     """A rung that trains weights on this machine."""
 
     def skipped(self, climb: Climb) -> str:
@@ -210,7 +210,7 @@ class _Training(Rung):
         return f"{steps}; {result.stopped}; saved as {result.saved.name}."
 
 
-class WarmStart(_Training):
+class WarmStartRung(_Training):
     """Imitation of the calls that training tasks need."""
 
     name = "warm start"
@@ -270,7 +270,7 @@ def _ends_early(climb: Climb) -> bool:
     return climb.config.early_stop and goal.least <= asked.get(goal.metric, 0.0)
 
 
-class BiggerModel(Rung):
+class BiggerModel(LadderRung):
     """The price of training a bigger model on a rented GPU; nothing is rented."""
 
     name = "bigger model"
@@ -303,10 +303,10 @@ class BiggerModel(Rung):
         return Outcome(f"No quote for {model}: {why}", status="quoted")
 
 
-def rungs() -> list[Rung]:
+def rungs() -> list[LadderRung]:
     """Return the rungs in order, the cheapest first."""
     first = AsItIs()
-    return [first, BetterPrompts(first), WarmStart(), OnPolicy(), BiggerModel()]
+    return [first, BetterPrompts(first), WarmStartRung(), OnPolicy(), BiggerModel()]
 
 
 def _meter(climb: Climb) -> Meter:
