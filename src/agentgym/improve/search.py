@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 MOST_ANSWER = 4_096
 """Tokens of an answer of the reflection model, its thoughts included."""
 MINIBATCH = 3
-"""Attempting that it reads at a time."""
+"""Attempts that it reads at a time."""
 _PROMPT, _TOOL = "system prompt ", "description of the tool "
 _OF_TOOL = """An agent has a tool with this description:
 ```
@@ -296,7 +296,7 @@ def search(
     reflector ends returns the best so far.
 
     Args:
-        bench: Attempting tasks.
+        bench: Attempts tasks.
         parts: The agent's own texts.
         tasks: Of the training split: one half to reflect on, the other to compare by.
         reflector: Writes new texts.
