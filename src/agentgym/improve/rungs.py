@@ -36,6 +36,9 @@ _READ = 6_000
 """Tokens of a request to the reflection model, about."""
 _EACH = 8
 """Rollouts of the search for each request to the reflection model, about."""
+_REMOTE_IN_FLIGHT = 8
+_START_S = 90.0
+"""Seconds to check and load everything, and to learn known calls, about."""
 _LEARNED = 1.5
 """Time of a training episode in that of a measured one, about."""
 _KEPT_BACK = 1.5
@@ -226,7 +229,7 @@ class WarmStartRung(_Training):
     def price(self, climb: Climb) -> Price:
         """Return its time."""
         rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
-        seconds = rollouts * _seconds_each(climb)
+        seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
 
     def _episodes(self, climb: Climb) -> int:
@@ -249,9 +252,9 @@ class OnPolicy(_Training):
         """Return its time at most."""
         config = climb.config
         rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
+        seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(
-            "on this machine, $0.00; at most about "
-            f"{duration(rollouts * _seconds_each(climb))} for "
+            f"on this machine, $0.00; at most about {duration(seconds)} for "
             f"{plural(config.episodes, 'episode')} (--episodes limits it)."
         )
 
@@ -344,8 +347,10 @@ def _held_out(climb: Climb) -> int:
 
 
 def _seconds_each(climb: Climb) -> float:
-    """Return the wall seconds of a rollout, as many at once as there were."""
-    for rung in climb.bill.rungs:
-        if rung.after is not None and rung.after.rollouts:
-            return rung.seconds / rung.after.rollouts
-    return 1.0
+    """Return the wall seconds of a rollout, where as many run at once as do."""
+    latest = climb.bill.latest
+    if latest is None or not latest.seconds.n:
+        return 1.0
+    config = climb.config
+    at_once = _REMOTE_IN_FLIGHT if is_remote(config.model) else config.in_flight
+    return latest.seconds.value / max(1, min(at_once, latest.rollouts))
