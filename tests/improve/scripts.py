@@ -8,7 +8,7 @@ from agentgym.evaluate.criteria import Gate
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.progress import Progress
 from agentgym.improve.bill import Bill
-from agentgym.improve.ladder import Climb, Outcome, Price, Rung
+from agentgym.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.improve.terms import Terms
 from agentgym.rollout.gateway.metered import Purse
 
@@ -29,7 +29,7 @@ def solved(tasks: int, of: int = 10) -> Metrics:
     return Metrics.of_tasks(made, k=1)
 
 
-class Scripted(Rung):
+class Scripted(LadderRung):
     """A rung that does what it was made for, and counts how often."""
 
     def __init__(

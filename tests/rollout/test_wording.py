@@ -16,11 +16,11 @@ from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.located import located
 from agentgym.rollout.store.rollout import NewRollout
 from agentgym.rollout.store.store import Store
-from agentgym.rollout.wording import Change, WordedPolicy, Wording
+from agentgym.rollout.wording import NewText, WordedPolicy, Wording
 
 WORDING = Wording(
-    prompts=(Change(before="You help.", after="You help kindly."),),
-    tools={"look": Change(before="Look.", after="Look twice.")},
+    prompts=(NewText(before="You help.", after="You help kindly."),),
+    tools={"look": NewText(before="Look.", after="Look twice.")},
 )
 TOOL = {"type": "function", "function": {"name": "look", "description": "Look."}}
 OTHER = {"type": "function", "function": {"name": "leap", "description": "Leap."}}
@@ -56,7 +56,7 @@ def test_tools_get_their_descriptions_by_name() -> None:
 
 
 def test_a_conversation_without_a_prompt_can_get_one() -> None:
-    wording = Wording(prompts=(Change(before="", after="Be brief."),))
+    wording = Wording(prompts=(NewText(before="", after="Be brief."),))
     asked = [{"role": "user", "content": "hi"}]
     found = wording.applied({"messages": asked})["messages"]
     assert found == [{"role": "system", "content": "Be brief."}, *asked]

@@ -14,7 +14,7 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.local import support
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, CorruptModelError, UsageError
-from agentgym.rollout.wording import Change, Wording
+from agentgym.rollout.wording import NewText, Wording
 from agentgym.train.versions import AGENT_FILE
 from tests.train.agents import make_agent
 
@@ -31,7 +31,7 @@ def test_a_card_is_read_as_it_was_written(agent: TrainedAgent) -> None:
 def test_prompts_of_its_training_are_its_own(
     agent: TrainedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wording = Wording(prompts=(Change(before="You help.", after="You help kindly."),))
+    wording = Wording(prompts=(NewText(before="You help.", after="You help kindly."),))
     agent.provenance.config["prompts"] = wording.text
     seen: list[ChatRequest] = []
 

@@ -71,7 +71,7 @@ class Outcome:
     status: Status = "ended"
 
 
-class Rung(ABC):
+class LadderRung(ABC):
     """One way to make an agent better.
 
     Attributes:
@@ -111,7 +111,7 @@ class Ladder:
             process.
     """
 
-    def __init__(self, rungs: Sequence[Rung], climb: Climb) -> None:
+    def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
         self._rungs = rungs
         self._climb = climb
 
@@ -143,7 +143,7 @@ class Ladder:
         return bill
 
     def _tried(
-        self, rung: Rung, later: Sequence[Rung], done: dict[str, RungResult]
+        self, rung: LadderRung, later: Sequence[LadderRung], done: dict[str, RungResult]
     ) -> RungResult | None:
         """Do one rung, if it applies and is allowed; None ends the ladder.
 
@@ -182,7 +182,7 @@ class Ladder:
         found = self._add(rung, outcome, began)
         return None if climb.bill.ended else found
 
-    def _refusal(self, rung: Rung, price: Price) -> str:
+    def _refusal(self, rung: LadderRung, price: Price) -> str:
         """Return why a rung is not started, empty if it may be."""
         climb = self._climb
         if price.is_free:
@@ -205,7 +205,7 @@ class Ladder:
         return "" if answer else f"{what}, as you did not want it: {price.words}"
 
     def _add(
-        self, rung: Rung, outcome: Outcome, began: float | None = None
+        self, rung: LadderRung, outcome: Outcome, began: float | None = None
     ) -> RungResult:
         """Put the result of a rung into the bill, and save that."""
         climb = self._climb

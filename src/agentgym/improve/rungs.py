@@ -17,7 +17,7 @@ from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.improve.bench import Bench
 from agentgym.improve.bill import PROMPTS_FILE
-from agentgym.improve.ladder import Climb, Outcome, Price, Rung
+from agentgym.improve.ladder import Climb, LadderRung, Outcome, Price
 from agentgym.improve.search import MOST_ANSWER, Parts, Reflector, search
 from agentgym.improve.terms import prices_of
 from agentgym.models.reference import is_remote, resolve_model
@@ -36,13 +36,16 @@ _READ = 6_000
 """Tokens of a request to the reflection model, about."""
 _EACH = 8
 """Rollouts of the search for each request to the reflection model, about."""
+_REMOTE_IN_FLIGHT = 8
+_START_S = 90.0
+"""Seconds to check and load everything, and to learn known calls, about."""
 _LEARNED = 1.5
 """Time of a training episode in that of a measured one, about."""
 _KEPT_BACK = 1.5
 """Dollars kept for the next measurement, per dollar of the one before."""
 
 
-class AsItIs(Rung):
+class AsItIs(LadderRung):
     """The agent as it is, on the model that it has or is given."""
 
     name = "as it is"
@@ -70,7 +73,7 @@ class AsItIs(Rung):
         return Outcome(f"measured on {climb.config.model}.", found)
 
 
-class BetterPrompts(Rung):
+class BetterPrompts(LadderRung):
     """Prompts and descriptions of tools, found by reflective search."""
 
     name = "better prompts"
@@ -163,7 +166,7 @@ class BetterPrompts(Rung):
             climb.config = climb.config.replaced(prompts=text)
 
 
-class _Training(Rung):
+class _Training(LadderRung):
     """A rung that trains weights on this machine."""
 
     def skipped(self, climb: Climb) -> str:
@@ -210,7 +213,7 @@ class _Training(Rung):
         return f"{steps}; {result.stopped}; saved as {result.saved.name}."
 
 
-class WarmStart(_Training):
+class WarmStartRung(_Training):
     """Imitation of the calls that training tasks need."""
 
     name = "warm start"
@@ -226,7 +229,7 @@ class WarmStart(_Training):
     def price(self, climb: Climb) -> Price:
         """Return its time."""
         rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
-        seconds = rollouts * _seconds_each(climb)
+        seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
 
     def _episodes(self, climb: Climb) -> int:
@@ -249,9 +252,9 @@ class OnPolicy(_Training):
         """Return its time at most."""
         config = climb.config
         rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
+        seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(
-            "on this machine, $0.00; at most about "
-            f"{duration(rollouts * _seconds_each(climb))} for "
+            f"on this machine, $0.00; at most about {duration(seconds)} for "
             f"{plural(config.episodes, 'episode')} (--episodes limits it)."
         )
 
@@ -270,7 +273,7 @@ def _ends_early(climb: Climb) -> bool:
     return climb.config.early_stop and goal.least <= asked.get(goal.metric, 0.0)
 
 
-class BiggerModel(Rung):
+class BiggerModel(LadderRung):
     """The price of training a bigger model on a rented GPU; nothing is rented."""
 
     name = "bigger model"
@@ -303,10 +306,10 @@ class BiggerModel(Rung):
         return Outcome(f"No quote for {model}: {why}", status="quoted")
 
 
-def rungs() -> list[Rung]:
+def rungs() -> list[LadderRung]:
     """Return the rungs in order, the cheapest first."""
     first = AsItIs()
-    return [first, BetterPrompts(first), WarmStart(), OnPolicy(), BiggerModel()]
+    return [first, BetterPrompts(first), WarmStartRung(), OnPolicy(), BiggerModel()]
 
 
 def _meter(climb: Climb) -> Meter:
@@ -344,8 +347,10 @@ def _held_out(climb: Climb) -> int:
 
 
 def _seconds_each(climb: Climb) -> float:
-    """Return the wall seconds of a rollout, as many at once as there were."""
-    for rung in climb.bill.rungs:
-        if rung.after is not None and rung.after.rollouts:
-            return rung.seconds / rung.after.rollouts
-    return 1.0
+    """Return the wall seconds of a rollout, where as many run at once as do."""
+    latest = climb.bill.latest
+    if latest is None or not latest.seconds.n:
+        return 1.0
+    config = climb.config
+    at_once = _REMOTE_IN_FLIGHT if is_remote(config.model) else config.in_flight
+    return latest.seconds.value / max(1, min(at_once, latest.rollouts))

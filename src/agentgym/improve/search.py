@@ -19,7 +19,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.errors import AgentGymError, ModelCallError, ProviderError, RolloutError
 from agentgym.models.endpoint import EndpointLlm
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, tokens_of
-from agentgym.rollout.wording import Change, Wording, system_text
+from agentgym.rollout.wording import NewText, Wording, system_text
 from agentgym.scenarios.base import Scenario
 from agentgym.security.redaction import Redactor, get_logger
 
@@ -143,12 +143,12 @@ class Parts:
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
             prompts=tuple(
-                Change(before=own[name], after=text)
+                NewText(before=own[name], after=text)
                 for name, text in new.items()
                 if name.startswith(_PROMPT)
             ),
             tools={
-                name.removeprefix(_TOOL): Change(before=own[name], after=text)
+                name.removeprefix(_TOOL): NewText(before=own[name], after=text)
                 for name, text in new.items()
                 if name.startswith(_TOOL)
             },
@@ -183,7 +183,7 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
     return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
 
 
-class Attempts(Protocol):
+class Attempting(Protocol):
     """Attempts tasks with other texts: a :class:`~agentgym.improve.bench.Bench`."""
 
     @property
@@ -201,7 +201,7 @@ class _Adapter:
 
     propose_new_texts: Any = None
 
-    def __init__(self, bench: Attempts, parts: Parts, reflector: Reflector) -> None:
+    def __init__(self, bench: Attempting, parts: Parts, reflector: Reflector) -> None:
         self._bench = bench
         self._parts = parts
         self._reflector = reflector
@@ -282,7 +282,7 @@ class _Log:
 
 
 def search(
-    bench: Attempts,
+    bench: Attempting,
     parts: Parts,
     tasks: Sequence[Task],
     reflector: Reflector,

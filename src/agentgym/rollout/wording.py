@@ -19,7 +19,7 @@ from agentgym.errors import UsageError, first_problem
 _OF_SYSTEM = ("system", "developer")
 
 
-class Change(BaseModel, frozen=True, extra="forbid"):
+class NewText(BaseModel, frozen=True, extra="forbid"):
     """A text of the agent's own, and the one to send instead."""
 
     before: str
@@ -35,8 +35,8 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
         tools: Descriptions of tools, by the tool's name.
     """
 
-    prompts: tuple[Change, ...] = ()
-    tools: dict[str, Change] = {}
+    prompts: tuple[NewText, ...] = ()
+    tools: dict[str, NewText] = {}
 
     @classmethod
     def parse(cls, text: str) -> Self:
