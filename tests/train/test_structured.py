@@ -71,9 +71,13 @@ def with_room(folder: Path) -> Path:
     leaves it.
     """
     shutil.copytree(nano_path(), folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["max_position_embeddings"] = 4096
-    (folder / "config.json").write_text(json.dumps(config))
+    places = {
+        "config.json": "max_position_embeddings",
+        "tokenizer_config.json": "model_max_length",
+    }
+    for name, key in places.items():
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(settings | {key: 4096}))
     return folder
 
 

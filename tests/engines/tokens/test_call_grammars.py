@@ -164,7 +164,7 @@ GOOD: list[dict[str, Any]] = [
     {"text": "a", "maybe": False, "tree": {"left": {"value": 1}, "value": 2}},
     {"text": "a", "count": 0, "note": "b\n</parameter>, 'c'\n"},
     {"text": "a", "code": "AB-123", "day": "2026-02-28", "street": "Oak street"},
-    {"text": "a", "street": 'it\'s "his" street\n(by the market)', "path": "/x"},
+    {"text": "a", "street": "it's a street\n(by the market)", "path": "/x"},
     {"text": "a", "path": "C:\\it's"},
 ]
 BAD: dict[str, tuple[str, dict[str, Any]]] = {

@@ -44,8 +44,8 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
     found = []
     if isinstance(pattern := schema.get("pattern"), str):
         found.append(_whole(pattern))
-    if (kind := schema.get("format")) in _FORMATS:
-        found.append(_FORMATS[str(kind)].replace("/", "\\/"))
+    if expression := _FORMATS.get(str(schema.get("format"))):
+        found.append(expression)
     return [each for each in found if each is not None]
 
 
