@@ -108,6 +108,7 @@ def result(run: Path = Path("runs/demo")) -> TrainingResult:
         steps=31,
         weights_step=31,
         episodes=3968,
+        device="CPU (2 cores)",
         wall_seconds=251,
         cpu_seconds=468,
         peak_memory_mb=1830,

@@ -167,6 +167,7 @@ def test_the_result_opens_with_whether_training_helped() -> None:
     assert "cost reduction not measured (asked: 30 %)" in told[3]
     assert "3 more families did not change." in text
     report = render_report(result)
+    assert "of wall time on CPU (2 cores), " in report
     assert "**Training made no difference" in report
     assert "Worse beyond chance: refund 100 % -> 25 %." in report
 

@@ -31,7 +31,7 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Build:
-    """What an environment is made of.
+    """The packages of an environment, and how they are found.
 
     Attributes:
         holds: Its largest packages, in words.
@@ -63,8 +63,8 @@ class EngineEnvironment:
         engine: Whose it is, and the name of its main package.
         called: That package, as its authors write it.
         release: Of that package: the one whose interfaces are used.
-        build: What it is made of.
-        cpu_build: Likewise for machines without a GPU; None if it needs one.
+        build: Its packages.
+        cpu_build: Those for machines without a GPU; None if it needs one.
     """
 
     engine: str
