@@ -46,7 +46,7 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     installs = [own, *upload.packages]
     if upload.engine:
-        installs.append(f"the environment of {upload.engine}, unless it is there")
+        installs.append(f"the environment of {upload.engine}, unless it is installed")
     return Elsewhere(
         config=config,
         machine=machine,

@@ -1,4 +1,4 @@
-"""Guard: a process that ends programs whose starter was killed, or that hold too much.
+"""Guard: end programs that use too much memory, or whose starter was killed.
 
 It is run as a script and imports the standard library alone, so that it is small: with
 psutil, reading the environments of 120 processes takes 4 ms instead of 0.8, four times
@@ -50,7 +50,7 @@ def end_marked(marks: set[bytes]) -> None:
 
 
 def _memory_of(pid: int) -> int:
-    """Return the bytes that a process holds and shares with no file."""
+    """Return a process's resident bytes that no file backs."""
     with suppress(OSError, ValueError), open(f"/proc/{pid}/statm", "rb") as source:
         _, resident, shared, *_ = source.read().split()
         return (int(resident) - int(shared)) * _PAGE
@@ -70,7 +70,7 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Watch programs until the starter is gone, then remove its folder."""
+    """Watch programs until their starter has ended, then remove its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     most: dict[bytes, int] = {}

@@ -261,7 +261,7 @@ def test_tools_memory_and_thread_of_a_graph_work_with_another_model() -> None:
 
 @pytest.mark.parametrize("name", ["make_none", "bound", "make_of_nobody"])
 def test_no_tools_are_taken_from_what_is_no_agent(name: str) -> None:
-    with pytest.raises(AgentGymError, match=rf"^{HERE}:{name} (gave|wants)"):
+    with pytest.raises(AgentGymError, match=rf"^{HERE}:{name} (gave|requires)"):
         agent_tools(f"{HERE}:{name}")
 
 

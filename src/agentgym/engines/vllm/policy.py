@@ -1,4 +1,4 @@
-"""VllmPolicy: a policy whose tokens vLLM samples, and whose text is read here."""
+"""VllmPolicy: a policy that samples tokens by vLLM, and parses their text here."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -42,8 +42,8 @@ class VllmPolicy(Policy):
     same as one that this process samples.
 
     Attributes:
-        version: Updates that the weights at the server have had.
-        failure: Why vLLM will not answer again; empty while it may.
+        version: Number of updates of the server's weights.
+        failure: The reason that vLLM cannot answer any more, or "".
     """
 
     def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
@@ -64,7 +64,7 @@ class VllmPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """The name of the weights at the server."""
+        """The server's name of the weights."""
         return self._model
 
     def become(self, model: str, version: int) -> None:

@@ -1,4 +1,4 @@
-"""vLLM's process: started, watched, asked, and ended with all that it started."""
+"""Run vLLM's server: start, watch and ask it, and end all of its processes."""
 
 import os
 import signal
@@ -43,15 +43,15 @@ _TAKEN = "address already in use"
 
 
 class VllmServer:
-    """A ``vllm serve`` of this process alone, on loopback; use :meth:`start`.
+    """A ``vllm serve`` for only this process, on loopback; use :meth:`start`.
 
     It ends with this process, also if that is killed.
 
     Attributes:
         address: Its base URL.
-        key: Of its API.
-        log: File that its output is appended to.
-        failure: Why it will never answer again; empty while there is hope.
+        key: Its API key.
+        log: The file of its output.
+        failure: The reason that it cannot answer any more, or "".
     """
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
@@ -118,7 +118,7 @@ class VllmServer:
             told(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
-        """Return its answer, asking again while it is busy.
+        """Send a request, again while the server is busy; return its answer.
 
         Args:
             verb: HTTP's.
@@ -146,7 +146,7 @@ class VllmServer:
         raise EngineError(f"vLLM refuses {path}: {said}. Its log is {self.log}.")
 
     def close(self) -> None:
-        """End vLLM and all that it started."""
+        """End vLLM and all of its processes."""
         self._is_closing = True
         self._http.close()
         if self._process.poll() is None:
@@ -158,7 +158,7 @@ class VllmServer:
         self._output.wait()
 
     def _await(self) -> None:
-        """Wait until it answers as the one that was started.
+        """Wait until the server of this process answers.
 
         Raises:
             EngineError: It does not.
@@ -187,7 +187,7 @@ class VllmServer:
             )
 
     def models(self) -> list[str]:
-        """Return the names of the models and adapters that it answers as."""
+        """Return the names of its models and adapters."""
         answer = self.ask("GET", "/v1/models")
         try:
             return [str(card["id"]) for card in answer["data"]]
@@ -218,7 +218,7 @@ class VllmServer:
         return f"vLLM does not answer {path} ({why}). {self._last_words()}"
 
     def _last_words(self) -> str:
-        """Return why it ended, as far as its log says, and what to do about that."""
+        """Return the reason of its end from its log, with advice."""
         self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
@@ -226,7 +226,7 @@ class VllmServer:
 
 
 def _refusal(answer: httpx.Response) -> str:
-    """Return a refusal in words."""
+    """Return the message of a refused request."""
     try:
         told = answer.json()
     except ValueError:
