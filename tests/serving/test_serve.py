@@ -372,13 +372,25 @@ def test_calls_follow_the_schemas_if_serve_is_asked_for_that(
 ) -> None:
     server = Process("--constrain", constrain, home=home)
     fields = {"room": {"enum": ["blue", "red"]}, "beds": {"type": "integer"}}
-    schema = {"type": "object", "properties": fields, "required": list(fields)}
-    function = {"name": "book_room", "description": "Book it.", "parameters": schema}
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+    }
     answers = [
         client_of(server, "any").chat.completions.create(
             model="coding",
             messages=[{"role": "user", "content": f"Book the room {seed}."}],
-            tools=[{"type": "function", "function": function}],
+            tools=[
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "book_room",
+                        "description": "Book it.",
+                        "parameters": schema,
+                    },
+                }
+            ],
             max_tokens=100,
             temperature=2.0,
             seed=seed,

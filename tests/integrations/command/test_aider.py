@@ -4,7 +4,6 @@ A sweep: it is installed in an environment of its own, of some 500 MB.
 """
 
 import json
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,20 +36,25 @@ cart.py
 """
 
 
-def documented(programs: Path) -> str:
-    """Return the command of docs/any_program.md, with the aider of an environment."""
+def documented(folder: Path, programs: Path) -> str:
+    """Write the script of docs/any_program.md, with the aider of an environment.
+
+    Returns:
+        The command that runs it.
+    """
     page = (ROOT / "docs" / "any_program.md").read_text()
-    [line] = [line for line in page.splitlines() if "exec aider" in line]
-    words = shlex.split(line.strip())
-    command = words[words.index("--command") + 1]
-    return command.replace("exec aider", f"exec {programs / 'aider'}")
+    [script] = [part for part in page.split("```") if "exec aider" in part]
+    text = script.removeprefix("sh\n").replace("aider", str(programs / "aider"), 1)
+    file = folder / "aider.sh"
+    file.write_text(text)
+    return f"sh {file}"
 
 
 @pytest.mark.timeout(900)
 def test_aider_mends_a_repository_and_fails_cleanly_with_a_small_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = documented(environment_with(tmp_path, AIDER))
+    command = documented(tmp_path, environment_with(tmp_path, AIDER))
     monkeypatch.setenv("HOME", str(tmp_path))  # it keeps settings and caches there
     source = TaskSource(str(EXAMPLE / "tasks.jsonl"), check_command=CHECK)
     config = located(
