@@ -139,6 +139,8 @@ class Ladder:
                 bill.ended = self._met_words(place, found.after)
                 break
         bill.ended = bill.ended or "No rung has met the goal."
+        order = [rung.name for rung in self._rungs]
+        bill.rungs.sort(key=lambda each: order.index(each.name))
         bill.save()
         return bill
 
@@ -217,7 +219,7 @@ class Ladder:
             name=rung.name,
             status=status,
             words=outcome.words,
-            before=climb.bill.latest,
+            before=None if status == "skipped" else climb.bill.latest,
             after=outcome.after,
             dollars=sum(meter.cost for meter in meters),
             prompt_tokens=sum(meter.prompt_tokens for meter in meters),
