@@ -255,7 +255,8 @@ class Lease:
             return
         raise NoCapacityError(
             f"None of {len(self._offers)} offers of {self._provider.name} is "
-            f"available: {'; '.join(self.record.tried)} Try again later, or another provider."
+            f"available: {'; '.join(self.record.tried)} Try again later, or another "
+            "provider."
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
