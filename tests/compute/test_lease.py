@@ -147,7 +147,7 @@ def test_offers_run_out(runpod: FakeRunPod, tmp_path: Path) -> None:
     runpod.no_capacity = {gpu["id"] for gpu in runpod.gpus}
     every = ("RTX A4000", "L4", "RTX 4090", "A100 PCIe", "H100 SXM")
     with (
-        pytest.raises(NoCapacityError, match="None of 4 .* offers is available"),
+        pytest.raises(NoCapacityError, match="None of 4 offers"),
         lease(tmp_path, *every),
     ):
         pass

@@ -255,8 +255,9 @@ class Lease:
                 continue
             return
         raise NoCapacityError(
-            f"None of {len(self._offers)} {self._provider.name} offers is available: "
-            f"{'; '.join(self.record.tried)} Try again later, or another provider."
+            f"None of {len(self._offers)} offers of {self._provider.name} is "
+            f"available: {'; '.join(self.record.tried)} Try again later, or another "
+            "provider."
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
