@@ -26,7 +26,7 @@ SAID_ERROR = "program: error"
 
 
 class PooledProgram:
-    """One process: what it runs as, its folder, and how many tasks it has had.
+    """One process, its folder, and the number of tasks that it has had.
 
     Args:
         run: The process.

@@ -51,7 +51,7 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return what a whole text follows in which a pattern is found; None if nothing."""
+    """Return the expression of all texts that hold a pattern; None if it has none."""
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]

@@ -108,7 +108,7 @@ class ModelEndpoint:
         found = self._sessions.get(token)
         if token == _NO_TASK:
             message = (
-                "This address answers nobody. A program that takes several tasks asks "
+                "This address answers no request: a program for several tasks asks "
                 "at the OPENAI_BASE_URL in the `variables` of each task's line."
             )
             raise ApiError(404, message, "no_task")
