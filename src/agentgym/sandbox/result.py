@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, Literal
 
+from agentgym.core.tools import whole_text
 from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import Job, RunTests, check_files
 
@@ -145,20 +146,15 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
                 "seconds": float() | int() as seconds,
             } if 0 <= seconds < _LONGEST_TEST_S:
                 running = ""
-                name, message = _whole(name), _whole(message)
+                name, message = whole_text(name), whole_text(message)
                 found[name] = TestOutcome(
                     name=name, outcome=outcome, message=message, seconds=float(seconds)
                 )
     if running is not None:
-        name = _whole(running) or "the test run"
+        name = whole_text(running) or "the test run"
         message = f"{name} did not finish: the process {status.replace('_', ' ')}"
         found[name] = TestOutcome(name=name, outcome="error", message=message)
     return tuple(found.values())
-
-
-def _whole(text: str) -> str:
-    """Replace half surrogate pairs, which cannot be encoded, by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:

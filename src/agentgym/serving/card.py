@@ -9,6 +9,7 @@ from typing import Any
 from agentgym.core.agent import AgentSpec
 from agentgym.core.formats import FORMATS
 from agentgym.evaluate.metrics import MetricName, Metrics
+from agentgym.evaluate.numbers import plural
 from agentgym.models import hub
 from agentgym.models.folder import LORA_RANKS, NANO
 
@@ -70,9 +71,9 @@ def model_card(
 
 A model that calls tools, {kind}
 with AgentGym by reinforcement learning on the scenario {Path(spec.scenario).name!r}:
-{_plural(steps, "update")}, {_plural(episodes, "episode")}, {created}.
+{plural(steps, "update")}, {plural(episodes, "episode")}, {created}.
 
-On {_plural(after.tasks, "held-out task")}:
+On {plural(after.tasks, "held-out task")}:
 
 | | before | after |
 |---|---|---|
@@ -138,10 +139,6 @@ def _base(model: str) -> str:
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _share(metrics: Metrics, metric: MetricName) -> str:
