@@ -27,7 +27,7 @@ PRICED = Prices(prompt=1.0, response=4.0)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("0.9", "name the share too, as in pass_1=0.9"),
+        ("0.9", "give a share and its least value, as in pass_1=0.9"),
         ("pass1=0.9", "Did you mean 'pass_1'?"),
         ("pass_1=0", "met by any agent"),
         ("pass_1=90", "write a share from 0 to 1"),
