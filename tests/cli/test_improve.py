@@ -40,7 +40,7 @@ async def model(request: web.Request, body: dict[str, Any]) -> web.StreamRespons
     [
         ("pass_9=0.9", "No share is named 'pass_9'"),
         ("pass_1=0", "is met by any agent"),
-        ("0.9", "name the share too"),
+        ("0.9", "give a share and its least value"),
     ],
 )
 def test_a_goal_that_means_nothing_is_one_sentence(

@@ -59,7 +59,9 @@ def read_goal(text: str) -> Gate:
         UsageError: No such share, no number in 0..1, or any agent would meet it.
     """
     if "=" not in text:
-        raise UsageError(f"--goal {text}: give a share and its least value, as in pass_1=0.9.")
+        raise UsageError(
+            f"--goal {text}: give a share and its least value, as in pass_1=0.9."
+        )
     goal = Gate.parse(text)
     if goal.least == 0:
         raise UsageError(f"--goal {text} is met by any agent, also by one that fails.")
