@@ -38,7 +38,7 @@ async def model(request: web.Request, body: dict[str, Any]) -> web.StreamRespons
 @pytest.mark.parametrize(
     ("goal", "says"),
     [
-        ("pass_9=0.9", "No share is named 'pass_9'"),
+        ("pass_9=0.9", "Unknown share 'pass_9'"),
         ("pass_1=0", "is met by any agent"),
         ("0.9", "give a share and its least value"),
     ],
