@@ -81,7 +81,6 @@ def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"episodes": 0},
         {"episodes": -5},
         {"group_size": 1},
         {"failure_cost": -1},
