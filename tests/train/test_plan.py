@@ -73,6 +73,12 @@ def test_a_program_is_trained_only_where_one_is_given() -> None:
         Trainer(config).plan()
 
 
+@pytest.mark.parametrize("episodes", [0, 5])
+def test_a_budget_of_less_than_one_group_is_refused(episodes: int) -> None:
+    with pytest.raises(UsageError, match=f"episodes = {episodes} is less than one"):
+        Trainer().train("coding", framework="native", episodes=episodes)
+
+
 def test_a_tracker_that_is_not_installed_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
