@@ -18,7 +18,7 @@ from tests.scenarios.data_sets import DATA_SETS
 __all__ = ["agentgym"]
 
 RIGHT = "value = 1.0 if right else 0.2 * tried"
-COPY = "self.degrees = dict(rooms)  # A copy: the task must stay as it is."
+COPY = "self.degrees = dict(rooms)  # A copy: the task must not change."
 SHARED = "self.degrees = ROOMS.setdefault(0, {})\n        self.degrees.update(rooms)"
 REFUSAL = 'raise ToolError(f"there is no room {room!r}.")'
 OFF = 'return [NeededCall("switch_off", {"room": task.goal["room"]})]'

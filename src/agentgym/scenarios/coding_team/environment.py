@@ -127,7 +127,7 @@ class TeamEnvironment(Environment):
 
     @tool
     def team_state(self, event: str = "look", role: str = "") -> str:
-        """Return the state of the work as JSON, after an event of the graph.
+        """Return the state of the work as JSON, after an event of the graph's own.
 
         Args:
             event: ``look``, ``fall_back``, ``hand_over``, ``take_back`` or
