@@ -36,7 +36,7 @@ def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> 
     run = RunFolder(tmp_path / "runs" / "x")
     require_whole(run, len(run.metrics()))
     assert '"name": "agentgym-v2"' in seen.read_text()
-    assert TrainedAgent.load("coding").verified_model().is_dir()
+    assert TrainedAgent.load("x").verified_model().is_dir()
 
 
 @VLLM_ON_CPU
