@@ -53,7 +53,7 @@ class Offer:
 
     @property
     def is_arm(self) -> bool:
-        """Whether its CPU is NVIDIA's Grace (ARM), for which there are no packages."""
+        """Whether its CPU is NVIDIA's Grace (ARM), for which packages are missing."""
         return _ARM.search(f"{self.kind} {self.gpu}") is not None
 
     @property

@@ -39,7 +39,7 @@ from agentgym.errors import (
 from agentgym.train.process import DeferredSignals
 
 TRIES = 4
-"""Number of offers to try, one after the other, if there is no capacity."""
+"""Number of offers to try in turn while GPUs are sold out."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
 """Factor by which a machine may cost more than agreed, without ``max_hourly``."""

@@ -53,7 +53,7 @@ class Shell:
             timeout_s: Timeout of the command.
 
         Raises:
-            UnreachableError: There is no connection, or it broke.
+            UnreachableError: The connection could not be made, or broke.
             ComputeError: The machine refuses, or the command failed.
         """
         process = self.start(command, errors=subprocess.PIPE)

@@ -130,7 +130,8 @@ class EngineEnvironment:
             for_cpu: Take the build for machines without a GPU.
 
         Raises:
-            UsageError: uv is missing, the disk is too full, or there is no such build.
+            UsageError: uv is missing, the disk is too full, or the engine has no build
+                for CPUs.
             EngineError: uv failed; says why.
         """
         build = self.cpu_build if for_cpu else self.build

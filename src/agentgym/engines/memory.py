@@ -159,9 +159,8 @@ class MemoryEstimate:
         copied = 0
         if use.rank and use.samples:  # in bfloat16 only the adapter is copied
             copied = shape.linear_parameters if size == FLOAT else added
-        if (
-            use.samples and is_small and shape.kind == "llama"
-        ):  # fused, with the last layer
+        if use.samples and is_small and shape.kind == "llama":
+            # Its fused copy, with the last layer.
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
         token = shape.cache_token * size
@@ -412,8 +411,8 @@ def check_memory(
     if alone.need <= free:
         _check_with_server(config, estimate, free, server_share or 0.0)
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
-    told = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
-    lower = f"These together need less: {', '.join(told)}. " if told else ""
+    less = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
+    lower = f"These together need less: {', '.join(less)}. " if less else ""
     where = "the GPU" if on_gpu else "this machine"
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "

@@ -117,7 +117,7 @@ def improve(
         opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
     ] = None,
     seed: Annotated[
-        int | None, opt("Of tasks and sampling.", rich_help_panel=TRAINING)
+        int | None, opt("Seed of tasks and sampling.", rich_help_panel=TRAINING)
     ] = None,
     assigned: Annotated[
         list[str] | None,

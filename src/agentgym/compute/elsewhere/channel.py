@@ -90,7 +90,7 @@ class Channel:
             **more: Arguments of the method.
 
         Raises:
-            UnreachableError: There is no connection, or it broke.
+            UnreachableError: The connection could not be made, or broke.
             ComputeError: The remote machine refuses.
         """
         if self._process is None:

@@ -27,7 +27,7 @@ _DISK_HOURLY = _DISK_GB * 0.10 * 12 / (365 * 24)
 """At $0.10 per GB and month: https://docs.runpod.io/pods/pricing (2026-08)."""
 _KEYS_AT = "https://console.runpod.io/user/settings"
 _NO_CAPACITY = 400
-"""Status if no GPU of a type is available; there is no specific code."""
+"""Status if all GPUs of a type are taken; RunPod has no code for just that."""
 _FORBIDDEN = 403
 _IN_STOCK = ("LOW", "MEDIUM", "HIGH")
 _NO_MONEY = 402

@@ -313,7 +313,7 @@ def read_object(text: str, start: int) -> JsonObject | None:
     """Read the JSON object at ``start`` with the offsets of its values.
 
     If a key occurs twice, the last value counts, as for ``json.loads``. Returns None if
-    there is no complete object.
+    the object is incomplete.
     """
     fields: dict[str, tuple[Any, int, int]] = {}
     try:

@@ -33,8 +33,8 @@ from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, is_small
 
 _FOR_CPU = (
-    "vLLM's build for CPUs is slow, and shows that a setup works: agentgym engine "
-    "install vllm --cpu"
+    "vLLM's build for CPUs is slow, and shows that a setup works: `agentgym engine "
+    "install vllm --cpu`."
 )
 
 

@@ -106,9 +106,8 @@ class Proxy:
             try:
                 async for item in items:
                     data = item if isinstance(item, bytes) else item.payload
-                    if isinstance(
-                        item, CallOutcome
-                    ):  # record first: the agent may disconnect
+                    if isinstance(item, CallOutcome):
+                        # Recorded first: the agent may disconnect.
                         self._record(call, item)
                         await self._store.kept()
                         if response is None:
