@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+_SWEEP = pytest.mark.sweep
+
 
 def first_of(values: Sequence[Any], count: int = 1) -> list[Any]:
     """Return values for ``parametrize``; those after the first ``count`` are a sweep.
@@ -18,5 +20,3 @@ def first_of(values: Sequence[Any], count: int = 1) -> list[Any]:
     )
     return [*values[:count], *rest]
 
-
-_SWEEP = pytest.mark.sweep
