@@ -19,4 +19,3 @@ def first_of(values: Sequence[Any], count: int = 1) -> list[Any]:
         for value in values[count:]
     )
     return [*values[:count], *rest]
-
