@@ -1,4 +1,4 @@
-"""Environments that engines have of their own: where they are, how they are made."""
+"""Find, check and install the separate virtual environments of engines."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _SAID = 1500
 
 
 class Checked(NamedTuple):
-    """The result of one check: whether it is right, and its evidence."""
+    """The result of one check: its name, whether it passed, and the details."""
 
     name: str
     is_good: bool
@@ -31,19 +31,19 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Build:
-    """The packages of an environment, and how they are found.
+    """The packages of an environment, and where to find them.
 
     Attributes:
-        holds: Its largest packages, in words.
-        requirements: Versions that resolve and run together, as pip takes them.
-        gigabytes: Its approximate size on the disk.
-        pythons: Versions of Python that it may have; the first with all wheels is
-            taken.
-        left_out: Packages that the requirements ask for and do not need.
-        backend: PyTorch's own index (``uv --torch-backend``) that is asked for wheels
-            which the usual indexes do not have; empty for none.
-        published_as: The main package's name on the index, where that is another; the
-            environment then also gets the usual name.
+        holds: Its largest packages, as words for messages.
+        requirements: Requirements in pip's format that work together.
+        gigabytes: Approximate size on the disk.
+        pythons: Possible versions of Python; the first for which all wheels are found
+            is used.
+        left_out: Dependencies that are not installed, because they are not needed.
+        backend: A value of ``uv --torch-backend``: PyTorch's own index is used if the
+            configured indexes do not have all wheels; empty to never use it.
+        published_as: The main package's name on the index if it differs from the
+            engine's; the environment then gets metadata under the engine's name too.
     """
 
     holds: str
@@ -60,11 +60,11 @@ class EngineEnvironment:
     """A virtual environment in ``AGENTGYM_HOME/engines``, made with uv.
 
     Attributes:
-        engine: Whose it is, and the name of its main package.
-        called: That package, as its authors write it.
-        release: Of that package: the one whose interfaces are used.
-        build: Its packages.
-        cpu_build: Those for machines without a GPU; None if it needs one.
+        engine: Name of the engine, and of its main package.
+        called: The main package's name in messages, as its authors write it.
+        release: Supported release of the main package: major and minor version.
+        build: Packages for machines with a GPU.
+        cpu_build: Packages for machines without a GPU; None if the engine needs a GPU.
     """
 
     engine: str
@@ -75,25 +75,27 @@ class EngineEnvironment:
 
     @property
     def folder(self) -> Path:
-        """Where it is made."""
+        """The environment's folder, whether or not it exists."""
         return agents_folder().parent / "engines" / self.engine
 
     @property
     def python(self) -> Path:
-        """Its interpreter, there or not."""
+        """Path of its interpreter, whether or not it exists."""
         return self.folder / "bin" / "python"
 
     @property
     def advice(self) -> str:
-        """Return the command that installs this environment."""
+        """A sentence with the command that installs this environment."""
         without = " (without a GPU: --cpu)" if self.cpu_build else ""
         return f"Make it with: agentgym engine install {self.engine}{without}"
 
     def interpreter(self) -> Path:
-        """Return the interpreter that has the main package: its own, or this one.
+        """Return an interpreter with the main package.
+
+        That is the environment's own, or else the running one if it has the package.
 
         Raises:
-            UsageError: There is none, or the package is of another release.
+            UsageError: Neither has the package, or its release is not supported.
         """
         python = self.python
         if not python.exists():
@@ -113,7 +115,7 @@ class EngineEnvironment:
         return python
 
     def packages(self, python: Path, *names: str) -> list[Checked]:
-        """Say which versions of packages an interpreter has."""
+        """Check that an interpreter has these packages; report their versions."""
         versions = {name: installed_version(python, name) for name in names}
         return [
             Checked(name, version is not None, version or f"missing. {self.advice}")
@@ -121,18 +123,18 @@ class EngineEnvironment:
         ]
 
     def install(self, *, for_cpu: bool = False) -> Iterator[str]:
-        """Make the environment with uv; yield a sentence on each step.
+        """Install the environment with uv; yield a line before each step.
 
-        Nothing is touched before uv has found every package. An environment that could
-        not be completed is removed.
+        Nothing is changed before uv has found every package. An environment that cannot
+        be completed is removed.
 
         Args:
-            for_cpu: Take the build for machines without a GPU.
+            for_cpu: Install the build for machines without a GPU.
 
         Raises:
             UsageError: uv is missing, the disk is too full, or the engine has no build
                 for CPUs.
-            EngineError: uv failed; says why.
+            EngineError: uv failed; the message says why.
         """
         build = self.cpu_build if for_cpu else self.build
         if build is None:
@@ -178,12 +180,12 @@ class EngineEnvironment:
 
 
 def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]]:
-    """Return the Python that has all wheels of a build, and uv's options for them.
+    """Return the first Python version with wheels of all packages, and uv's options.
 
     Nothing is installed.
 
     Raises:
-        EngineError: Some cannot be found; says which and what to do.
+        EngineError: Some packages cannot be found; the message says which, and the fix.
     """
     tries = [(version, options) for version in build.pythons]
     if build.backend:
@@ -212,7 +214,7 @@ def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]
 def _run(
     words: Sequence[str], text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run uv, which also looks where pip is set to look for wheels."""
+    """Run uv; it also searches pip's ``PIP_FIND_LINKS`` for wheels."""
     links = os.environ.get("PIP_FIND_LINKS", "").split()
     environment = {"UV_FIND_LINKS": ",".join(links), **os.environ}
     return subprocess.run(
@@ -226,16 +228,16 @@ def _require(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def _problem(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why uv failed, in one line."""
+    """Return uv's reason for failing, in one line."""
     said = re.sub(r"\{[^}]*\}", "", " ".join(done.stderr.split()))  # markers
     match = re.search(r"Because (.*?), we can conclude", said)
     return match[1] if match else said[-_SAID:]
 
 
 def _add_name(python: Path, published_as: str, name: str) -> None:
-    """Give a package that is published under another name its usual one, too.
+    """Add metadata under the usual name of a package that has another one on the index.
 
-    Programs that ask for its version by the usual name end without it.
+    Programs that ask for its version under the usual name would fail without it.
     """
     version = installed_version(python, published_as.replace("-", "_"))
     suffix = published_as.removeprefix(name).strip("-")
@@ -247,7 +249,10 @@ def _add_name(python: Path, published_as: str, name: str) -> None:
 
 
 def installed_version(python: Path, package: str) -> str | None:
-    """Return which version of a package an interpreter has, without starting it."""
+    """Return a package's version from its metadata, or None if it is not installed.
+
+    The interpreter is not started.
+    """
     for path in python.parent.parent.glob(
         f"lib/python3*/site-packages/{package}-*.dist-info"
     ):
@@ -256,12 +261,12 @@ def installed_version(python: Path, package: str) -> str | None:
 
 
 def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
-    """Say whether an interpreter can import ``modules``, and how many GPUs torch sees.
+    """Check that an interpreter can import modules; report how many GPUs torch sees.
 
     Args:
         python: The interpreter.
-        modules: Their names with commas, torch among them.
-        timeout_s: How long that may take.
+        modules: Names with commas between them; torch must be one.
+        timeout_s: Seconds after which the check fails.
     """
     first = modules.partition(",")[0]
     probe = f"import {modules}; print(torch.cuda.device_count(), torch.version.cuda)"
@@ -286,10 +291,10 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
 
 
 def machine(*, for_cpu: bool = False) -> list[Checked]:
-    """Look at the GPUs, the memory, and whether servers may listen on loopback.
+    """Check the GPUs, the memory, and whether servers may listen on loopback.
 
     Args:
-        for_cpu: Look at the CPU, and not for GPUs.
+        for_cpu: Describe the CPU instead of checking the GPUs.
     """
     use = "weights of servers that sleep are kept there"
     if for_cpu:
@@ -318,7 +323,7 @@ def _ports() -> Checked:
 
 
 def gpus() -> Checked:
-    """Return the GPUs with their free memory, as the driver reports them."""
+    """Check that there are GPUs; report their memory from ``nvidia-smi``."""
     if (tool := which("nvidia-smi")) is None:
         return Checked("GPUs", False, "nvidia-smi is missing: this machine has none")
     words = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]

@@ -1,8 +1,8 @@
-"""From an agent as it is to its goal, rung by rung, with a bill.
+"""Improve an agent step by step ("rungs") until it meets a goal, and record the cost.
 
-The same held-out tasks are measured after each rung: better prompts, a warm start,
-training. It stops at the first rung that meets the goal, and spends no dollar that the
-user did not allow.
+The rungs are: measure the agent as it is, better prompts, a warm start, training, a
+quote for a bigger model. The same held-out tasks are measured after each rung. It stops
+at the first rung that meets the goal, and never spends more than the user allowed.
 """
 
 from agentgym.improve.bill import Bill, RungResult

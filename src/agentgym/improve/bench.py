@@ -1,4 +1,4 @@
-"""Bench: the agent of a ladder on one model, measured and attempted at will."""
+"""Bench: run one agent with one model on held-out or other tasks."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,11 +28,13 @@ _IN_FLIGHT = 8
 
 
 class Bench:
-    """Rollouts of one agent on one model, for the time of a ``with`` block.
+    """Runs rollouts of one agent with one model, within a ``with`` block.
 
     Args:
-        config: Every setting, located; its model may be one of a provider.
-        meter: Counts and pays the model's tokens, where servers answer for it.
+        config: The agent's settings, with absolute paths. The model may be a
+            provider's.
+        meter: Counts and pays the model's tokens; unused if the model runs on this
+            machine.
         progress: Receives the phases.
     """
 
@@ -78,12 +80,15 @@ class Bench:
     def held_out(
         self, wording: Wording, prices: Prices
     ) -> tuple[Metrics, list[Trajectory]]:
-        """Measure the held-out tasks that training measures before and after.
+        """Measure the same held-out tasks that training measures before and after.
+
+        Returns:
+            The metrics, and the rollouts that they were computed from.
 
         Raises:
-            ProviderError: The model's server refuses to answer for good, or the money
-                is spent.
-            RolloutError: Not one rollout could be scored.
+            ProviderError: The model's server permanently refuses to answer, or the
+                money is spent.
+            RolloutError: No rollout could be scored.
         """
         config = self._config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
@@ -111,8 +116,8 @@ class Bench:
         """Attempt tasks with these texts instead of the agent's own.
 
         Raises:
-            ProviderError: As :meth:`held_out`.
-            RolloutError: Not one rollout could be scored.
+            ProviderError: As in :meth:`held_out`.
+            RolloutError: No rollout could be scored.
         """
         self._session.reword(wording)
         self._progress.phase(phase, len(tasks) * samples)

@@ -1,4 +1,4 @@
-"""Bill: the results and the cost of each rung of a ladder; kept on disk."""
+"""Bill: store the result and cost of each rung of a ladder in ``bill.json``."""
 
 import hashlib
 import json
@@ -29,15 +29,18 @@ class RungResult(BaseModel, extra="forbid"):
     """The result of one rung.
 
     Attributes:
-        name: Of the rung.
-        status: ``met`` or ``missed`` the goal on held-out tasks; ``skipped`` before
-            anything was done; ``ended`` before it could be measured; ``quoted`` alone.
-        words: The work done, or why there was none, in sentences.
-        before: The held-out tasks before the rung; None before the first one.
-        after: The same tasks after it; None if they were not measured.
-        dollars: Spent.
-        prompt_tokens: Of models that servers answer for, ``response_tokens`` of the
-            answers. A policy on this machine is not among them.
+        name: The rung's name, as users see it.
+        status: ``met`` or ``missed``: the goal, measured on held-out tasks.
+            ``skipped``: the rung does not apply. ``ended``: it ended without a
+            measurement. ``quoted``: it only asked for a price.
+        words: Sentences that describe the work, or say why there was none.
+        before: Metrics of the held-out tasks before the rung; None if they were not
+            measured before, or if the rung was skipped.
+        after: Metrics of the same tasks after it; None if they were not measured.
+        dollars: US dollars spent.
+        prompt_tokens: Prompt tokens of models on servers. A model that this process
+            runs is not counted.
+        response_tokens: Response tokens of the same models.
         seconds: Wall time.
     """
 
@@ -53,17 +56,17 @@ class RungResult(BaseModel, extra="forbid"):
 
 
 class Bill(BaseModel, extra="forbid"):
-    """A ladder so far.
+    """The results and costs of a ladder, as far as it has come.
 
     Attributes:
-        goal: As the user wrote it: ``pass_1=0.9``.
-        max_cost: Most US dollars in all.
-        model: That rung 1 measured.
-        rungs: Finished ones, in order.
-        ended: Why the ladder ended, in sentences; empty while it goes on.
+        goal: The goal as text, ``pass_1=0.9``.
+        max_cost: Upper limit on the US dollars of all rungs together.
+        model: The model that the first rung measures.
+        rungs: Results of rungs so far, in order.
+        ended: Sentences that say why the ladder ended; empty while it goes on.
         run: Folder of the training run; empty before there is one.
-        agent: The saved agent, ``desk@2``; empty without one.
-        folder: Where the bill and the prompts are.
+        agent: Name and version of the saved agent, ``desk@2``; empty before training.
+        folder: Folder of the bill and the prompts.
     """
 
     goal: str
@@ -77,12 +80,12 @@ class Bill(BaseModel, extra="forbid"):
 
     @property
     def dollars(self) -> float:
-        """Spent by all rungs."""
+        """US dollars that all rungs have spent."""
         return sum(rung.dollars for rung in self.rungs)
 
     @property
     def latest(self) -> Metrics | None:
-        """The newest measurement of the held-out tasks."""
+        """The newest metrics of the held-out tasks; None if there are none."""
         found = [rung.after for rung in self.rungs if rung.after is not None]
         return found[-1] if found else None
 
@@ -93,7 +96,7 @@ class Bill(BaseModel, extra="forbid"):
 
     @property
     def prompts(self) -> Path | None:
-        """The file of better prompts; None if there is none."""
+        """The path of the better prompts; None if the file does not exist."""
         path = self.folder / PROMPTS_FILE
         return path if path.is_file() else None
 
@@ -104,10 +107,12 @@ class Bill(BaseModel, extra="forbid"):
 
     @classmethod
     def open(cls, folder: Path, goal: str, max_cost: float, model: str) -> Self:
-        """Return the bill in a folder, which goes on, or a new one.
+        """Return a folder's bill, to continue it, or a new one if there is none.
+
+        The goal, the cap and the model are always the given ones.
 
         Raises:
-            RunFolderError: There is one that cannot be read.
+            RunFolderError: The folder has a bill that cannot be read.
         """
         path = folder / BILL_FILE
         new = cls(goal=goal, max_cost=max_cost, model=model, folder=folder)
@@ -126,10 +131,12 @@ class Bill(BaseModel, extra="forbid"):
 
 
 def folder_of(config: TrainingConfig) -> Path:
-    """Return the folder of a ladder: another one for other tasks or settings.
+    """Return the folder of a ladder; its name changes with the tasks and settings.
+
+    Settings that only limit or name the work, such as ``episodes``, do not change it.
 
     Args:
-        config: Of the agent, located.
+        config: The agent's settings, with absolute paths.
     """
     settings = config.model_dump(mode="json")
     told = {key: settings[key] for key in settings if key not in _NOT_TASKS}

@@ -1,4 +1,4 @@
-"""Improve: check everything, and climb the ladder."""
+"""Check everything that a ladder needs, then run its rungs: :func:`improve`."""
 
 import fcntl
 
@@ -33,14 +33,17 @@ def improve(
 
     Args:
         config: The agent, its tasks, and the model to begin with.
-        terms: The goal, the cap, and who writes better prompts.
-        own: Whether to begin with the agent's own model instead, if it is of a provider
+        terms: The goal, the cost limit, and the model that writes better prompts.
+        own: Whether to begin with the agent's own model instead, if it is a provider's
             whose key is set.
         progress: Receives the events.
 
     Raises:
-        UsageError: Something cannot work; nothing was started or paid.
-        Interrupted: Ctrl-C; finished rungs are kept, and the same call goes on.
+        UsageError: A setting cannot work; nothing was started or paid.
+        RunFolderError: Another process uses the ladder's folder, or its bill cannot be
+            read.
+        Interrupted: Ctrl-C or SIGTERM; finished rungs are kept, and the same call goes
+            on with them.
     """
     config, progress = located(config), progress or Progress()
     scenario, _ = check_rollouts(config)

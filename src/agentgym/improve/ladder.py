@@ -1,4 +1,4 @@
-"""Ladder: rung by rung until the goal is met, and no dollar above the cap."""
+"""Ladder: run rungs in order until the goal is met, within the cost limit."""
 
 import time
 from abc import ABC, abstractmethod
@@ -20,12 +20,13 @@ class Climb:
     """The state that rungs share.
 
     Attributes:
-        config: Of the agent, located; a rung may improve it for the next ones.
-        terms: Of the user.
+        config: The agent's settings, with absolute paths; a rung may change them for
+            the next ones, such as the prompts.
+        terms: The goal, the cost limit and the user's other choices.
         purse: Pays for everything.
-        bill: Of the rungs so far.
+        bill: Results and costs of the rungs so far.
         progress: Receives the events.
-        meters: Of the rung that runs.
+        meters: The meters of the rung that runs.
     """
 
     config: TrainingConfig
@@ -36,19 +37,24 @@ class Climb:
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, read: float, written: float) -> Meter:
-        """Return a meter for a model of the rung that runs."""
+        """Return a new meter for a model that the running rung uses.
+
+        Args:
+            read: US dollars per million prompt tokens.
+            written: US dollars per million response tokens.
+        """
         self.meters.append(Meter(self.purse, read, written))
         return self.meters[-1]
 
 
 @dataclass(frozen=True)
 class Price:
-    """The price of a rung, before it starts.
+    """The estimated price of a rung, before it starts.
 
     Attributes:
-        words: In money and time, as a sentence.
-        dollars: About how many; None if that is not known.
-        is_free: Whether it can cost nothing at all.
+        words: Money and time, as a sentence for the user.
+        dollars: Estimated US dollars; None if they cannot be estimated.
+        is_free: Whether the rung cannot cost anything.
     """
 
     words: str
@@ -61,9 +67,10 @@ class Outcome:
     """The result of a rung.
 
     Attributes:
-        words: In sentences.
-        after: The held-out tasks after it; None if they were not measured.
-        status: Where there is nothing to measure: ``ended`` or ``quoted``.
+        words: Sentences for the user.
+        after: Metrics of the held-out tasks after it; None if they were not measured.
+        status: The status if they were not measured: ``ended``, ``quoted`` or
+            ``skipped``.
     """
 
     words: str
@@ -75,7 +82,7 @@ class LadderRung(ABC):
     """One way to make an agent better.
 
     Attributes:
-        name: For people.
+        name: The rung's name, as the bill and messages show it.
     """
 
     name: str
@@ -86,29 +93,31 @@ class LadderRung(ABC):
 
     @abstractmethod
     def price(self, climb: Climb) -> Price:
-        """Return its price; nothing is started."""
+        """Estimate the price of this rung, without starting it."""
 
     @abstractmethod
     def run(self, climb: Climb) -> Outcome:
-        """Do it.
+        """Run this rung.
 
-        Whatever costs is paid by ``climb.purse``, and reserved before it is spent.
+        All money must be reserved from ``climb.purse`` before it is spent; a meter does
+        that.
 
         Raises:
-            AgentGymError: It could not be done; the next rung is tried.
+            AgentGymError: The rung failed; the next one is tried, unless the cost limit
+                was reached.
         """
 
     def restore(self, climb: Climb) -> None:
-        """Take over its result in an earlier process."""
+        """Apply the result that this rung had in an earlier process."""
 
 
 class Ladder:
-    """Climbs rungs until the goal is met on held-out tasks.
+    """Runs rungs until the goal is met on held-out tasks.
 
     Args:
-        rungs: In order, the cheapest first.
-        climb: The agent, the terms, and the bill, which may be that of an earlier
-            process.
+        rungs: The rungs in order, the cheapest first.
+        climb: The agent, the terms, and the bill, which an earlier process may have
+            begun.
     """
 
     def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
@@ -116,13 +125,13 @@ class Ladder:
         self._climb = climb
 
     def climb(self) -> Bill:
-        """Climb, and return the bill.
+        """Run the rungs that are not finished yet, and return the bill.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; finished rungs are kept.
         """
         bill = self._climb.bill
-        for each in bill.rungs:  # of an earlier process, maybe with another goal
+        for each in bill.rungs:  # from an earlier process, maybe with another goal
             if each.after is not None:
                 each.status = self._status(each.after)
         done = {each.name: each for each in bill.rungs if each.after is not None}
@@ -147,9 +156,10 @@ class Ladder:
     def _tried(
         self, rung: LadderRung, later: Sequence[LadderRung], done: dict[str, RungResult]
     ) -> RungResult | None:
-        """Do one rung, if it applies and is allowed; None ends the ladder.
+        """Run one rung if it applies and its cost is allowed; None ends the ladder.
 
-        Later ones that are ``done`` are done again, as they built on less.
+        Later rungs that are ``done`` are forgotten and run again: they did not yet
+        build on this one's result.
         """
         climb = self._climb
         if why := rung.skipped(climb):
@@ -185,7 +195,7 @@ class Ladder:
         return None if climb.bill.ended else found
 
     def _refusal(self, rung: LadderRung, price: Price) -> str:
-        """Return why a rung is not started, empty if it may be."""
+        """Return why a rung may not start because of its cost; empty if it may."""
         climb = self._climb
         if price.is_free:
             return ""
@@ -209,7 +219,7 @@ class Ladder:
     def _add(
         self, rung: LadderRung, outcome: Outcome, began: float | None = None
     ) -> RungResult:
-        """Put the result of a rung into the bill, and save that."""
+        """Add the result of a rung to the bill, and save the bill."""
         climb = self._climb
         status = outcome.status
         if outcome.after is not None:
@@ -237,7 +247,7 @@ class Ladder:
         return "met" if is_met else "missed"
 
     def _met_words(self, place: int, found: Metrics) -> str:
-        """Say which rung met the goal, how surely, and the price of the next one."""
+        """Return which rung met the goal, its interval, and the next rung's price."""
         climb, goal = self._climb, self._climb.terms.goal
         share = found[goal.metric]
         name = self._rungs[place].name

@@ -1,4 +1,4 @@
-"""The rungs: as it is, better prompts, warm start, training, a bigger model's quote."""
+"""The rungs: as it is, better prompts, warm start, training, bigger model."""
 
 from pathlib import Path
 
@@ -31,22 +31,22 @@ from agentgym.train.trainer import Trainer
 from agentgym.train.warm_start.plans import can_imitate
 
 _SEARCHED = 24
-"""Training tasks that the search sees at most, one half of them to reflect on."""
+"""Most training tasks that the search uses; one half is for reflection."""
 _READ = 6_000
-"""Tokens of a request to the reflection model, about."""
+"""Estimated tokens of one request to the reflection model."""
 _EACH = 8
-"""Rollouts of the search for each request to the reflection model, about."""
+"""Estimated rollouts of the search per request to the reflection model."""
 _REMOTE_IN_FLIGHT = 8
 _START_S = 90.0
-"""Seconds to check and load everything, and to learn known calls, about."""
+"""Estimated seconds to check and load everything, and to learn known calls."""
 _LEARNED = 1.5
-"""Time of a training episode in that of a measured one, about."""
+"""Estimated time of a training episode, relative to a measured rollout."""
 _KEPT_BACK = 1.5
-"""Dollars kept for the next measurement, per dollar of the one before."""
+"""Dollars reserved for the next measurement, per dollar of the previous one."""
 
 
 class AsItIs(LadderRung):
-    """The agent as it is, on the model that it has or is given."""
+    """Measures the unchanged agent, with the model of the settings."""
 
     name = "as it is"
 
@@ -68,13 +68,13 @@ class AsItIs(LadderRung):
         return Price(words, None, is_free=False)
 
     def run(self, climb: Climb) -> Outcome:
-        """Measure it."""
+        """Measure the held-out tasks, and keep the texts that the agent sent."""
         found, self.parts = _measured(climb, Wording())
         return Outcome(f"measured on {climb.config.model}.", found)
 
 
 class BetterPrompts(LadderRung):
-    """Prompts and descriptions of tools, found by reflective search."""
+    """Searches for better system prompts and tool descriptions (GEPA)."""
 
     name = "better prompts"
 
@@ -82,7 +82,7 @@ class BetterPrompts(LadderRung):
         self._before = before
 
     def skipped(self, climb: Climb) -> str:
-        """Return why there is no search."""
+        """Return that no reflection model is set; empty if one is."""
         if climb.terms.reflection is None:
             return (
                 "Left out: no reflection model is named, which would write better "
@@ -91,7 +91,7 @@ class BetterPrompts(LadderRung):
         return ""
 
     def price(self, climb: Climb) -> Price:
-        """Return the price of the search, estimated by the measurement before."""
+        """Estimate the price of the search from the previous measurement."""
         terms, latest = climb.terms, climb.bill.latest
         count = terms.searched + _held_out(climb)
         asked = terms.searched // _EACH
@@ -112,12 +112,12 @@ class BetterPrompts(LadderRung):
         return Price(words, None if free or not is_known else dollars, free)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search on training tasks, measure on held-out ones, keep the better texts."""
+        """Search on training tasks; keep the texts if held-out tasks are not worse."""
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
         parts, before = self._before.parts, climb.bill.latest
-        if parts is None:  # measured by an earlier process: a few attempts show them
+        if parts is None:  # the measurement was made by an earlier process
             parts = _shown(climb)
         if not parts.texts:
             return Outcome(
@@ -160,7 +160,7 @@ class BetterPrompts(LadderRung):
         return Outcome(words, after)
 
     def restore(self, climb: Climb) -> None:
-        """Let the next rungs have the prompts."""
+        """Put the better prompts, if there are any, into the next rungs' settings."""
         if (path := climb.bill.prompts) is not None:
             text = path.read_text(encoding="utf-8")
             climb.config = climb.config.replaced(prompts=text)
@@ -170,7 +170,7 @@ class _Training(LadderRung):
     """A rung that trains weights on this machine."""
 
     def skipped(self, climb: Climb) -> str:
-        """Return why the model cannot be trained."""
+        """Return why the model cannot be trained; empty if it can."""
         if is_remote(climb.config.model):
             return (
                 f"Left out: {climb.config.model} answers behind a server, and training "
@@ -179,7 +179,7 @@ class _Training(LadderRung):
         return ""
 
     def run(self, climb: Climb) -> Outcome:
-        """Train, or go on with the run of the ladder."""
+        """Train, or continue the training run that the ladder began."""
         bill = climb.bill
         trainer = Trainer(climb.config, progress=climb.progress)
         episodes, yes = self._episodes(climb), self._goes_on(climb)
@@ -200,26 +200,26 @@ class _Training(LadderRung):
         return Outcome(self._words(result), result.metrics)
 
     def _episodes(self, climb: Climb) -> int:
-        """Return the budget of training rollouts."""
+        """Return how many training rollouts to run at most."""
         return climb.config.episodes
 
     def _goes_on(self, climb: Climb) -> bool:
-        """Whether to train where the baseline gives no hope."""
+        """Return whether to train although the baseline shows no chance of success."""
         return climb.terms.yes
 
     def _words(self, result: TrainingResult) -> str:
-        """Say how training ended."""
+        """Return a sentence on how training ended."""
         steps = plural(result.steps, "step")
         return f"{steps}; {result.stopped}; saved as {result.saved.name}."
 
 
 class WarmStartRung(_Training):
-    """Imitation of the calls that training tasks need."""
+    """Trains the model to imitate the calls that training tasks need."""
 
     name = "warm start"
 
     def skipped(self, climb: Climb) -> str:
-        """Return why nothing can be imitated."""
+        """Return why the model cannot imitate calls; empty if it can."""
         if why := super().skipped(climb):
             return why
         if not can_imitate(climb.config, get_scenario(climb.config.scenario)):
@@ -227,7 +227,7 @@ class WarmStartRung(_Training):
         return ""
 
     def price(self, climb: Climb) -> Price:
-        """Return its time."""
+        """Estimate its time; it costs no money."""
         rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
         seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
@@ -244,12 +244,12 @@ class WarmStartRung(_Training):
 
 
 class OnPolicy(_Training):
-    """Training on its own attempts."""
+    """Trains the model on its own attempts (on-policy RL)."""
 
     name = "training"
 
     def price(self, climb: Climb) -> Price:
-        """Return its time at most."""
+        """Estimate its longest time; it costs no money."""
         config = climb.config
         rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
         seconds = _START_S + rollouts * _seconds_each(climb)
@@ -260,9 +260,10 @@ class OnPolicy(_Training):
 
 
 def _ends_early(climb: Climb) -> bool:
-    """Return whether the scenario's own criteria may end training.
+    """Return whether the scenario's own success criteria may end training.
 
-    They may not where they ask for less than the goal does.
+    They may not if they ask for less than the goal does, or the setting ``early_stop``
+    is off.
     """
     goal, scenario = climb.terms.goal, get_scenario(climb.config.scenario)
     asked = {
@@ -274,16 +275,16 @@ def _ends_early(climb: Climb) -> bool:
 
 
 class BiggerModel(LadderRung):
-    """The price of training a bigger model on a rented GPU; nothing is rented."""
+    """Quotes the training of a bigger model on a rented GPU; rents nothing."""
 
     name = "bigger model"
 
     def price(self, climb: Climb) -> Price:
-        """Return that it is a quote."""
+        """Return that a quote is free."""
         return Price(f"a quote for {climb.terms.bigger} on a rented GPU; $0.00.")
 
     def run(self, climb: Climb) -> Outcome:
-        """Ask the providers that are set up for their prices."""
+        """Ask every GPU provider that is set up for its price; report the lowest."""
         quotes: list[Quote] = []
         problems: list[str] = []
         model = climb.terms.bigger
@@ -313,13 +314,13 @@ def rungs() -> list[LadderRung]:
 
 
 def _meter(climb: Climb) -> Meter:
-    """Return a meter of the agent's model."""
+    """Return a new meter for the agent's model."""
     prices = prices_of(climb.config.model, climb.terms.prices)
     return climb.meter(prices.prompt, prices.response)
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks, and return the texts that the agent sent."""
+    """Measure the held-out tasks; return metrics and the texts that the agent sent."""
     prices = prices_of(climb.config.model, climb.terms.prices)
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
@@ -333,13 +334,13 @@ def _tasks(climb: Climb) -> list[Task]:
 
 
 def _shown(climb: Climb) -> Parts:
-    """Return the texts that the agent sends, by a few attempts at training tasks."""
+    """Return the texts that the agent sends in a few attempts at training tasks."""
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
 
 
 def _held_out(climb: Climb) -> int:
-    """Return the rollouts of one measurement of the held-out tasks."""
+    """Return how many rollouts one measurement of the held-out tasks takes."""
     config = climb.config
     scenario = get_scenario(config.scenario)
     sets = held_out_sets(scenario, config.seed, config.test_tasks)
@@ -347,7 +348,7 @@ def _held_out(climb: Climb) -> int:
 
 
 def _seconds_each(climb: Climb) -> float:
-    """Return the wall seconds of a rollout, where as many run at once as do."""
+    """Estimate the wall seconds per rollout, given how many run at once."""
     latest = climb.bill.latest
     if latest is None or not latest.seconds.n:
         return 1.0

@@ -1,8 +1,8 @@
 """Search: better prompts and tool descriptions by GEPA (arXiv:2507.19457).
 
-A reflection model reads attempts at training tasks and writes a new text of one part;
-a text that does better on a few of these tasks is measured on others of the training
-split. No validation or held-out task is seen.
+A reflection model reads attempts at training tasks and writes a new text for one part,
+a system prompt or the description of a tool. If the text does better on these few
+tasks, it is measured on other training tasks. No validation or held-out task is used.
 """
 
 import json
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 MOST_ANSWER = 4_096
-"""Tokens of an answer of the reflection model, its thoughts included."""
+"""Most tokens of the reflection model's answer, with its reasoning."""
 MINIBATCH = 3
-"""Attempts that it reads at a time."""
+"""Attempts that the reflection model reads at a time."""
 _PROMPT, _TOOL = "system prompt ", "description of the tool "
 _OF_TOOL = """An agent has a tool with this description:
 ```
@@ -52,14 +52,14 @@ _PARTIAL = 0.5
 
 
 class Reflector:
-    """Asks the reflection model, as far as its meter pays.
+    """Sends prompts to the reflection model while its meter can pay for them.
 
     Args:
-        endpoint: Of the model.
+        endpoint: The reflection model's endpoint, with its meter.
 
     Attributes:
-        problem: Why it answers no more; empty while it does.
-        asked: Requests so far.
+        problem: Why no more requests are sent; empty while they are.
+        asked: Number of requests so far.
     """
 
     def __init__(self, endpoint: MeteredEndpoint) -> None:
@@ -73,9 +73,9 @@ class Reflector:
         """Return the model's answer to a prompt.
 
         Raises:
-            AgentGymError: It cannot be asked, or the money is spent.
+            AgentGymError: The model failed, now or before, or the money is spent.
         """
-        if self.problem:  # GEPA asks again where an answer failed
+        if self.problem:  # GEPA asks again after a failed answer
             raise ProviderError(self.problem)
         messages = prompt
         if isinstance(prompt, str):
@@ -109,7 +109,7 @@ class Reflector:
         llm = EndpointLlm(self._endpoint, on_retry=_only_refused)
         try:
             return await llm(messages, **options)
-        except ProviderError as error:  # the key, so that nothing was paid for
+        except ProviderError as error:  # refused the key, so nothing was paid for
             raise _Refused(str(error)) from None
         finally:
             await llm.close()
@@ -120,13 +120,13 @@ class _Refused(ProviderError):
 
 
 def _only_refused(why: str) -> None:
-    """Send only a request again that was refused with a status: it is not paid for."""
+    """Raise unless the server refused with a status: other failures may be paid for."""
     if ": status " not in why:
         raise ModelCallError(why)
 
 
 class Parts:
-    """The texts of an agent that can be replaced, by a name that people understand."""
+    """The texts of an agent that can be replaced, by a readable name."""
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
@@ -138,7 +138,7 @@ class Parts:
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the wording of changed texts."""
+        """Return a wording of the texts that differ from the agent's own."""
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -158,7 +158,8 @@ class Parts:
 def _prompts(made: Sequence[Trajectory]) -> list[str]:
     """Return the system prompts that are the same in several tasks.
 
-    A prompt with parts of its task in it has another text each time.
+    A prompt that contains parts of its task differs from task to task and cannot be
+    replaced. If all attempts are at one task, every prompt counts.
     """
     tasks: dict[str, set[str]] = defaultdict(set)
     for trajectory in made:
@@ -184,11 +185,11 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
 
 
 class Attempting(Protocol):
-    """Attempts tasks with other texts: a :class:`~agentgym.improve.bench.Bench`."""
+    """Attempts tasks with other texts, as :class:`.Bench` does."""
 
     @property
     def scenario(self) -> Scenario:
-        """Whose tasks they are."""
+        """The scenario that the tasks belong to."""
 
     def attempt(
         self, name: str, tasks: Sequence[Task], wording: Wording
@@ -197,7 +198,7 @@ class Attempting(Protocol):
 
 
 class _Adapter:
-    """Scores candidates for GEPA, and shows it their attempts."""
+    """GEPA's adapter: scores candidate texts, and shows attempts to reflection."""
 
     propose_new_texts: Any = None
 
@@ -222,7 +223,7 @@ class _Adapter:
                 made = self._bench.attempt(name, batch, wording)
             except ProviderError as error:
                 self._reflector.problem = str(error)
-            except RolloutError as error:  # these texts let every attempt fail
+            except RolloutError as error:  # with these texts every attempt failed
                 logger.info("%s: %s", name, error)
         scores = [score_of(each) for each in made] or [0.0] * len(batch)
         none: list[Trajectory | None] = [None] * len(batch)
@@ -245,14 +246,14 @@ class _Adapter:
 
 
 def score_of(made: Trajectory) -> float:
-    """Return 1 for a success, else up to a half for right calls."""
+    """Return 1 for a success, else up to 0.5 by the share of right arguments."""
     if made.success:
         return 1.0
     return _PARTIAL * (made.right_arguments or 0.0)
 
 
 def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]:
-    """Return an attempt in words: the request, the calls, and the mistakes."""
+    """Describe an attempt for reflection: request, calls, answer and mistakes."""
     calls = made.model_calls
     asked = [m for m in (calls[0].messages if calls else ()) if m.get("role") == "user"]
     done = [
@@ -275,7 +276,7 @@ def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]
 
 
 class _Log:
-    """Writes GEPA's messages into our log."""
+    """Writes GEPA's messages to AgentGym's log."""
 
     def log(self, message: str) -> None:
         logger.debug("%s", message)
@@ -292,16 +293,17 @@ def search(
 ) -> Wording:
     """Return the wording that did best on tasks of the training split.
 
-    It is empty if nothing did better than the agent's own texts. A search that the
-    reflector ends returns the best so far.
+    The wording is empty if no text did better than the agent's own. If the reflector
+    cannot go on, the search ends early and the best wording so far is returned.
 
     Args:
         bench: Attempts tasks.
         parts: The agent's own texts.
-        tasks: Of the training split: one half to reflect on, the other to compare by.
+        tasks: Tasks of the training split: one half to reflect on, the other half to
+            compare texts. A single task serves for both.
         reflector: Writes new texts.
-        rollouts: After which no new one is tried.
-        seed: Of the order of tasks.
+        rollouts: Number of rollouts after which no new text is tried.
+        seed: GEPA's random seed.
     """
     from gepa.api import optimize
 

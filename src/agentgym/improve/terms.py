@@ -1,4 +1,4 @@
-"""Terms: the goal of a ladder and its cap, checked before anything starts."""
+"""Terms: the goal and the cost limit of a ladder, checked before anything starts."""
 
 import os
 import re
@@ -29,17 +29,18 @@ _HERE = ("auto", "local", "none")
 
 @dataclass(frozen=True)
 class Terms:
-    """The goal, and the money that it may cost.
+    """The goal, and the money that reaching it may cost.
 
     Attributes:
-        goal: The share to reach on held-out tasks.
-        max_cost: Most US dollars in all; nothing is spent by default.
-        prices: Of the agent's model, where servers answer for it.
-        reflection: The model that writes better prompts; None leaves that rung out.
-        reflection_prices: Of its tokens.
-        searched: Rollouts of the search for better prompts.
-        bigger: The model of the quote for a rented GPU.
-        yes: Spend up to ``max_cost`` without a question.
+        goal: The share to reach on held-out tasks, and its least value.
+        max_cost: Upper limit on the US dollars of all rungs; by default nothing is
+            spent.
+        prices: Prices of the agent's model if a server runs it; None if not given.
+        reflection: The model that writes better prompts; None skips that rung.
+        reflection_prices: Prices of the reflection model; None if not given.
+        searched: Upper limit on the rollouts of the search for better prompts.
+        bigger: The model for which a rented GPU is quoted.
+        yes: Whether to spend up to ``max_cost`` without asking.
     """
 
     goal: Gate
@@ -53,10 +54,11 @@ class Terms:
 
 
 def read_goal(text: str) -> Gate:
-    """Read ``pass_1=0.9``.
+    """Parse a goal such as ``pass_1=0.9``.
 
     Raises:
-        UsageError: No such share, no number in 0..1, or any agent would meet it.
+        UsageError: The share is unknown, its value is not a number in 0..1, or it is 0,
+            which any agent meets.
     """
     if "=" not in text:
         raise UsageError(
@@ -69,9 +71,9 @@ def read_goal(text: str) -> Gate:
 
 
 def own_model(report: AgentReport) -> str | None:
-    """Return the model that an agent has itself, ``openai:gpt-4o-mini``.
+    """Return the model that the agent itself uses, such as ``openai:gpt-4o-mini``.
 
-    None if it is not known, several, or of a provider whose key is not set.
+    None if it is not known, if there are several, or if its provider's key is not set.
     """
     found = {_model_of(role.model) for role in report.roles if role.model}
     model = found.pop() if len(found) == 1 else None
@@ -82,7 +84,7 @@ def own_model(report: AgentReport) -> str | None:
 
 
 def _model_of(words: str) -> str | None:
-    """Return the provider's model that a role's model is, as the probe describes it."""
+    """Return ``PROVIDER:MODEL`` from the probe's description of a role's model."""
     *kind, name = words.split()
     for provider in PROVIDERS:
         if name.lower().startswith((f"{provider}:", f"{provider}/")):
@@ -92,11 +94,11 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check the terms, as far as that costs nothing: no model is asked.
+    """Check the terms without sending a request to a model, so that it costs nothing.
 
     Raises:
-        UsageError: Something cannot work; the message names it and the remedy.
-        MissingExtraError: The search is not installed.
+        UsageError: A setting cannot work; the message says which, and the fix.
+        MissingExtraError: The packages of the search are not installed.
         ProviderError: A server refuses its key.
         ScenarioError: A split has no tasks.
     """
@@ -146,5 +148,8 @@ def _check_model(model: str, prices: Prices | None, options: str) -> None:
 
 
 def prices_of(model: str, prices: Prices | None) -> Prices:
-    """Return the prices of a model that passed :func:`check_terms`."""
+    """Return the prices of a model; zero if it is local or none are given.
+
+    :func:`check_terms` has checked that a paid model has prices.
+    """
     return prices if prices is not None and is_remote(model) else FREE

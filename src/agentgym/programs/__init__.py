@@ -1,1 +1,1 @@
-"""Programs of the user's: named by a command, started, bounded, ended with children."""
+"""Run users' programs: parse the command, start it, limit it, end its children too."""

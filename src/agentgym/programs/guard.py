@@ -1,12 +1,14 @@
-"""Guard: end programs that use too much memory, or whose starter was killed.
+"""Guard: end programs that use too much memory, or whose parent process has ended.
 
-It is run as a script and imports the standard library alone, so that it is small: with
-psutil, reading the environments of 120 processes takes 4 ms instead of 0.8, four times
-a second and at each program's end. Each program has a mark, which is a variable in its
-environment. Children inherit it, also those that leave the process group. The starter
-writes a line for each program that begins (``+ MARK MEGABYTES``) or ends (``- MARK``);
-the guard answers with a line for each one that it ends (``memory MARK``). When the
-starter is gone, everything that is marked is ended and the starter's folder is removed.
+It runs as a script and imports only the standard library, so that it stays small. With
+psutil, reading the environments of 120 processes would take 4 ms instead of 0.8, four
+times a second and at each program's end.
+
+Each program has a mark, a variable in its environment. Children inherit it, also those
+that leave the process group. The parent process, which started the guard, writes a line
+for each program that starts (``+ MARK MEGABYTES``) or ends (``- MARK``). The guard
+writes a line for each program that it ends (``memory MARK``). When the parent has
+ended, the guard ends all marked processes and removes the parent's folder.
 """
 
 import os
@@ -24,7 +26,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Return the running processes that have one of these marks, each with its mark."""
+    """Return the ids of processes that have one of these marks, each with its mark."""
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -36,7 +38,7 @@ def marked(marks: set[bytes]) -> dict[int, bytes]:
 
 
 def end_marked(marks: set[bytes]) -> None:
-    """End all processes that have one of these marks, also those they start now."""
+    """Kill all processes that have one of these marks, and their new children."""
     if not os.path.isdir("/proc/self"):
         return
     for _ in range(_ROUNDS):
@@ -50,7 +52,7 @@ def end_marked(marks: set[bytes]) -> None:
 
 
 def _memory_of(pid: int) -> int:
-    """Return a process's resident bytes that no file backs."""
+    """Return the resident bytes of a process, without memory that files back."""
     with suppress(OSError, ValueError), open(f"/proc/{pid}/statm", "rb") as source:
         _, resident, shared, *_ = source.read().split()
         return (int(resident) - int(shared)) * _PAGE
@@ -70,7 +72,7 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Watch programs until their starter has ended, then remove its folder."""
+    """Watch programs until the parent ends; then end them and remove its folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     most: dict[bytes, int] = {}

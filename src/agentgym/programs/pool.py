@@ -1,13 +1,14 @@
-"""Processes of a program that take several tasks, a line of JSON each.
+"""Keep a program's processes running for several tasks, one JSON line per task.
 
-A process reads a line with a task from standard input, attempts it, writes a line with
-its answer to standard output, and reads the next::
+A process reads a task as one line from standard input, attempts it, writes its answer
+as one line to standard output, and reads the next task::
 
     {"id": "line-3", "instruction": "…", "folder": "/…", "variables": {…}}
     {"answer": "…"}
 
-``{"error": "…"}`` says instead that this attempt failed, and that the process goes on.
-It has one task at a time. Whatever else happens ends it, and another is started.
+A process has one task at a time. With ``{"error": "…"}`` it reports that this attempt
+failed and that it can take the next task. After anything else, such as another line or
+a timeout, the process is ended, and a new one takes the next task.
 """
 
 import json
@@ -22,15 +23,18 @@ from agentgym.errors import ProgramError
 from agentgym.programs.process import ProgramRun, new_folder
 
 SAID_ERROR = "program: error"
-"""The kind of error of an attempt that the program itself says has failed."""
+"""The kind of a ProgramError that the program itself reported for an attempt."""
 
 
 class PooledProgram:
-    """A process of the pool, with its folder and the number of tasks it has had.
+    """A process of the pool.
 
     Args:
         run: The process.
-        folder: Where it was started; it is removed with it.
+        folder: Its working folder, which :meth:`close` removes.
+
+    Attributes:
+        had: Number of tasks that it was given.
     """
 
     def __init__(self, run: ProgramRun, folder: Path) -> None:
@@ -39,11 +43,11 @@ class PooledProgram:
         self._folder = folder
 
     def ask(self, task: Mapping[str, Any], timeout_s: float | None) -> str:
-        """Return the answer to a task.
+        """Give the process a task and return its answer.
 
         Raises:
-            ProgramError: There is none; of the kind ``SAID_ERROR`` if the process says
-                so itself.
+            ProgramError: It gave no answer. The kind is ``SAID_ERROR`` if the process
+                itself reported an error.
         """
         self.had += 1
         line = self.run.ask(json.dumps(task).encode(), timeout_s)
@@ -64,19 +68,17 @@ class PooledProgram:
         )
 
     def close(self) -> None:
-        """End it and its children."""
+        """End the process and its children, and remove its folder."""
         self.run.close()
         rmtree(self._folder, ignore_errors=True)
 
 
 class ProgramPool:
-    """Keeps the processes of a program from one task to the next.
-
-    Its methods may be called in any thread.
+    """Reuses the processes of a program for several tasks. Thread-safe.
 
     Args:
-        start: Starts a process in a folder.
-        most: Tasks of one process, after which it is replaced.
+        start: Starts a process in the given folder.
+        most: Number of tasks after which a process is ended.
     """
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
@@ -87,10 +89,10 @@ class ProgramPool:
         self._lock = threading.Lock()
 
     def take(self) -> PooledProgram:
-        """Return a process for one task: one that waits, or a new one.
+        """Return a process for one task: an idle one, or a new one.
 
         Raises:
-            ProgramError: It cannot be started.
+            ProgramError: A new process cannot be started.
         """
         while True:
             with self._lock:
@@ -112,10 +114,13 @@ class ProgramPool:
     def ask(
         self, taken: PooledProgram, task: Mapping[str, Any], timeout_s: float | None
     ) -> str:
-        """Return a process's answer to a task; it waits for the next one, or is ended.
+        """Give a process a task and return its answer.
+
+        The process then becomes idle again. It is ended instead if it failed, has had
+        all of its tasks, or the pool is closed.
 
         Raises:
-            ProgramError: There is none, and why.
+            ProgramError: It gave no answer; the message says why.
         """
         goes_on = False
         try:
@@ -134,7 +139,7 @@ class ProgramPool:
         return answer
 
     def close(self) -> None:
-        """End the processes that wait; the others end with their tasks."""
+        """End idle processes now, and busy ones when their tasks end."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []

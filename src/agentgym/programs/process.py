@@ -1,4 +1,4 @@
-"""Run a user's program within bounds, to its end or line by line."""
+"""Run a user's program with limits on time, memory and output."""
 
 import functools
 import os
@@ -20,11 +20,11 @@ from agentgym.errors import ProgramError
 from agentgym.programs import guard
 
 MARK = "AGENTGYM_EPISODE"
-"""Variable that all processes of one program have, and no other."""
+"""Environment variable whose value marks all processes of one program."""
 MOST_OUTPUT = 1 << 20
-"""Bytes of standard output, which is the answer."""
+"""Most bytes of standard output, which is the program's answer."""
 MEMORY_MB = 4096
-"""Megabytes that a program may hold with its children, unless a setting says more."""
+"""Default limit on the memory of a program and its children, in megabytes."""
 
 _MOST_ERRORS = 64 << 20
 _SHOWN_ERRORS = 2000
@@ -35,8 +35,9 @@ _LIMITS = (
     'ulimit -S -v unlimited 2>/dev/null; ulimit -S -d "$1" 2>/dev/null; '
     'shift; exec "$@"'
 )
-"""A worker limits its own address space, of which some languages reserve much more
-than they use. Their limit is on the memory that is written.
+"""Shell script that replaces the worker's address space limit by one on data memory.
+
+Some languages reserve much more address space than they use, and would fail.
 """
 
 
@@ -45,9 +46,9 @@ class ProgramEnd:
     """How a program ended.
 
     Attributes:
-        exit_code: Negative for a signal.
-        output: Its standard output.
-        errors: The last part of its standard error.
+        exit_code: Exit code; negative if a signal killed it.
+        output: Standard output.
+        errors: End of standard error.
     """
 
     exit_code: int
@@ -65,10 +66,10 @@ class ProgramEnd:
 
 
 class Watcher:
-    """This process's folder for programs, and the guard that ends them after it.
+    """Starts the guard process, which ends this process's programs if it dies.
 
     Attributes:
-        folder: Where programs get folders of their own.
+        folder: The programs' folders are made in it; it is removed with this process.
     """
 
     def __init__(self) -> None:
@@ -96,13 +97,13 @@ class Watcher:
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
-        """Watch a program; the event is set if it is ended for its memory."""
+        """Watch a program; return an event that is set if the guard ends it."""
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
         return over
 
     def end(self, mark: bytes) -> None:
-        """Watch a program no longer."""
+        """Stop watching a program."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 
@@ -120,7 +121,7 @@ class Watcher:
 
 
 def watcher() -> Watcher:
-    """Return this process's watcher, started when it is first needed."""
+    """Return this process's watcher; start one if there is none or its guard died."""
     with _STARTING:
         found = _watcher_of(os.getpid())
         if not found.is_alive:
@@ -138,18 +139,18 @@ def _watcher_of(pid: int) -> Watcher:
 
 
 def new_folder() -> Path:
-    """Return a new folder; it is removed with this process at the latest."""
+    """Make a folder for a program; it is removed with this process at the latest."""
     return Path(tempfile.mkdtemp(dir=watcher().folder))
 
 
 class ProgramRun:
-    """One program, started.
+    """Starts a program, and talks to it.
 
     Args:
-        words: The program and its arguments; no shell reads them.
-        folder: Where it runs.
-        variables: Of its environment, in addition to this process's.
-        memory_mb: Most megabytes that it may hold with its children.
+        words: The program and its arguments; no shell interprets them.
+        folder: The program's working folder.
+        variables: Environment variables in addition to this process's.
+        memory_mb: Limit on the memory of the program and its children, in megabytes.
 
     Raises:
         ProgramError: It cannot be started.
@@ -171,7 +172,8 @@ class ProgramRun:
         self._over = self._watcher.begin(self._mark, memory_mb)
         self._killed: ProgramError | None = None
         self._output, self._errors, self._errors_seen = bytearray(), bytearray(), 0
-        limit = str(memory_mb << (10 + 1))  # the guard looks first; this is at once
+        # Twice the limit, in KB: the guard only looks now and then, this stops at once.
+        limit = str(memory_mb << (10 + 1))
         try:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _LIMITS, "sh", limit, *words],
@@ -189,7 +191,7 @@ class ProgramRun:
             ) from error
 
     def kill(self, why: ProgramError | None = None) -> None:
-        """End it and its children; who waits for it then gets ``why``. Any thread."""
+        """Kill its process group; waiting calls then raise ``why``. Thread-safe."""
         self._killed = self._killed or why
         if self._process.returncode is None or not _HAS_PROC:
             with suppress(OSError):
@@ -197,19 +199,19 @@ class ProgramRun:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs, and nothing has ended it."""
+        """Whether it still runs and was not killed."""
         return self._killed is None and self._process.poll() is None
 
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
-        """Wait for its end, and end the children that it leaves.
+        """Wait until it ends, and end the children that it leaves behind.
 
         Args:
-            given: Its standard input.
-            timeout_s: Wall seconds after which it is ended.
+            given: Bytes for its standard input.
+            timeout_s: Wall seconds after which it is killed; None waits without limit.
 
         Raises:
-            ProgramError: It was killed, came to no end, wrote too much, or held too
-                much memory.
+            ProgramError: It was killed, took too long, wrote too much, or used too much
+                memory.
         """
         try:
             self._talk(given, timeout_s)
@@ -220,15 +222,15 @@ class ProgramRun:
     def ask(self, line: bytes, timeout_s: float | None = None) -> bytes:
         """Write a line to its standard input; return the line that it answers.
 
-        It goes on; :meth:`close` ends it.
+        The program goes on running, also after an error, until :meth:`close`.
 
         Args:
-            line: Without a newline.
-            timeout_s: Wall seconds after which there is an error.
+            line: The line without its newline.
+            timeout_s: Wall seconds to wait for the answer; None waits without limit.
 
         Raises:
-            ProgramError: It ended or was killed, did not answer, wrote too much or
-                another line, or held too much memory.
+            ProgramError: It ended or was killed, did not answer in time, wrote too much
+                or more than one line, or used too much memory.
         """
         self._errors.clear()
         self._errors_seen = 0
@@ -246,7 +248,7 @@ class ProgramRun:
         return answered
 
     def close(self) -> None:
-        """End it and its children, and let go of its pipes."""
+        """End the program and its children, and close its pipes."""
         self.kill()
         self._process.wait()
         guard.end_marked({self._mark})
@@ -267,7 +269,7 @@ class ProgramRun:
     def _talk(
         self, given: bytes, timeout_s: float | None, until: bytes | None = None
     ) -> None:
-        """Write, and read until it ends, or until its output has some bytes in it."""
+        """Write and read until the program ends, or its output contains ``until``."""
         process, output, errors = self._process, self._output, self._errors
         assert process.stdin is not None
         assert process.stdout is not None
@@ -335,7 +337,7 @@ class ProgramRun:
                 os.close(exit_fd)
 
     def _ended(self) -> ProgramEnd:
-        """Return how it ended; raise if that was not its own doing."""
+        """Return how it ended; raise if it was killed or used too much memory."""
         if self._killed is not None:
             raise self._killed
         code = self._process.returncode
@@ -359,9 +361,10 @@ def _is_readable(number: int) -> bool:
 
 
 def _exit_descriptor(pid: int) -> int | None:
-    """Return a descriptor that is readable once a process has ended, if there are any.
+    """Return a file descriptor that becomes readable when a process ends.
 
-    The end of its output says less: a child that it leaves may hold that open.
+    The end of its output does not show that: a child may keep the pipe open. None if
+    the system has no such descriptors.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -370,7 +373,7 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write some of a text to a pipe; return the rest, none if it is not read."""
+    """Write bytes to a pipe; return the rest, or b"" if the reader has closed it."""
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

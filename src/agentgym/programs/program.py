@@ -1,4 +1,4 @@
-"""ProgramCommand: an agent that is a command, in any language."""
+"""ProgramCommand: parse the command that starts an agent in any language."""
 
 import json
 import os
@@ -21,12 +21,13 @@ _ADDRESSES = "127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class ProgramCommand:
-    """A command that attempts tasks; no shell reads it.
+    """A command that attempts tasks; no shell interprets it.
 
-    ``{task}`` in it is the user's request, ``{task_file}`` the path of a file with the
-    request, and ``{project}`` the folder that training was started in. Without either
-    of the first two the request is the program's standard input. It attempts one task
-    and ends, unless the command has ``{tasks:50}``: see :attr:`tasks`.
+    ``{task}`` in it becomes the user's request, ``{task_file}`` the path of a file with
+    the request, and ``{project}`` the folder in which training was started. Without
+    ``{task}`` and ``{task_file}`` the request is the program's standard input. A
+    process attempts one task and ends, unless the command has ``{tasks:50}``, see
+    :attr:`tasks`.
 
     Attributes:
         words: The program and its arguments.
@@ -36,10 +37,11 @@ class ProgramCommand:
 
     @classmethod
     def parse(cls, text: str, *, option: str = "--command") -> Self:
-        """Read a command, also one with ``command:`` before it.
+        """Parse a command, with or without ``command:`` before it.
 
         Raises:
-            UsageError: It is empty, or a quotation mark is not closed.
+            UsageError: It is empty, a quotation mark is not closed, or ``{tasks:50}``
+                is used wrongly.
         """
         text = text.removeprefix(COMMAND)
         try:
@@ -57,23 +59,24 @@ class ProgramCommand:
 
     @property
     def reference(self) -> str:
-        """The text by which settings name this agent."""
+        """The agent's reference in settings: ``command:`` and the command."""
         return f"{COMMAND}{self}"
 
     @property
     def tasks(self) -> int | None:
-        """Tasks that a process of it takes, a line of JSON each; None: it takes one.
+        """Number of tasks for one process, from ``{tasks:50}`` in the command.
 
-        ``{tasks:50}`` in the command says so, and becomes ``50``.
+        Such a process reads each task as a line of JSON, and ``{tasks:50}`` becomes
+        ``50``. None if a process attempts one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
 
     def located(self, folder: Path | None = None) -> Self:
-        """Return the command with absolute paths, which runs in any folder.
+        """Return the command with absolute paths, so that it runs in any folder.
 
-        Words that are files of ``folder``, by default the working one, become their
-        paths.
+        A word that names a file in ``folder``, by default the working folder, becomes
+        that file's absolute path.
         """
         project = Path.cwd() if folder is None else folder
 
@@ -91,7 +94,7 @@ class ProgramCommand:
         """Check that the program of the command can be found.
 
         Raises:
-            UsageError: It was not found; names it, and how to give its path.
+            UsageError: It was not found; the message says what to do.
         """
         if shutil.which(self.words[0]) is None:
             raise UsageError(
@@ -106,7 +109,15 @@ class ProgramCommand:
         return TASK not in text and TASK_FILE not in text
 
     def arguments(self, instruction: str, file: Path) -> list[str]:
-        """Return the words for one task, whose request stands in ``file``."""
+        """Return the program and its arguments for one task.
+
+        Args:
+            instruction: The user's request.
+            file: A file with the request.
+
+        Raises:
+            ProgramError: The request has a NUL character, which arguments cannot have.
+        """
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
         named = {TASK: instruction, TASK_FILE: str(file)}
@@ -115,7 +126,7 @@ class ProgramCommand:
             for name, value in named.items():
                 if name in word:
                     word = word.replace(name, value)
-                    break  # a request may itself have braces
+                    break  # the request itself may contain {task_file}
             found.append(word)
         if any("\0" in word for word in found):
             raise ProgramError(
@@ -125,7 +136,7 @@ class ProgramCommand:
 
 
 def _problem_of_tasks(text: str) -> str:
-    """Return why the number of tasks in a command cannot be meant; empty if it can."""
+    """Return the mistake in a command's ``{tasks:50}``; empty if there is none."""
     if "{tasks" not in text:
         return ""
     numbers = [int(number) for number in _TASKS.findall(text)]
@@ -143,11 +154,12 @@ def _problem_of_tasks(text: str) -> str:
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
-    """Write the files of a task; return that of the request.
+    """Write ``task.json`` and ``task.txt``; return the path of ``task.txt``.
 
     Args:
-        folder: Where ``task.txt`` and ``task.json`` go.
-        task: The values that the program may know; ``instruction`` is the request.
+        folder: Folder for both files.
+        task: The values that the program may see; ``instruction`` is the request, the
+            content of ``task.txt``.
     """
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
     file = folder / "task.txt"
@@ -156,7 +168,7 @@ def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
 
 
 def base_variables() -> dict[str, str]:
-    """Return variables that every program needs: no proxy is asked for the model."""
+    """Return the variables of every program: no proxy for the model, project paths."""
     found = {}
     for name in ("NO_PROXY", "no_proxy"):
         known = os.environ.get(name, "")

@@ -1,7 +1,7 @@
-"""Wording: system prompts and tool descriptions that replace those of an agent.
+"""Wording: replace an agent's system prompts and tool descriptions in its requests.
 
-The agent's code stays as it is. The requests of its framework are changed on the way to
-the model, so that it works alike for all of them.
+The agent's code does not change. The gateway replaces the texts in the requests on
+their way to the model, so this works the same for all frameworks.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +20,7 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class NewText(BaseModel, frozen=True, extra="forbid"):
-    """A text of the agent's own, and the one to send instead."""
+    """One of the agent's own texts, and the text to send instead."""
 
     before: str
     after: str
@@ -30,9 +30,9 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
     """Texts to send instead of an agent's own; none of them by default.
 
     Attributes:
-        prompts: System prompts. An empty ``before`` stands for conversations that have
-            none.
-        tools: Descriptions of tools, by the tool's name.
+        prompts: New system prompts. An empty ``before`` means: add this prompt to
+            conversations without one.
+        tools: New descriptions of tools, by the tool's name.
     """
 
     prompts: tuple[NewText, ...] = ()
@@ -40,23 +40,23 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the JSON of :meth:`text`; an empty text changes nothing.
+        """Parse the JSON of :attr:`text`; an empty string is a wording without texts.
 
         Raises:
-            ValueError: It is not JSON, or has other fields.
+            ValueError: It is not JSON, or has unknown fields.
         """
         return cls.model_validate(parse_json(text)) if text.strip() else cls()
 
     @property
     def text(self) -> str:
-        """The wording as JSON, for a file and for the setting ``prompts``."""
+        """The wording as JSON, for a file or the setting ``prompts``."""
         return self.model_dump_json(indent=2) + "\n"
 
     def __bool__(self) -> bool:
         return bool(self.prompts or self.tools)
 
     def applied(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a request for a chat completion with these texts in it."""
+        """Return a chat completion request with these texts in place of the agent's."""
         messages, tools = body.get("messages"), body.get("tools")
         if not self or not isinstance(messages, list):
             return body
@@ -87,11 +87,11 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
 
 NO_WORDING = Wording()
-"""Every text stays the agent's own."""
+"""Changes nothing."""
 
 
 def system_text(message: Any) -> str | None:
-    """Return the text of a system message, without space around it; else None."""
+    """Return the text of a system message, stripped; None for other messages."""
     if not isinstance(message, Mapping) or message.get("role") not in _OF_SYSTEM:
         return None
     content = message.get("content")
@@ -103,13 +103,14 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a wording as JSON text, which means the same from any folder.
+    """Return a wording as JSON text, so that no later step needs the file.
 
     Args:
-        given: A file of :attr:`Wording.text`, or that text itself; empty for none.
+        given: The path of a file with :attr:`Wording.text`, or that text itself; an
+            empty string is returned unchanged.
 
     Raises:
-        UsageError: The file cannot be read, or holds something else.
+        UsageError: The file cannot be read, or the text is not a wording.
     """
     if not given:
         return given
@@ -132,7 +133,7 @@ def wording_text(given: str) -> str:
 
 
 class WordedPolicy(Policy):
-    """A policy that is asked with the texts of a wording."""
+    """Puts the texts of a wording into each request to another policy."""
 
     def __init__(self, policy: Policy, wording: Wording) -> None:
         self._policy = policy
@@ -141,7 +142,7 @@ class WordedPolicy(Policy):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Why the policy will not answer again."""
+        """The reason that the policy cannot answer any more; empty while it can."""
         return self._policy.failure
 
     @property

@@ -1,4 +1,4 @@
-"""Show the bill of a ladder."""
+"""Show the bill that ``agentgym improve`` prints."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,7 +12,7 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Show the result and the cost of each rung, and why the ladder ended."""
+    """Return a view of each rung's result and cost, and why the ladder ended."""
     table = headed(2)
     table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):

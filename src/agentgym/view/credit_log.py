@@ -1,4 +1,4 @@
-"""CreditLog: the learner's measurements of each model call that a run has recorded."""
+"""CreditLog: read the learner's measurements of each model call of a run."""
 
 from collections.abc import Iterator
 from os import SEEK_CUR
@@ -19,7 +19,7 @@ class Learned(NamedTuple):
         entropy: Entropies of the policy before the update.
         entropy_tokens: Number of tokens with an entropy.
         kl: The k3 estimates between the sampling and the updated policy.
-        kl_tokens: Number of tokens with such an estimate: part of a batch is measured.
+        kl_tokens: Number of tokens with a k3 estimate; only part of a batch has one.
     """
 
     gap: float = 0.0
@@ -42,10 +42,10 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
-        """Yield new lines in batches: the rollout, and the sums of each model call.
+        """Yield batches of new lines, as rollout id and the sums of each model call.
 
         The sums are None for a call that was not trained or not measured. Lines without
-        sums are left out.
+        any sums are left out.
         """
         try:
             with open(self._path, "rb") as file:
@@ -64,7 +64,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout and sums; None if there are none or it is truncated."""
+    """Return a line's rollout id and sums; None if it has none or is not valid."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]
@@ -79,7 +79,7 @@ def _sums(call: dict[str, Any]) -> Learned | None:
     if not tokens or (gaps is None and entropy is None and kl is None):
         return None
     return Learned(
-        sum(map(abs, gaps or ())),  # it has none where all are nearly zero
+        sum(map(abs, gaps or ())),  # empty if all are nearly zero
         0 if gaps is None else tokens,
         (entropy or 0.0) * tokens,
         0 if entropy is None else tokens,

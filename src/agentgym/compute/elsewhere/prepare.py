@@ -1,4 +1,4 @@
-"""Install an environment with a run's packages on another machine."""
+"""Install the packages of a run on the remote machine."""
 
 import hashlib
 import shlex
@@ -12,12 +12,14 @@ from agentgym.errors import ComputeError, UnreachableError
 from agentgym.version import __version__
 
 FOLDER = ".agentgym/elsewhere"
-"""Folder of all runs and environments, below the remote home folder."""
+"""Folder of all runs and environments, relative to the remote home folder."""
 ENGINES = ".agentgym/engines"
-"""Folder of the environments that engines have of their own, likewise."""
+"""Folder of engines' separate environments, relative to the remote home folder."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
-"""Variable on the remote machine: an interpreter with this package; then nothing is
-installed."""
+"""Environment variable on the remote machine: a Python with agentgym to use instead.
+
+If it is set, no environment with agentgym is installed.
+"""
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _INSTALL_S = 3_600.0
@@ -48,7 +50,7 @@ fetch() {
     elif command -v wget >/dev/null; then wget -qO "$script" "$url"
     else echo 'neither curl nor wget is installed' >&2; return 1; fi
 }
-by_pip() {  # where a package index is all that can be reached
+by_pip() {  # if only a package index can be reached
     python3 -m venv "$own" && "$own/bin/pip" install -q uv &&
         ln -sf "$own/bin/uv" "$UV_INSTALL_DIR/uv"
 }
@@ -80,7 +82,7 @@ class Ready:
     """A machine that is ready for training.
 
     Attributes:
-        python: Interpreter with this package.
+        python: Path of a Python interpreter with agentgym.
         home: The user's remote home folder.
     """
 
@@ -91,17 +93,17 @@ class Ready:
 def prepare(
     shell: RetryingShell, upload: Upload, report: Callable[[str], None]
 ) -> Ready:
-    """Install a run's packages, unless an earlier run has done so.
+    """Install a run's packages, unless an earlier run has already installed them.
 
     Args:
-        shell: Runs commands on the machine.
+        shell: Runs commands on the remote machine.
         upload: Files and packages of the run.
         report: Called with a sentence before each slow step.
 
     Raises:
-        UnreachableError: There is no connection.
-        ComputeError: A program or disk space is missing on the machine; the message
-            says how to get it.
+        UnreachableError: The remote machine cannot be reached.
+        ComputeError: The machine is not Linux, lacks a program or disk space, or a
+            package cannot be installed; the message says what to do.
     """
     built = wheel()
     words = (*upload.extras, *upload.packages)
@@ -166,7 +168,7 @@ def _require_space(
 
 
 def _checked(shell: RetryingShell, python: str) -> str:
-    """Check that an interpreter has this version of the package.
+    """Check that a remote Python has this version of agentgym; return it.
 
     Raises:
         ComputeError: It has another version, or none.
@@ -206,7 +208,7 @@ def _get_uv(shell: RetryingShell) -> None:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Create the environment."""
+    """Create the environment, and install agentgym and the run's packages into it."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
@@ -235,7 +237,7 @@ def _install(
 def _install_engine(
     shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
 ) -> None:
-    """Make the environment of an engine, which all runs on the machine share."""
+    """Install an engine's environment, which all runs on the machine share."""
     install = _filled(
         _INSTALL_ENGINE,
         UV=shlex.quote(uv),

@@ -1,4 +1,4 @@
-"""PythonArguments: grammar rules for keyword arguments, for the format pythonic."""
+"""PythonArguments: grammar rules for arguments in the tool call format pythonic."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ _ESCAPE = (
     r"\\(['\"\\nrtbf]|x[0-9a-fA-F]{2}|u([0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-"
     r"fA-F]{2})|U000[1-9a-fA-F][0-9a-fA-F]{4}|U0010[0-9a-fA-F]{4})"
 )
-"""An escaped character: the reader refuses half a surrogate pair."""
+"""An escaped character, without single surrogates, which the parser refuses."""
 _SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
 _WORDS: Mapping[Any, str] = {
     True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
 }  # fmt: skip
-"""Models write Python's words, and JSON's within lists and objects."""
+"""Models write the words of Python, and of JSON within lists and objects."""
 _TEXT_KEYS = ("type", "minLength", "maxLength", "pattern", "format")
 
 SHARED = (
@@ -39,13 +39,13 @@ SHARED = (
 class PythonArguments:
     """Writes the grammar rules for the arguments of one tool.
 
-    ``allOf`` of several schemas is not restricted. An object with named fields has no
-    others.
+    A value whose schema has ``allOf`` with several schemas is not restricted. An object
+    whose schema names fields may not have other fields.
 
     Args:
         name: Name of the first rule.
         schema: JSON schema of the arguments.
-        patterns: Whether texts follow their ``pattern`` and ``format``.
+        patterns: Whether strings must match their ``pattern`` and ``format``.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PythonArguments:
         self._references: dict[str, str] = {}
 
     def rules(self) -> list[str]:
-        """Return the rules; the first is that of the arguments."""
+        """Return the grammar's rules, the rule for the arguments first."""
         properties = self._root.get("properties")
         if not isinstance(properties, Mapping):
             pair = 'PY_NAME "=" py_any'
@@ -78,7 +78,7 @@ class PythonArguments:
         return name
 
     def _value(self, schema: Any) -> str:
-        """Return the body of a rule for the values of a schema."""
+        """Return the body of a rule that matches the schema's values."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             return self._reference(schema["$ref"])
         bodies = [self._one(each) for each in alternatives(schema)]
@@ -89,7 +89,7 @@ class PythonArguments:
             found = referred(reference, self._root)
             at = len(self._rules)
             name = self._references[reference] = f"{self._name}_v{at}"
-            self._rules.append("")  # a reserved place: its own name may occur within it
+            self._rules.append("")  # reserve the index: a schema may refer to itself
             self._rules[at] = f"{name}: {self._value(found)}"
         return self._references[reference]
 
@@ -148,21 +148,22 @@ class PythonArguments:
     def _patterned(
         self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
     ) -> str:
-        """Return a text in double quotes, or in single ones where nothing is escaped.
+        """Return the body of a rule for a string that must match patterns.
 
-        In double quotes it is JSON, whose escapes are Python's too.
+        The string is in double quotes, as JSON, whose escapes Python shares; or in
+        single quotes without escapes.
         """
         style = {**STYLE, "lenient": True}
         kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
         double = self._rule(f"%json {json.dumps({**kept, 'x-guidance': style})}")
-        single = f"{self._name}_v{len(self._rules)}".upper()  # of a terminal
+        single = f"{self._name}_v{len(self._rules)}".upper()  # a terminal's name
         bodies = [rf"[^'\\\n\r]{count}", *patterns]
         self._rules.append(f"{single}: " + " & ".join(f"/'{b}'/" for b in bodies))
         return f"{single} | {double}"
 
 
 def _literal(value: Any) -> str:
-    """Return the ways to write a value, in Python and in JSON."""
+    """Return a rule's body for one value, as Python or JSON writes it."""
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])

@@ -1,4 +1,4 @@
-"""TagArguments: grammar rules for arguments in tags, for the format xml."""
+"""TagArguments: grammar rules for arguments in the tool call format xml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,19 +14,20 @@ _DEEPEST = 8
 _WORDS: Mapping[str, str] = {
     "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
 }  # fmt: skip
-"""Chat templates write Python's words for values that they do not convert to JSON."""
+"""Chat templates write some values as Python does, without converting them to JSON."""
 
 
 class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
-    A text stands there as it is, up to a closing tag that another tag follows: so the
-    reader finds its end. Other values are JSON.
+    A string is written without quotes or escapes. It ends at a closing tag that is
+    followed by another tag, which is how the parser finds its end. Other values are
+    JSON.
 
     Args:
         name: Name of the first rule.
         schema: JSON schema of the arguments.
-        patterns: Whether texts follow their ``pattern`` and ``format``.
+        patterns: Whether strings must match their ``pattern`` and ``format``.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class TagArguments:
         return [*made, *self._rules]
 
     def _unknown(self) -> list[str]:
-        """Return the rules for parameters outside of the schema: any text."""
+        """Return the rules for a tool without ``properties``: any names and strings."""
         follow = _Follow(f"{self._name}_s", f"{self._name}_n", ends=True)
         texts = " | ".join(self._texts({}, follow))
         return [
@@ -81,23 +82,23 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield the ways to write a value together with the text after it."""
+        """Yield the alternatives for a value, each with the tags that follow it."""
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
-        if free:  # every text is a valid value
+        if free:  # any string is valid
             yield from self._texts(free[0] if len(found) == 1 else {}, follow)
             return
         for each in found:
             yield f'NL? ({self._value(each)}) NL? "</parameter>" NL? {follow.tag}'
 
     def _texts(self, schema: Mapping[str, Any], follow: "_Follow") -> Iterator[str]:
-        """Yield the ways to write a text together with the start of its closing tag."""
+        """Yield the alternatives for a string, each with the tags that follow it."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
         patterns = whole_patterns(schema) if self._patterns else []
         is_open = not least and not patterns
-        line = r"\n?" if is_open else r"\n"  # the form's own: they do not count
+        line = r"\n?" if is_open else r"\n"  # part of the format, not of the string
         ends = {_NEXT: bool(follow.key), _END: follow.ends}
         for end in (each for each, is_allowed in ends.items() if is_allowed):
             name = f"{self._name}_t{len(self._rules)}"
@@ -137,9 +138,9 @@ class _Follow(NamedTuple):
     """The tags that may follow a value.
 
     Attributes:
-        tag: The rule of the next tag.
-        key: The rule of the next parameter after the start of its tag; empty if there
-            is none.
+        tag: Name of the rule for the next tag.
+        key: Name of the rule for the next parameter, after the start of its tag; empty
+            if no parameter can follow.
         ends: Whether the function's closing tag may follow.
     """
 
@@ -148,6 +149,6 @@ class _Follow(NamedTuple):
     ends: bool
 
     def ways(self) -> str:
-        """Return the body of the rule of the next tag."""
+        """Return the body of the rule for the next tag."""
         ways = [f'"{_NEXT}" {self.key}'] if self.key else []
         return " | ".join([*ways, '"</function>"'] if self.ends else ways)

@@ -1,7 +1,8 @@
-"""Regular expressions for texts of a JSON schema's ``pattern`` and ``format``.
+"""Convert a JSON schema's ``pattern`` and ``format`` into regular expressions.
 
-In JSON itself ``llguidance`` follows both. Forms that write texts in another way need
-the expressions, in the dialect of Rust's ``regex`` that its grammars are written in.
+For JSON, ``llguidance`` applies both itself. Tool call formats that do not write
+strings as JSON need regular expressions, in the dialect of Rust's ``regex`` that the
+grammars use.
 """
 
 import functools
@@ -31,15 +32,15 @@ _FORMATS: Mapping[str, str] = {
     "uri": r"[a-zA-Z][a-zA-Z0-9+.-]*:[!#$&-;=?-Z_a-z~%\[\]]+",
     "uuid": rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
 }
-"""Formats that are restricted; no text of another format is."""
+"""Expressions by format; strings of other formats are not restricted."""
 _CLASSES: Mapping[str, str] = {"d": "0-9", "w": "A-Za-z0-9_"}
-"""In JSON schemas these are ASCII, in Rust all of Unicode's."""
+"""In JSON schemas these classes are ASCII; in Rust they would match all of Unicode."""
 
 
 def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Return regular expressions that all of a text follows, each without anchors.
+    """Return the regular expressions that a whole string must match, without anchors.
 
-    A pattern that no grammar expresses, as one with look-around, is left out.
+    A pattern that the grammars do not support, such as look-around, is left out.
     """
     found = []
     if isinstance(pattern := schema.get("pattern"), str):
@@ -51,7 +52,7 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return an expression of every text in which a pattern is found, or None."""
+    """Return an expression for each text with a match in it; None if unsupported."""
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]
@@ -65,7 +66,7 @@ def _whole(pattern: str) -> str | None:
 
 
 def _branches(pattern: str) -> list[list[str]]:
-    """Return the alternatives at a pattern's top, each in its parts."""
+    """Split a pattern at its top-level ``|``; return each alternative's parts."""
     found: list[list[str]] = [[]]
     depth = 0
     for part in _parts(pattern):
@@ -78,7 +79,7 @@ def _branches(pattern: str) -> list[list[str]]:
 
 
 def _parts(pattern: str) -> Iterator[str]:
-    """Yield a pattern's characters, escapes and classes, each as a whole."""
+    """Yield a pattern's characters, escapes and character classes one by one."""
     at = 0
     while at < len(pattern):
         end = at + 1
@@ -94,7 +95,7 @@ def _parts(pattern: str) -> Iterator[str]:
 
 
 def _rewritten(part: str) -> str:
-    """Return a part of a pattern in the dialect of grammars."""
+    """Rewrite a part of a pattern in the dialect that the grammars use."""
     if part.startswith("["):
         inner = part[1:-1]
         begin = "^" * inner.startswith("^")
@@ -118,7 +119,7 @@ def _parts_of_class(inner: str) -> Iterator[str]:
 
 
 def _in_class(character: str) -> str:
-    """Return a character of a class, escaped where Rust's classes give it a meaning."""
+    """Return a character of a class, escaped if it has a special meaning in Rust."""
     if character in "[&~/":
         return "\\" + character
     return {"\n": "\\n", "\r": "\\r"}.get(character, character)

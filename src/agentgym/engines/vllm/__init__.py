@@ -1,1 +1,1 @@
-"""vLLM answers, as a process of its own; the learner of this process learns."""
+"""The engine vllm: a separate vLLM process samples, and this process trains."""

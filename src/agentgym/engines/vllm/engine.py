@@ -1,4 +1,4 @@
-"""VllmEngine: vLLM answers with the adapter that the learner here has trained."""
+"""VllmEngine: vLLM samples with the adapter that this process trains."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,9 +37,9 @@ _RESETS = 5
 
 
 class VllmEngine(Engine):
-    """Samples by vLLM, learns in this process; use :meth:`create`.
+    """Samples with vLLM and trains in this process; use :meth:`create`.
 
-    Where both use one GPU, vLLM sleeps but for the time that :meth:`sampling` spans.
+    If both share one GPU, vLLM sleeps except within :meth:`sampling`.
     """
 
     def __init__(
@@ -67,10 +67,12 @@ class VllmEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start vLLM, and then load the model into the rest of the GPU.
+        """Start vLLM, then load the model for training.
+
+        If both share one GPU, vLLM sleeps before the model is loaded.
 
         Raises:
-            EngineError: vLLM does not start; says why, from its log.
+            EngineError: vLLM does not start; the message has the reason from its log.
             ModelError: The model cannot be loaded or trained.
         """
         with ExitStack() as stack:
@@ -95,12 +97,12 @@ class VllmEngine(Engine):
 
     @property
     def policy(self) -> VllmPolicy:
-        """Asks vLLM for the tokens of the newest adapter."""
+        """The policy that samples from vLLM with the newest adapter."""
         return self._policy
 
     @property
     def step(self) -> int:
-        """Updates done so far."""
+        """Number of updates so far."""
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
@@ -108,15 +110,18 @@ class VllmEngine(Engine):
         return self._tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each of its response's."""
+        """Return the tokens that the call's grammar allowed at each response token."""
         return self._tokens.allowed(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Have vLLM awake, with the newest weights, and let it sleep in the end.
+        """Within the block, keep vLLM awake with the newest weights.
+
+        If both share one GPU, vLLM is woken up before and sleeps afterwards. The first
+        call also checks that vLLM uses adapters.
 
         Raises:
-            EngineError: It has ended, does not wake, or does not take or use the
+            EngineError: vLLM has ended, does not wake up, or does not load or use the
                 weights.
         """
         try:
@@ -136,18 +141,18 @@ class VllmEngine(Engine):
             _sleep(self._server)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; vLLM is given its weights when it samples next.
+        """Do one on-policy update; vLLM gets the new weights before it next samples.
 
         Raises:
-            EngineError: The batch was sampled with other weights than these.
+            EngineError: The batch was not sampled with the current weights.
         """
         self._is_stale = True
         return self._learner.update(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return the imitation of the policy, after which updates are smaller.
+        """Return an object that trains by imitation; later updates are smaller.
 
-        vLLM is given the weights when it samples next.
+        vLLM gets the new weights before it next samples.
         """
         self._learner.is_warmed = True
 
@@ -158,20 +163,20 @@ class VllmEngine(Engine):
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write adapter, optimizer and random state."""
+        """Write the adapter and the states of optimizer and random numbers."""
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Continue from a checkpoint; change nothing unless all of it can be read."""
+        """Load a checkpoint; change nothing unless all of it can be read."""
         self._learner.load(folder)
         self._is_stale = True
 
     def export(self, folder: Path) -> None:
-        """Write adapter and tokenizer as transformers and peft read them."""
+        """Write adapter and tokenizer in the format of transformers and peft."""
         self._learner.export(folder)
 
     def close(self) -> None:
-        """End vLLM."""
+        """Stop vLLM, and remove the adapters' folder."""
         self._stack.close()
 
     def _lose(self, why: str) -> None:
@@ -179,7 +184,7 @@ class VllmEngine(Engine):
 
     def _wake(self) -> None:
         if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # the cache of keys and values wants this room
+            torch.cuda.empty_cache()  # vLLM needs this memory for its KV cache
         told = self._server.ask("POST", "/wake_up")
         if not isinstance(told, dict) or told.get("status") != "awake":
             raise EngineError(f"vLLM does not wake up: it says {told!r:.200}.")
@@ -192,7 +197,7 @@ class VllmEngine(Engine):
         self._is_proven = True
 
     def _send(self) -> None:
-        """Give vLLM the adapter under a name that no cached prefix can have."""
+        """Load the adapter into vLLM under a new name, which no cached prefix has."""
         step = self._learner.step
         name, again = f"{BASE}-v{step}", 1
         while name in self._names:
@@ -222,10 +227,10 @@ class VllmEngine(Engine):
             told = self._server.ask("POST", "/reset_prefix_cache")
             if isinstance(told, dict) and told.get("success"):
                 return
-        # Nothing cached can be taken for this adapter's: its name is new.
+        # Harmless: the new adapter name matches no cached prefix.
         logger.warning("vLLM did not forget its cached prefixes: %r", told)
 
 
 def _sleep(server: VllmServer) -> None:
-    """Let vLLM give up the GPU's memory; its weights wait in the machine's."""
+    """Free vLLM's GPU memory; level 1 keeps its weights in CPU memory."""
     server.ask("POST", "/sleep", params={"level": 1})

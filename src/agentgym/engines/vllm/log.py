@@ -1,4 +1,4 @@
-"""Reads from vLLM's log why it ended."""
+"""Find in vLLM's log why it ended."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _ADVICE = {
     "out of memory": _LESS,
     "died unexpectedly": f"If the system killed it for want of memory: {_LESS}",
 }
-"""The next step, by a part of vLLM's error in lower case."""
+"""Advice by a part of vLLM's error message in lower case."""
 _PREFIX = re.compile(
     r"^(?P<who>\((?P<process>[A-Za-z]+)[^()]* pid=\d+\) ?)?"
     r"(?:(?P<level>[A-Z]+) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?)?"
@@ -27,20 +27,20 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ARGUMENTS = "vllm serve: error:"
 _GONE = "died unexpectedly"
 _ELSEWHERE = ("root cause", "Executor failed")
-"""Words of errors that only point at another one."""
+"""Words in errors that only refer to another error."""
 _WITNESSES = ("Worker", "VllmWorker", "EngineCore")
-"""Processes that know why vLLM ended, in this order; the others see that these end."""
+"""Processes whose errors explain most, best first; others only report their end."""
 _SHOWN_LINES, _SHOWN = 8, 2000
 
 
 def why_it_ended(text: str) -> str:
-    """Return the error that ended vLLM, and the next step where one is known.
+    """Return the error that ended vLLM, with advice if there is some.
 
-    That is the first error of a worker, else of the engine's core, else of the server:
-    the later ones follow from it. Without any it is the end of the log.
+    It is the first error of a worker, else of the engine's core, else of the server;
+    later errors are consequences. If there is no error, it is the end of the log.
 
     Args:
-        text: vLLM's output since its start.
+        text: vLLM's output since it was started.
     """
     found = min(_errors(text), default=None, key=lambda error: error[0])
     if found is not None:
@@ -55,8 +55,8 @@ def why_it_ended(text: str) -> str:
 
 
 def _errors(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each error's rank, of which the lowest explains most, and its words."""
-    within: set[str] = set()  # processes whose traceback goes on: they write by turns
+    """Yield the rank and text of each error; the lowest rank explains most."""
+    within: set[str] = set()  # processes within a traceback: their lines are mixed
     whose, rank, words = "", 0, ""
     for line in text.splitlines():
         match = _PREFIX.match(line)

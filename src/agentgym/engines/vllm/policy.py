@@ -1,4 +1,4 @@
-"""VllmPolicy: a policy that samples tokens by vLLM, and parses their text here."""
+"""VllmPolicy: sample token ids with vLLM, and parse their text in this process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -27,7 +27,7 @@ _SHOWN = 300
 
 
 class _Asked(NamedTuple):
-    """A request for vLLM: prompt, body, the version that answers, its grammar."""
+    """A request for vLLM: prompt, body, version of the weights, and grammar if any."""
 
     prompt: Prompt
     body: dict[str, Any]
@@ -36,24 +36,24 @@ class _Asked(NamedTuple):
 
 
 class VllmPolicy(Policy):
-    """Asks vLLM for completions of token ids, and gets token ids back.
+    """Sends token ids to vLLM's completions endpoint, and gets token ids back.
 
-    vLLM neither renders messages nor reads tool calls, so that an answer means the
-    same as one that this process samples.
+    vLLM does not render messages or parse tool calls. So its answers are read exactly
+    like those that this process samples itself.
 
     Attributes:
-        version: Number of updates of the server's weights.
-        failure: The reason that vLLM cannot answer any more, or "".
+        version: Number of updates that the server's weights have had.
+        failure: The reason that vLLM cannot answer any more; empty while it can.
     """
 
     def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
-        """Ask nothing yet.
+        """Create the policy; no request is sent.
 
         Args:
-            tokens: Of the model.
+            tokens: Renders and parses the model's messages.
             server: vLLM's base URL, ``http://127.0.0.1:8000/v1``.
-            key: Bearer key.
-            model: The name of the weights there.
+            key: vLLM's API key.
+            model: The server's name of the weights.
         """
         self._tokens = tokens
         self._url, self._key = server, key
@@ -68,7 +68,12 @@ class VllmPolicy(Policy):
         return self._model
 
     def become(self, model: str, version: int) -> None:
-        """Answer with other weights from now on."""
+        """Use other weights of the server from now on.
+
+        Args:
+            model: The server's name of the weights.
+            version: Number of updates that they have had.
+        """
         self._model, self.version = model, version
 
     async def chat(self, request: ChatRequest) -> ChatResult:
@@ -121,7 +126,7 @@ class VllmPolicy(Policy):
         yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the tokens of a request's prompt, and those left of the context."""
+        """Return the number of prompt tokens, and of tokens left in the context."""
         used = self._tokens.count(request)
         return used, self._tokens.context - used
 

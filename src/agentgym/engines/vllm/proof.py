@@ -1,4 +1,4 @@
-"""Checks that vLLM uses the adapters that it takes."""
+"""Check that vLLM uses the adapters that it loads."""
 
 from pathlib import Path
 from shutil import rmtree
@@ -15,24 +15,25 @@ NAME = f"{BASE}-proof"
 _WEIGHTS = "adapter_model.safetensors"
 _SCALE = 0.1
 _PROMPT = [40, 41, 42, 43]
-"""Tokens that every vocabulary has; their text does not matter."""
+"""Token ids that every vocabulary has; their text does not matter."""
 _TOKENS = 8
 _ROUNDING = 0.05
-"""Nats by which the same weights may differ, as with a cached prefix."""
+"""Nats by which log-probabilities may differ with the same weights, as by caching."""
 
 
 def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
-    """Check that an answer of vLLM changes with an adapter that changes much.
+    """Check that vLLM's answer changes with an adapter of large random weights.
 
-    An adapter in training cannot show this: a server in bfloat16 rounds away the
-    changes of the first updates, and then answers as if it had none.
+    The adapter in training cannot show this: a server in bfloat16 rounds away the
+    changes of the first updates, and answers as if there were no adapter.
 
     Args:
-        server: Awake.
-        folder: An adapter of the run, which is changed, loaded, and removed.
+        server: The server, awake.
+        folder: Folder of a copy of the run's adapter; it is changed, loaded and
+            removed.
 
     Raises:
-        EngineError: It answers the same.
+        EngineError: The answers with and without the adapter are the same.
     """
     weights = load_file(folder / _WEIGHTS)
     noise = torch.Generator().manual_seed(0)
@@ -58,7 +59,7 @@ def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
 
 
 def _answer(server: VllmServer, model: str) -> tuple[list[int], list[float]]:
-    """Return the first tokens of an answer with a fixed seed, and their logprobs."""
+    """Return token ids and log-probabilities of a short answer with a fixed seed."""
     asked: dict[str, Any] = {
         "model": model,
         "prompt": _PROMPT,

@@ -1,4 +1,4 @@
-"""Run vLLM's server: start, watch and ask it, and end all of its processes."""
+"""VllmServer: start vLLM, watch it, send it requests, and end all its processes."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ from agentgym.security.log_file import LogFile
 from agentgym.security.redaction import new_key
 
 _STARTS_S = 1800.0
-"""It may have to download the model, and compiles it."""
+"""Most seconds to start: vLLM may download the model, and compiles it."""
 _ANSWERS_S = 600.0
 _ENDS_S = 40.0
 _TURN_S = 0.2
@@ -43,15 +43,15 @@ _TAKEN = "address already in use"
 
 
 class VllmServer:
-    """A ``vllm serve`` for only this process, on loopback; use :meth:`start`.
+    """Runs ``vllm serve`` on loopback, for this process only; use :meth:`start`.
 
-    It ends with this process, also if that is killed.
+    vLLM ends with this process, even if this process is killed.
 
     Attributes:
-        address: Its base URL.
-        key: Its API key.
-        log: The file of its output.
-        failure: The reason that it cannot answer any more, or "".
+        address: The server's base URL.
+        key: The server's API key.
+        log: The file with its output.
+        failure: The reason that it cannot answer any more; empty while it can.
     """
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
@@ -82,7 +82,7 @@ class VllmServer:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.fileno(),
                 stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us, who then end it
+                start_new_session=True,  # on Ctrl-C this process ends it
             )
 
     @classmethod
@@ -91,7 +91,8 @@ class VllmServer:
 
         Raises:
             UsageError: The port of ``vllm.port`` is taken.
-            EngineError: It ended, or does not answer; says why, from its log.
+            EngineError: It ended, or does not answer; the message has the reason from
+                its log.
         """
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
@@ -118,15 +119,18 @@ class VllmServer:
             told(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
-        """Send a request, again while the server is busy; return its answer.
+        """Send a request, and again while the server is busy; return its answer.
 
         Args:
-            verb: HTTP's.
-            path: With its slash.
-            **given: As ``httpx`` takes it.
+            verb: The HTTP method.
+            path: The path, with its leading slash.
+            **given: Further arguments of ``httpx``'s request.
+
+        Returns:
+            The parsed JSON, or the text if the answer is not JSON.
 
         Raises:
-            EngineError: It has ended, refuses, or does not answer.
+            EngineError: The server has ended, refuses, or does not answer.
         """
         delay, said = _BACKOFF_S, ""
         for _ in range(_TRIES):
@@ -158,10 +162,10 @@ class VllmServer:
         self._output.wait()
 
     def _await(self) -> None:
-        """Wait until the server of this process answers.
+        """Wait until the server answers, and check that it is this process's own.
 
         Raises:
-            EngineError: It does not.
+            EngineError: It ended, does not answer in time, or is another server.
         """
         until = time.monotonic() + _STARTS_S
         while time.monotonic() < until:
@@ -187,7 +191,7 @@ class VllmServer:
             )
 
     def models(self) -> list[str]:
-        """Return the names of its models and adapters."""
+        """Return the names of the server's models and adapters."""
         answer = self.ask("GET", "/v1/models")
         try:
             return [str(card["id"]) for card in answer["data"]]
@@ -197,10 +201,10 @@ class VllmServer:
             ) from None
 
     def _watch(self) -> None:
-        """Wait for its end, and report it unless it was closed."""
+        """Wait until vLLM ends; report it unless :meth:`close` ended it."""
         code = self._process.wait()
         if not self._is_closing:
-            self._kill_group()  # the process that was killed may be its own guard
+            self._kill_group()  # if its supervisor was killed, vLLM may still run
             self.failure = f"vLLM has ended (exit code {code}). {self._last_words()}"
             self._on_end(self.failure)
 
@@ -218,7 +222,7 @@ class VllmServer:
         return f"vLLM does not answer {path} ({why}). {self._last_words()}"
 
     def _last_words(self) -> str:
-        """Return the reason of its end from its log, with advice."""
+        """Return the reason of its end from the log, with advice."""
         self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
@@ -226,7 +230,7 @@ class VllmServer:
 
 
 def _refusal(answer: httpx.Response) -> str:
-    """Return the message of a refused request."""
+    """Return the status and the message of a refused request."""
     try:
         told = answer.json()
     except ValueError:

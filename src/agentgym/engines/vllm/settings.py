@@ -1,4 +1,4 @@
-"""From a run's settings to the command line of ``vllm serve``."""
+"""Convert a run's settings into the command line of ``vllm serve``."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
-"""vLLM's name of the weights below the adapters."""
+"""vLLM's name for the base model without an adapter."""
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
 _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
-"""Of memory for keys and values, where vLLM computes on the CPU."""
+"""Variable with the size of the KV cache on the CPU, and its default in GB."""
 _DEVICES = Path("/dev")
 _OURS = {
     "gpu_memory_utilization": "memory_share",
@@ -30,7 +30,7 @@ _OURS = {
     "seed": "seed",
     "tensor_parallel_size": "tensor_parallel",
 }
-"""Flags that have a setting here, which other engines read too."""
+"""Flags for which AgentGym has its own setting, which other engines use too."""
 _FIXED = frozenset(
     {
         "api_key",
@@ -57,13 +57,14 @@ _FIXED = frozenset(
         "uds",
     }
 )
-"""Flags without which it could not be reached, or would not return tokens to learn."""
+"""Flags that users may not set: another value would break serving or training."""
 
 
 def on_cpu(config: TrainingConfig) -> bool:
     """Return whether vLLM and the learner both compute on the CPU.
 
-    They do with ``--gpu none``, and where there is no GPU and vLLM is built for CPUs.
+    They do with ``--gpu none``. With ``auto`` they do if there is no GPU and the
+    installed vLLM is a CPU build.
     """
     if config.gpu == "auto" and not visible_gpus():
         return is_for_cpu()
@@ -71,10 +72,10 @@ def on_cpu(config: TrainingConfig) -> bool:
 
 
 def learner_precision(config: TrainingConfig) -> Precision:
-    """Return the precision of the learner's weights below the adapter.
+    """Return the precision of the learner's base model weights.
 
-    On the CPU that is float32 unless ``precision`` is ``bf16``, and vLLM's is the same:
-    in bfloat16 vLLM rounds away the changes of the first updates.
+    On the CPU ``auto`` means float32, and vLLM uses the same: in bfloat16 vLLM would
+    round away the changes of the first updates.
     """
     if on_cpu(config) and config.precision == "auto":
         return "float32"
@@ -82,7 +83,7 @@ def learner_precision(config: TrainingConfig) -> Precision:
 
 
 def shares_gpu(config: TrainingConfig) -> bool:
-    """Say whether vLLM and the learner take turns on one GPU."""
+    """Return whether vLLM and the learner take turns on one GPU."""
     return config.gpus_per_node == 1 and not on_cpu(config)
 
 
@@ -98,11 +99,12 @@ def trained_rank(config: TrainingConfig) -> int:
 
 
 def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return vLLM's settings, by flag without its dashes.
+    """Return vLLM's flags and values; names have underscores for dashes.
 
     Raises:
-        ConfigError: ``vllm`` has a key that vLLM does not, or one that is set here.
-        UnsupportedError: The weights or the GPUs cannot be shared out so.
+        ConfigError: ``vllm`` has a key that vLLM does not have or that AgentGym sets
+            itself, or a value that vLLM does not accept.
+        UnsupportedError: The adapter's rank or the number of GPUs cannot be used.
     """
     given = {key.replace("-", "_"): value for key, value in config.vllm.items()}
     _check_given(given)
@@ -118,11 +120,11 @@ def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
         "enable_lora": True,
         "max_loras": 1,
         "max_lora_rank": next(room for room in LORA_RANKS if room >= rank),
-        # Log-probabilities as the learner's: after the temperature, and without the
-        # top-p and penalties that a model's own generation settings ask for.
+        # Log-probabilities like the learner's: with the temperature applied, but
+        # without top-p and penalties from the model's generation settings.
         "logprobs_mode": "processed_logprobs",
         "generation_config": "vllm",
-        # Grammars by the library that the learner applies them again with.
+        # The learner applies grammars with the same library.
         "structured_outputs_config": {"backend": "guidance"},
         "disable_uvicorn_access_log": True,
         **given,
@@ -141,8 +143,7 @@ def _gpu_settings(config: TrainingConfig) -> dict[str, Any]:
 def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the flags for vLLM's CPU build.
 
-    A prompt is read in one piece: requests with a seed end vLLM's worker where prompts
-    are read in pieces.
+    Chunked prefill is off: with it, requests with a seed end vLLM's worker.
     """
     length = config.vllm.get("max_model_len") or context_length(config)
     return {
@@ -154,12 +155,12 @@ def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def command_line(config: TrainingConfig, program: str, port: int | str) -> list[str]:
-    """Return the words that start vLLM.
+    """Return the command that starts vLLM, as a list of arguments.
 
     Args:
-        config: Every setting.
-        program: vLLM's command.
-        port: Where it listens.
+        config: The run's settings.
+        program: Path or name of the ``vllm`` command.
+        port: The port that it listens on.
     """
     words = [program, "serve", base_source(config.model)]
     for key, value in {**vllm_settings(config), "port": port}.items():
@@ -177,10 +178,10 @@ def command_line(config: TrainingConfig, program: str, port: int | str) -> list[
 
 
 def variables(config: TrainingConfig) -> dict[str, str]:
-    """Return the environment variables for vLLM's process.
+    """Return the environment variables that are set for vLLM's process.
 
-    Adapters are loaded while it runs, and sleeping is among the endpoints that it has
-    for development; both it keeps to loopback.
+    They allow loading adapters while it runs, and development endpoints, which
+    include sleeping. The server listens on loopback only.
     """
     told = {
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
@@ -197,13 +198,13 @@ def variables(config: TrainingConfig) -> dict[str, str]:
 
 
 def own_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment's variables without those of this Python."""
+    """Return environment variables without those that configure this Python."""
     ours = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV"}
     return {name: value for name, value in given.items() if name not in ours}
 
 
 def shown(config: TrainingConfig, program: str) -> str:
-    """Return the command as a shell would take it; its port is chosen at the start."""
+    """Return the command as shell text; without ``vllm.port`` the port is ``PORT``."""
     told = [f"{name}={value}" for name, value in variables(config).items()]
     port = config.vllm.get("port", "PORT")
     words = iter(command_line(config, program, port))
@@ -217,13 +218,13 @@ def shown(config: TrainingConfig, program: str) -> str:
 
 
 def free_port(wanted: int | None) -> int:
-    """Return a port of loopback that is free now.
+    """Return a loopback port that is free now.
 
     Args:
-        wanted: The port of ``vllm.port``; None takes any.
+        wanted: The port of ``vllm.port``; None for any free port.
 
     Raises:
-        UsageError: The wanted one is in use.
+        UsageError: The wanted port is in use.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -307,7 +308,7 @@ def _word(value: Any) -> str:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that this process may use, as in ``CUDA_VISIBLE_DEVICES``."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = [path.name for path in _DEVICES.glob("nvidia[0-9]*")]
     if given is None or not there:

@@ -1,4 +1,4 @@
-"""Refuse settings that vLLM cannot support, before anything starts."""
+"""VllmEngines: check settings for vLLM before anything starts; create the engine."""
 
 from collections.abc import Iterator
 
@@ -39,13 +39,13 @@ _FOR_CPU = (
 
 
 class VllmEngines(EngineFactory):
-    """Engines whose answers are vLLM's, and whose learner is this process."""
+    """Creates engines that sample with vLLM and train in this process."""
 
     environment = ENVIRONMENT
     imitates = True
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, environment and GPUs; each has its own error."""
+        """Check settings, environment and GPUs; raise an error for each problem."""
         if config.deterministic:
             raise UnsupportedError(
                 "deterministic = true with engine = 'vllm': bit-for-bit repetition is "
@@ -71,13 +71,13 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with fewer rollouts at once on the CPU."""
+        """Return the settings; on a CPU, larger models get fewer rollouts at once."""
         if not on_cpu(config) or is_small(config.model):
             return config
         return paced(config, in_flight=CPU_IN_FLIGHT)
 
     def announced(self, config: TrainingConfig) -> str:
-        """Say that vLLM starts."""
+        """Return a sentence that vLLM starts, and where its log is."""
         return f"vLLM starts, which takes a minute or more; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
@@ -89,7 +89,7 @@ class VllmEngines(EngineFactory):
         return shown(config, program)
 
     def examine(self) -> Iterator[Checked]:
-        """Look at vLLM's environment and the machine, and start nano with it."""
+        """Check vLLM's environment and the machine, then try the engine with nano."""
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -106,7 +106,7 @@ class VllmEngines(EngineFactory):
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Return the learner's memory, next to vLLM or on a GPU of its own."""
+    """Check that the learner's memory suffices next to vLLM's; return its size."""
     share = memory_share(config) if shares_gpu(config) else 0.0
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
@@ -116,11 +116,12 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Return the GPUs in words.
+    """Return a description of the device that computes.
 
     Raises:
-        UsageError: vLLM is not built for where it would compute.
-        GPUNotAvailableError: There are fewer than asked for.
+        UsageError: The installed vLLM is built for CPUs and a GPU is asked for, or the
+            other way round.
+        GPUNotAvailableError: This machine has no GPU, or fewer than asked for.
     """
     if on_cpu(config):
         if not is_for_cpu():

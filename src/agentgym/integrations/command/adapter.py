@@ -1,4 +1,4 @@
-"""The adapter for programs: ``--command "node agent.js"``."""
+"""CommandAdapter: train programs in any language, ``--command "node agent.js"``."""
 
 import functools
 import os
@@ -43,7 +43,7 @@ class _ProgramConversation(Conversation):
 
 
 class ProgramAgent(AgentLoop):
-    """Starts a program for each episode, with the gateway as its model."""
+    """Runs a program for each episode; its model calls go to the gateway."""
 
     way = "asked for at the address that the program's environment names"
 
@@ -68,7 +68,7 @@ class ProgramAgent(AgentLoop):
         )
 
     def converse(self) -> Conversation:
-        """Return a conversation of a single message."""
+        """Return a conversation that answers one message."""
         return _ProgramConversation(self)
 
     async def attempt(self, episode: Episode) -> str:
@@ -93,7 +93,7 @@ class ProgramAgent(AgentLoop):
         return found
 
     async def close(self) -> None:
-        """End programs that wait for a task, and stop answering."""
+        """End idle processes, and close the connections."""
         await self._attempts.close()
         await self._http.close()
 
@@ -116,10 +116,10 @@ class CommandAdapter(Adapter):
     runs_tools = True
 
     def check(self) -> None:
-        """Nothing beyond the base installation is needed."""
+        """Do nothing: the base installation is enough."""
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Return the loop that starts the program.
+        """Return the loop that runs the program.
 
         Raises:
             UsageError: The program of the command was not found on this machine.
@@ -133,10 +133,10 @@ class CommandAdapter(Adapter):
         return ProgramAgent(program, blueprint)
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that a program is set: a scenario has none of its own.
+        """Check that a program is given, because scenarios have no program.
 
         Raises:
-            UnsupportedError: None is set.
+            UnsupportedError: No program is given.
         """
         if reference is None:
             raise UnsupportedError(
@@ -146,12 +146,12 @@ class CommandAdapter(Adapter):
             )
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools in a program's first model request.
+        """Return the tools that a program offers in its first model request.
 
-        The program is started once, and ended after its first request.
+        The program is started once, and ended after that request.
 
         Raises:
-            UnsupportedError: It offers no tools, or makes no request.
+            UnsupportedError: It makes no request, or offers no tools.
         """
         self.require_agent(found, str(found))
         return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
@@ -174,10 +174,10 @@ class CommandAdapter(Adapter):
         return [really]
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Raise: a program uses the served weights instead.
+        """Raise, because a program gets the trained model from a server instead.
 
         Raises:
-            UnsupportedError: Always; the message says how to serve them.
+            UnsupportedError: Always; the message says how to serve the model.
         """
         raise UnsupportedError(
             f"{trained.name} is a program. Serve its model with `agentgym serve "

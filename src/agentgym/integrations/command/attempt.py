@@ -1,4 +1,4 @@
-"""A program's attempts at tasks, each from the task to the answer."""
+"""ProgramAttempts: run a program on tasks and return its answers."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -21,17 +21,18 @@ _GRACE_S = 5.0
 
 
 class ProgramAttempts:
-    """Runs a program on episodes' tasks, many at a time.
+    """Runs a program on episodes' tasks, several at the same time.
 
-    A program that takes one task is started for each; of one that takes several there
-    are as many processes as attempts at a time.
+    Each task gets a new process. If the program takes several tasks per process,
+    processes are reused, and there are as many as attempts at the same time.
 
     Args:
         program: The program.
-        model: The name of its model, as it sees it.
-        ask: Asks the model.
-        memory_mb: Most megabytes that a process may hold with its children.
-        timeout_s: Wall seconds of an attempt after which its process is ended.
+        model: The model's name, as the program sees it.
+        ask: Sends a request to the model.
+        memory_mb: Limit on the memory of a process and its children, in megabytes.
+        timeout_s: Wall seconds after which an attempt's process is ended; None for no
+            limit.
     """
 
     def __init__(
@@ -54,12 +55,13 @@ class ProgramAttempts:
     async def run(self, episode: Episode) -> str:
         """Run the program on an episode's task; return its answer.
 
-        It and its children are ended with the caller, with the episode, and in any case
-        when it has ended itself.
+        A process for one task, with its children, is always ended before this returns.
+        A process for several tasks may wait for the next one. It is ended if the call
+        is cancelled, or if it does not finish soon after the episode is cut.
 
         Raises:
             EpisodeCut: The policy made too many calls, or the same failing one.
-            ProgramError: It failed, and why.
+            ProgramError: The program failed; the message says why.
         """
         await self._endpoint.start()
         session = ProgramSession(episode, self._ask)
@@ -90,13 +92,13 @@ class ProgramAttempts:
         return answer
 
     async def close(self) -> None:
-        """End processes that wait for a task, and stop answering."""
+        """End idle processes, and stop answering model calls."""
         if self._pool is not None:
             await call_in_thread(self._pool.close)
         await self._endpoint.close()
 
     def _start(self, folder: Path) -> ProgramRun:
-        """Start a process for several tasks; each says where its model is."""
+        """Start a process for several tasks; each task has its own model address."""
         words = self._program.arguments("", folder)
         variables = {**base_variables(), **self._endpoint.nowhere()}
         return ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
@@ -138,7 +140,12 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Check that an answer is one: that the model was asked, and text not lost."""
+        """Check that the model was asked, and that an answer is not missing.
+
+        Raises:
+            ProgramError: The model was not asked; or the task needs an answer, the
+                program gave none, and the model had written one.
+        """
         name, episode = self._program.words[0], session.episode
         if episode.turns == 0:
             raise ProgramError(
@@ -164,13 +171,13 @@ async def _to_its_end[T](
     session: ProgramSession,
     grace_s: float = 0.0,
 ) -> T | None:
-    """Wait for a program; end it once its episode is cut, and return None.
+    """Return the result of a program's work, or None if its episode is cut.
 
     Args:
-        work: Waits, in another thread.
-        run: The process.
-        session: Its episode.
-        grace_s: Seconds in which it may end the task itself, once that is cut.
+        work: Waits for the program; called in another thread.
+        run: The process, which is killed if it does not finish after a cut.
+        session: The program's session, which knows when its episode is cut.
+        grace_s: Seconds that the process has to finish the task after a cut.
     """
     waiting: asyncio.Future[T] = asyncio.ensure_future(call_in_thread(work))
     cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())

@@ -1,7 +1,7 @@
-"""ModelEndpoint: the address at which programs ask their model, in several APIs.
+"""ModelEndpoint: a local server for programs' model calls, in several APIs.
 
-Each program has its own address while it runs. Its requests go to the policy through
-its episode, which counts turns and ends the program.
+Each attempt has its own address. The requests go to the policy through the attempt's
+session, which counts turns and can cut the episode short.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _NO_TASK = "no-task"
 
 
 class ModelEndpoint:
-    """Serves the models of many programs on one local port.
+    """Answers the model calls of many programs on one local port.
 
     Use it only in the event loop in which it was started.
 
@@ -69,7 +69,7 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Serve a program within the block; yield its environment variables."""
+        """Answer an attempt's model calls within the block; yield its variables."""
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         try:
@@ -78,9 +78,10 @@ class ModelEndpoint:
             del self._sessions[token]
 
     def nowhere(self) -> dict[str, str]:
-        """Return such variables for a program that has no task yet: none is answered.
+        """Return the variables for a program that has no task yet.
 
-        Its own keys of a provider are hidden by them.
+        Their address refuses every request. They also hide the user's own provider
+        keys from the program.
         """
         return self._variables(_NO_TASK)
 
@@ -99,10 +100,10 @@ class ModelEndpoint:
         }
 
     def session(self, request: web.Request) -> ProgramSession:
-        """Return the session of the program that sent a request.
+        """Return the session of the attempt that sent a request.
 
         Raises:
-            ApiError: The session has ended.
+            ApiError: The attempt is over, or the program has no task yet.
         """
         token = request.match_info.get("token", "")
         found = self._sessions.get(token)
@@ -139,14 +140,14 @@ class ModelEndpoint:
 
 
 class _Asked:
-    """Handles the model calls in one API."""
+    """Handles the model calls of one API."""
 
     def __init__(self, endpoint: ModelEndpoint, dialect: Dialect) -> None:
         self._endpoint = endpoint
         self._dialect = dialect
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request, or refuse it in the API's own form."""
+        """Answer one request, or return an error in the API's format."""
         dialect = self._dialect
         try:
             session = self._endpoint.session(request)
@@ -175,7 +176,7 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 
 def _role(request: web.Request, body: Mapping[str, Any]) -> str:
-    """Return the name of the agent that asks."""
+    """Return the agent's name from ``X-Agent-ID`` or ``user``, or the default name."""
     named = request.headers.get("X-Agent-ID") or body.get("user")
     if not isinstance(named, str) or not named.isprintable():
         return DEFAULT_AGENT

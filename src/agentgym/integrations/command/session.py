@@ -1,4 +1,4 @@
-"""ProgramSession: a program's model calls and tool results in its episode."""
+"""ProgramSession: record a program's model calls and tool results in its episode."""
 
 import asyncio
 import re
@@ -17,9 +17,9 @@ from agentgym.models.reply import read_reply
 from agentgym.scenarios.reported import ReportedReward
 
 Ask = Callable[[Episode, dict[str, Any], str], Awaitable[dict[str, Any]]]
-"""Asks an episode's model; takes the request and the agent's name.
+"""Sends a request of an episode's agent to the model, and counts the model call.
 
-It counts the model call, and returns the whole chat completion.
+Takes the episode, the request and the agent's name; returns the chat completion.
 """
 
 _ERROR = re.compile(
@@ -33,8 +33,8 @@ _ENDED = "(the program ended with this call)"
 def failed(result: str) -> bool:
     """Return whether the text of a tool's result is clearly an error.
 
-    These are ``Error:`` at the start, an exception's name, a traceback, or a JSON
-    object with ``error``. Texts that only mention errors are results.
+    Errors start with ``Error:``, an exception's name or a traceback, or are a JSON
+    object with ``error`` or ``isError``. A text that only mentions an error is not one.
     """
     if _ERROR.match(result):
         return True
@@ -54,11 +54,11 @@ class ProgramSession:
 
     Args:
         episode: The program's attempt at a task.
-        ask: Asks the episode's model.
+        ask: Sends a request to the episode's model.
 
     Attributes:
-        over: Set once the episode is cut short; the program must then be ended.
-        failure: Why the last model call failed, or None.
+        over: An event, set when the episode is cut short; the program must then end.
+        failure: The error of the last model call; None if it succeeded.
     """
 
     def __init__(self, episode: Episode, ask: Ask) -> None:
@@ -73,7 +73,7 @@ class ProgramSession:
 
     @property
     def last_text(self) -> str:
-        """The text of the model's last answer."""
+        """The text of the model's last answer; empty before the first one."""
         return self._text
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
@@ -115,10 +115,10 @@ class ProgramSession:
         return completion
 
     def post_reward(self, value: Any) -> None:
-        """Store the program's reward for its episode; the last one counts.
+        """Store a reward that the program posts; the last one counts.
 
         Raises:
-            ApiError: It is not a valid reward.
+            ApiError: The value is not a valid reward.
         """
         try:
             self.episode.post_reward(ReportedReward.model_validate(value))
@@ -127,7 +127,7 @@ class ProgramSession:
             raise ApiError(422, message, "invalid_reward") from None
 
     def end(self) -> None:
-        """Record the last answer's calls as made: the program ended with them."""
+        """Record the calls of the last answer, to which the program sent no results."""
         for name in self._last:
             if name in self._waiting:
                 self._record(name, _ENDED, is_error=False)
@@ -145,10 +145,10 @@ class ProgramSession:
                 self._record(name, text, is_error=said_error or failed(text))
 
     def _restore(self, body: dict[str, Any]) -> None:
-        """Restore the model's exact text in messages with the same meaning.
+        """Put the model's exact text back into its messages if the meaning is equal.
 
-        Clients parse a call's arguments and write them again with other spaces, which
-        would give other tokens than the model wrote.
+        Clients parse a call's arguments and write them again with different spaces.
+        The tokens would then differ from those that the model sampled.
         """
         messages = body.get("messages")
         for message in messages if isinstance(messages, list) else ():
@@ -184,7 +184,7 @@ class ProgramSession:
 
 
 def _plain(content: Any) -> Any:
-    """Return the text of a result in parts; return other content unchanged."""
+    """Join the texts of a result in parts; "" for None; else return it unchanged."""
     if not isinstance(content, list):
         return "" if content is None else content
     texts = [part.get("text") for part in content if isinstance(part, dict)]

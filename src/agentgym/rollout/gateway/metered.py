@@ -1,4 +1,4 @@
-"""Metered: the price of a paid model, checked before each request is sent to it."""
+"""Check the cost limit before each request to a paid model, and count its cost."""
 
 import asyncio
 import threading
@@ -16,21 +16,21 @@ from agentgym.rollout.gateway.remote import ProviderUpstream
 from agentgym.rollout.gateway.upstream import CallOutcome
 
 _TEMPLATE_TOKENS = 1_000
-"""Most tokens that a provider adds to a request by its chat template."""
+"""Most tokens that a provider's chat template adds to a request."""
 _LOOK_S = 0.02
 _LOST = frozenset({502, 504})
-"""Statuses of requests that may have been answered, and paid for, all the same."""
+"""Error statuses of requests that the provider may still have billed."""
 
 
 class Purse:
-    """The money of a command: no more than its cap is ever given out.
+    """The money of a command, which never spends more than its cap.
 
-    Each spend is reserved at the most that it can cost, and settled at its real cost.
-    Safe to use from several threads.
+    Before a request is sent, its highest possible cost is reserved; afterwards its real
+    cost is counted. Thread-safe.
 
     Args:
-        cap: Most US dollars in all.
-        spent: The part of it that was spent before.
+        cap: Upper limit in US dollars.
+        spent: US dollars of the cap that were spent before.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -46,12 +46,12 @@ class Purse:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a spend is not settled yet, so that more may be left then."""
+        """Whether a reservation is still open; more may be left once it is settled."""
         with self._lock:
             return self._open > 0
 
     def reserve(self, dollars: float) -> bool:
-        """Set dollars aside for a spend; return whether there were enough."""
+        """Reserve dollars for a request; return whether there were enough."""
         with self._lock:
             taken = self.spent + self._reserved + self._kept
             if dollars > 0 and taken + dollars > self.cap:
@@ -61,7 +61,7 @@ class Purse:
             return True
 
     def settle(self, reserved: float, spent: float) -> None:
-        """Count the real cost of a spend for which dollars were reserved."""
+        """Release reserved dollars, and count the real cost of the request."""
         with self._lock:
             self._open -= 1
             self._reserved = max(0.0, self._reserved - reserved) if self._open else 0.0
@@ -69,7 +69,7 @@ class Purse:
 
     @contextmanager
     def kept_back(self, dollars: float) -> Iterator[None]:
-        """Keep dollars for the time after the block."""
+        """Keep dollars for after the block; they cannot be reserved within it."""
         with self._lock:
             self._kept += dollars
         try:
@@ -84,13 +84,15 @@ class Meter:
     """Counts and pays the tokens of one model.
 
     Attributes:
-        purse: Who pays.
-        read: US dollars per million prompt tokens, ``written`` of sampled ones.
-        most_tokens: Of one answer.
-        prompt_tokens: Counted so far, ``response_tokens`` of the answers.
+        purse: Pays for the tokens.
+        read: US dollars per million prompt tokens.
+        written: US dollars per million response tokens.
+        most_tokens: Upper limit on the tokens of one answer.
+        prompt_tokens: Prompt tokens so far.
+        response_tokens: Response tokens so far.
         cost: US dollars so far.
         is_spent: Whether a request was not sent because it might have cost more than
-            is left.
+            the rest of the money.
     """
 
     purse: Purse
@@ -109,22 +111,30 @@ class Meter:
         return not (self.read or self.written)
 
     def price(self, prompt: int, response: int) -> float:
-        """Return the US dollars for so many tokens."""
+        """Return the cost of these numbers of tokens in US dollars."""
         return (self.read * prompt + self.written * response) / 1e6
 
     def bound(self, request: bytes, answers: int = 1) -> float:
-        """Return the most that a request can cost: no token is less than a byte."""
+        """Return the highest possible cost of a request in US dollars.
+
+        Each token is at least one byte long, so the request has no more tokens than
+        bytes.
+
+        Args:
+            request: The request's JSON.
+            answers: Number of answers that it asks for.
+        """
         most = len(request) + _TEMPLATE_TOKENS
         return self.price(most, self.most_tokens * answers)
 
     def reserve(self, bound: float) -> bool:
-        """Set a request's bound aside; return whether the purse has it."""
+        """Reserve a request's highest cost; return whether the purse had enough."""
         is_there = self.purse.reserve(bound)
         self.is_spent = self.is_spent or not (is_there or self.purse.is_waiting)
         return is_there
 
     def settle(self, bound: float, tokens: tuple[int, int] | None) -> None:
-        """Count a request's tokens; its bound is its cost where they are not known."""
+        """Count a request's tokens and cost; without tokens, ``bound`` is its cost."""
         cost = bound if tokens is None else self.price(*tokens)
         with self._lock:
             if tokens is not None:
@@ -161,12 +171,13 @@ class MeteredEndpoint(Endpoint):
 
 
 class MeteredUpstream(ProviderUpstream):
-    """Forwards the calls that its purse can pay for to a paid endpoint.
+    """Forwards model calls to a paid endpoint if the purse can pay for them.
 
-    A request that finds too little waits for those that are under way, and is refused
-    if it still does; then no other is sent. Answers are limited in length, or their
-    price would not be. A request that broke off is not sent again, as it may have been
-    paid for; it counts with all that it could cost.
+    If too little money is left for a request, it waits until the requests under way are
+    settled. If that is not enough it is refused, and no other request is sent. Answers
+    are limited in length, because otherwise their cost would have no limit. A request
+    whose connection broke is not sent again, because it may have been billed; it counts
+    at its highest possible cost.
     """
 
     def __init__(self, endpoint: MeteredEndpoint, settings: GatewaySettings) -> None:
@@ -174,7 +185,11 @@ class MeteredUpstream(ProviderUpstream):
         self._meter, self._limit = endpoint.meter, endpoint.limit
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call that can be paid for."""
+        """Forward a call once its highest possible cost is reserved.
+
+        Raises:
+            ApiError: The purse cannot pay for it.
+        """
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
         kept = {
@@ -200,7 +215,7 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Refuse to send a request again that may have been paid for.
+        """Raise if a request that is to be sent again may have been billed.
 
         Raises:
             ApiError: The server did not refuse the request with a status.
@@ -210,14 +225,14 @@ class MeteredUpstream(ProviderUpstream):
 
 
 def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
-    """Return the tokens that are paid for; None if they are not known."""
+    """Return the prompt and response tokens that are billed; None if unknown."""
     if answer.status >= 400:
         return None if answer.status in _LOST else (0, 0)
     return tokens_of(answer.record.data.get("usage"))
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and answer in a server's ``usage``; None without."""
+    """Return prompt and response tokens from a server's ``usage``; None if invalid."""
     counts = usage if isinstance(usage, dict) else {}
     found = counts.get("prompt_tokens"), counts.get("completion_tokens")
     prompt, response = found

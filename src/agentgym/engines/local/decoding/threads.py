@@ -1,4 +1,4 @@
-"""Run torch work in short-lived threads, and limit kernels' threads."""
+"""Run torch work in short-lived threads, and choose the number of kernel threads."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ _TRIED = 5
 def in_short_thread[**P, T](
     function: Callable[P, T], *args: P.args, **named: P.kwargs
 ) -> T:
-    """Run a function that computes with torch in a thread that ends with it.
+    """Run a function that computes with torch in a new thread, which then ends.
 
-    Its OpenMP threads end too. If they stayed next to the decoder's threads, there
-    would be more than cores, and all would sleep between kernels.
+    The thread's OpenMP threads end too. If they stayed, there would be more threads
+    than cores together with the decoder's, and all would sleep between kernels.
     """
     with ThreadPoolExecutor(
         1, "agentgym-compute", torch.set_num_threads, (torch.get_num_threads(),)
@@ -40,17 +40,17 @@ def kernel_threads(count: int) -> Iterator[None]:
 
 
 class ThreadTuner:
-    """Chooses how many threads a kernel has, by how long decoding steps take with it.
+    """Chooses the number of threads per kernel: one or all, whichever is faster.
 
-    Threads of one kernel wait for each other at its end. Where other programs want the
-    cores, that takes longer than to compute with one thread: three processes at once
-    on two cores sampled 4 tokens a second each with two threads, and 17 with one. From
-    time to time some steps are computed with one thread and with all, by turns, and
-    the faster number is kept.
+    The threads of a kernel wait for each other at its end. If other programs use the
+    cores, that can take longer than computing with one thread: three processes on two
+    cores sampled 4 tokens a second each with two threads, and 17 with one. From time
+    to time the tuner runs some decoding steps alternately with one thread and with
+    all, and keeps the number whose steps took less time (median).
 
     Args:
-        most: Threads that there are; with one, nothing is tried.
-        clock: Returns seconds.
+        most: Number of all threads; with one, there are no trials.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Do a step that is about as long as those before and after it."""
+        """Run one decoding step, which must take about as long as its neighbours."""
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()
