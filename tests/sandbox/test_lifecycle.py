@@ -382,6 +382,14 @@ with open_sandbox() as s:
 """
 
 
+_WITHOUT_PACKAGES = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from agentgym.sandbox import *
+print(PythonScript("a.py") is not None)
+"""
+
+
 @pytest.mark.parametrize(
     ("path", "rung"),
     [(os.environ["PATH"], "bubblewrap-user"), ("/nowhere", "landlock-user")],
@@ -411,6 +419,17 @@ def test_without_root(path: str, rung: str, open_folder: Path) -> None:
     )
     expected = f"{rung} True True True 0o644 \nTrue 2\n"
     assert run.stdout == expected, run.stderr
+
+
+def test_it_needs_no_installed_packages() -> None:
+    # A process of its own: this one has the packages.
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _WITHOUT_PACKAGES, str(SOURCE)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout == "True\n", run.stderr
 
 
 def test_a_command_line_without_a_shell(best_sandbox: Sandbox) -> None:

@@ -1,4 +1,7 @@
-"""Write files atomically, clean up temporary folders, and retry on full disks."""
+"""Write files atomically, clean up temporary folders, and retry on full disks.
+
+Text that comes from outside is read here too: :func:`parse_json`, :func:`whole_text`.
+"""
 
 import errno
 import fcntl
@@ -114,6 +117,14 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise json.JSONDecodeError("it is nested too deep", "", 0) from None
+
+
+def whole_text(text: str) -> str:
+    """Replace each unpaired half of a surrogate pair by U+FFFD.
+
+    Such a half is not a character, so it cannot be encoded.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_below(name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 
+from agentgym.core.files import whole_text
 from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_problem
 
 ToolFunction = Callable[..., str | Awaitable[str]]
@@ -280,14 +281,6 @@ def result_text(result: Any) -> str:
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)
-
-
-def whole_text(text: str) -> str:
-    """Replace each unpaired half of a surrogate pair by U+FFFD.
-
-    Such a half is not a character, so it cannot be encoded.
-    """
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:

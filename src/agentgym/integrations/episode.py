@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.task import Task
 from agentgym.core.tools import (
@@ -25,7 +26,6 @@ from agentgym.core.tools import (
     is_recordable,
     parse_arguments,
     run_tool,
-    whole_text,
 )
 from agentgym.core.trajectory import (
     MOST_REWARD,

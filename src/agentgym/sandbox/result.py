@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, Literal
 
-from agentgym.core.tools import whole_text
+from agentgym.core.files import whole_text
 from agentgym.errors import SandboxError
 from agentgym.sandbox.commands import Job, RunTests, check_files
 

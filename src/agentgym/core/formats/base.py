@@ -19,7 +19,7 @@ from agentgym.core.components import (
     TOOL,
     Span,
 )
-from agentgym.core.tools import whole_text
+from agentgym.core.files import whole_text
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from agentgym.core.files import parse_json
+from agentgym.core.files import parse_json, whole_text
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError
-from agentgym.core.tools import ToolOutcome, parse_arguments, result_text, whole_text
+from agentgym.core.tools import ToolOutcome, parse_arguments, result_text
 from agentgym.core.trajectory import RequestedCall, ToolCall
 from agentgym.errors import ContextLengthError, ReplyError
 from agentgym.integrations.episode import Episode, EpisodeCut
@@ -154,6 +154,8 @@ class ProgramSession:
         for message in messages if isinstance(messages, list) else ():
             calls = message.get("tool_calls") if isinstance(message, dict) else None
             for call in calls if isinstance(calls, list) else ():
+                if not isinstance(call, dict):
+                    continue  # refused where the request is read
                 written, said = self._written.get(str(call.get("id")), (None, None))
                 function = call.get("function")
                 if written is None or not isinstance(function, dict):

@@ -19,9 +19,10 @@ from typing import Any, TypeGuard
 
 import orjson
 
+from agentgym.core.files import whole_text
 from agentgym.core.openai import DEFAULT_AGENT, ApiError
 from agentgym.core.plugins import require_type
-from agentgym.core.tools import Tool, ToolOutcome, ToolSpec, whole_text
+from agentgym.core.tools import Tool, ToolOutcome, ToolSpec
 from agentgym.core.trajectory import (
     NO_REASON,
     ModelCall,

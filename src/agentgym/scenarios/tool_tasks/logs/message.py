@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.core.tools import is_recordable, parse_arguments, result_text, whole_text
+from agentgym.core.files import whole_text
+from agentgym.core.tools import is_recordable, parse_arguments, result_text
 
 _ROLES = {
     "user": "user",
