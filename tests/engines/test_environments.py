@@ -162,6 +162,6 @@ def test_uv_may_be_where_no_shell_finds_it(
 
 
 def test_an_engine_that_needs_a_gpu_has_no_such_build(uv: Played) -> None:
-    with pytest.raises(UsageError, match="verl needs a GPU: --cpu is an option of"):
+    with pytest.raises(UsageError, match="verl needs a GPU, and has no build for CPUs"):
         list(VERL.install(for_cpu=True))
     assert uv.seen == []

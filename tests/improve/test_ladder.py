@@ -149,3 +149,30 @@ def test_a_rung_that_comes_late_is_climbed_before_those_above_it(
     late = bill.rungs[1].before
     assert late is not None
     assert late.pass_1.value == 0.1
+
+
+def test_money_stays_on_the_bill_of_a_rung_that_is_climbed_again(
+    tmp_path: Path,
+) -> None:
+    def spends(climb: Climb) -> Outcome:
+        meter = climb.meter(1.0, 0.0)
+        assert meter.reserve(3.0)
+        meter.settle(3.0, (3_000_000, 0))
+        return reaches(3)(climb)
+
+    def fails(climb: Climb) -> Outcome:
+        raise UsageError("not yet.")
+
+    costly = Price("about $2.50.", 2.5, is_free=False)
+    first = [Scripted("a", fails), Scripted("b", spends, price=costly)]
+    climb = climb_in(tmp_path, cap=5.0, yes=True)
+    climb.bill.agent, climb.bill.run = "desk@1", "runs/x"
+    assert Ladder(first, climb).climb().dollars == 3.0
+    again = [Scripted("a", reaches(1)), Scripted("b", spends, price=costly)]
+    climb = climb_in(tmp_path, cap=5.0, yes=True)
+    bill = Ladder(again, climb).climb()
+    assert [rung.ran for rung in again] == [1, 0], "3 of 5 dollars are gone"
+    assert "there are $2.00 left" in bill.ended
+    assert (bill.run, bill.agent) == ("", "")
+    reopened = climb_in(tmp_path, cap=5.0)
+    assert reopened.bill.dollars == reopened.purse.spent == 3.0

@@ -102,7 +102,7 @@ class EngineEnvironment:
             if find_spec(self.engine) is None:
                 raise UsageError(
                     f"engine = {self.engine!r} needs an environment with "
-                    f"{self.called}, and {self.folder} is none. {self.advice}"
+                    f"{self.called}, which {self.folder} does not hold. {self.advice}"
                 )
             python = Path(sys.executable)
         version = installed_version(python, self.engine)
@@ -139,8 +139,8 @@ class EngineEnvironment:
         build = self.cpu_build if for_cpu else self.build
         if build is None:
             raise UsageError(
-                f"{self.called} needs a GPU: --cpu is an option of vllm alone. Leave "
-                "it out."
+                f"{self.called} needs a GPU, and has no build for CPUs: leave --cpu "
+                "out."
             )
         require_writable_state()
         uv = which("uv") or os.environ.get("UV")  # which `uv run` sets

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -99,6 +100,16 @@ class Bill(BaseModel, extra="forbid"):
         """The path of the better prompts; None if the file does not exist."""
         path = self.folder / PROMPTS_FILE
         return path if path.is_file() else None
+
+    def take_back(self, results: Sequence[RungResult]) -> None:
+        """Forget finished rungs and the trained agent, but not the money they cost."""
+        for each in results:
+            if each.dollars:
+                each.after, each.status = None, "ended"
+                each.words = "It is run again, on the result of an earlier rung."
+            else:
+                self.rungs.remove(each)
+        self.run = self.agent = ""
 
     def save(self) -> None:
         """Write ``bill.json``."""

@@ -169,9 +169,9 @@ class Ladder:
         if refusal := self._refusal(rung, price):
             climb.bill.ended = refusal
             return None
-        for name in [each.name for each in later if each.name in done]:
-            climb.bill.rungs.remove(done.pop(name))
-            climb.bill.run = ""
+        undone = [done.pop(each.name) for each in later if each.name in done]
+        if undone:
+            climb.bill.take_back(undone)
         climb.meters.clear()
         began = time.monotonic()
         try:

@@ -238,11 +238,12 @@ def _install_engine(
     shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
 ) -> None:
     """Install an engine's environment, which all runs on the machine share."""
+    wanted = engine if has_gpu else f"{engine} --cpu"
     install = _filled(
         _INSTALL_ENGINE,
         UV=shlex.quote(uv),
         PYTHON=shlex.quote(python),
-        ENGINE=engine if has_gpu else f"{engine} --cpu",
+        ENGINE=wanted,
     )
     try:
         shell.run(install, timeout_s=_INSTALL_S)
@@ -251,6 +252,6 @@ def _install_engine(
     except ComputeError as error:
         raise ComputeError(
             f"{engine} could not be installed on {shell.address}. {error}. Log in "
-            f"there and run `agentgym engine install {engine}`, or train with "
+            f"there and run `agentgym engine install {wanted}`, or train with "
             "--engine local."
         ) from None

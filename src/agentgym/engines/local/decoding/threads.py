@@ -78,9 +78,8 @@ class ThreadTuner:
     def _choose(self) -> None:
         best = min(self._seconds, key=lambda each: median(self._seconds[each]))
         is_same = best == self.count
-        self._interval = (
-            min(2 * self._interval, _RAREST_TRIAL) if is_same else (_FIRST_TRIAL)
-        )
+        longer = min(2 * self._interval, _RAREST_TRIAL)
+        self._interval = longer if is_same else _FIRST_TRIAL
         self.count, self._until = best, self._interval
         self._seconds = {1: [], self._most: []}
         torch.set_num_threads(best)
