@@ -38,6 +38,8 @@ def test_a_request_is_one_argument_whatever_it_says() -> None:
         f"--do={said}",
     ]
     assert parse("agent {task_file}").arguments(said, file)[1] == str(file)
+    both = parse("agent --from={task_file}:{task}").arguments(said, file)[1]
+    assert both == f"--from={file}:{said}"
     assert parse("agent").reads_input
     assert not parse("agent {task_file}").reads_input
     with pytest.raises(ProgramError, match="use stdin"):

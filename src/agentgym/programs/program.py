@@ -15,6 +15,7 @@ from agentgym.errors import ProgramError, UsageError
 
 TASK, TASK_FILE, PROJECT = "{task}", "{task_file}", "{project}"
 _TASKS = re.compile(r"\{tasks:(\d+)\}")
+_NAMED = re.compile(r"\{task(?:_file)?\}")
 _MOST_TASKS = 1_000_000
 _ADDRESSES = "127.0.0.1,localhost"
 
@@ -121,13 +122,8 @@ class ProgramCommand:
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
         named = {TASK: instruction, TASK_FILE: str(file)}
-        found = []
-        for word in self.words:
-            for name, value in named.items():
-                if name in word:
-                    word = word.replace(name, value)
-                    break  # the request itself may contain {task_file}
-            found.append(word)
+        # In one pass, since the request itself may contain {task_file}.
+        found = [_NAMED.sub(lambda name: named[name[0]], word) for word in self.words]
         if any("\0" in word for word in found):
             raise ProgramError(
                 "program", "The request holds a NUL, which no argument can: use stdin."

@@ -1,6 +1,7 @@
 """Install the packages of a run on the remote machine."""
 
 import hashlib
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,8 +138,13 @@ def prepare(
 
 
 def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:
-    script = _filled(_LOOK, KEY=key, ENGINES=ENGINES, ENGINE=engine or "none")
-    script = script.replace("VARIABLE", PYTHON_VARIABLE)
+    script = _filled(
+        _LOOK,
+        KEY=key,
+        ENGINES=ENGINES,
+        ENGINE=engine or "none",
+        VARIABLE=PYTHON_VARIABLE,
+    )
     lines = shell.run(script).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():
@@ -149,9 +155,10 @@ def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:
 
 
 def _filled(script: str, **values: str) -> str:
-    for name, value in {"FOLDER": FOLDER, **values}.items():
-        script = script.replace(name, value)
-    return script
+    values = {"FOLDER": FOLDER, **values}
+    # In one pass, since a path may contain one of the names.
+    names = re.compile(rf"\b({'|'.join(values)})\b")
+    return names.sub(lambda name: values[name[0]], script)
 
 
 def _require_space(
