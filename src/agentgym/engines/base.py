@@ -31,6 +31,16 @@ LEARNING_RATE = 4e-4
 LARGE_LEARNING_RATE = 1e-6
 """AdamW's learning rate for all weights of other models: verl's default."""
 LORA_LEARNING_RATE = 1e-4
+AFTER_WARM_START = 0.25
+"""Factor of the usual learning rates after a warm start. Full steps undid it:
+validation of flight_booking fell from 51 to 39 %, and did not fall with a quarter; see
+docs/benchmarks_history.md."""
+IMITATION_RATE = 1e-3
+"""A warm start's learning rate for all weights of a model as small as nano."""
+LARGE_IMITATION_RATE = 1e-5
+"""A warm start's learning rate for all weights of other models."""
+LORA_IMITATION_RATE = 2e-4
+"""A warm start's learning rate for an adapter."""
 MOST_GAP = 0.1
 """Largest mean difference, in nats, between a token's log-probability at a server and
 at the learner. bfloat16 causes some hundredths; other weights or another temperature

@@ -14,6 +14,7 @@ from torch import Tensor
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE
 from agentgym.engines.base import (
+    AFTER_WARM_START,
     BETAS,
     EPSILON,
     LARGE_EPSILON,
@@ -35,10 +36,6 @@ from agentgym.engines.local.quiet import quiet
 from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.models.folder import SMALL_PARAMETERS
 
-_AFTER_WARM_START = 0.25
-"""Factor of these rates after a warm start. Full steps undid it: validation of
-flight_booking fell from 51 to 39 %, and did not fall with a quarter; see
-docs/benchmarks_history.md."""
 _WEIGHTS, _OPTIMIZER = "weights", "optimizer"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -92,7 +89,7 @@ class Learner:
 
     @property
     def _peak_rate(self) -> float:
-        share = _AFTER_WARM_START if self.is_warmed else 1.0
+        share = AFTER_WARM_START if self.is_warmed else 1.0
         return self._config.learning_rate or share * self._usual_rate
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:

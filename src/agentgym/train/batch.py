@@ -429,7 +429,7 @@ def to_dataproto(
     from transformers import AutoTokenizer
 
     from agentgym.engines.tokens.responses import ResponseReader
-    from agentgym.engines.verl.engine import row_of
+    from agentgym.engines.verl.protocol import rows_of
     from agentgym.engines.verl.rows import to_tensors
     from agentgym.models.chat_template import ChatTemplate
 
@@ -451,7 +451,7 @@ def to_dataproto(
     made = builder.build(
         list(groups.values()), lambda r: [r.reward or 0.0] * len(r.model_calls)
     )
-    rows = [row_of(sequence) for sequence in made.batch.sequences]
+    rows = rows_of(made.batch)
     if not rows:
         why = Counter(b.reason for found in made.ledger.values() for b in found)
         reason = why.most_common(1)[0][0] if why else "there are none"

@@ -35,7 +35,19 @@ def main(asked: Path, folder: Path) -> None:
     updates = Updates(worker, config, ranks=1)
     done = [updates.learn(**batch) for batch in given["batches"]]
     worker.export(str(folder), "float32")
-    (folder / "done.json").write_text(json.dumps(done))
+    rows, moments = given["examples"], worker.actor.engine.optimizer.state
+    worker.forget_moments()
+    imitated = {
+        "before": updates.measure(rows),
+        "step": updates.imitate(rows, rate=1e-4),
+        "after": updates.measure(rows),
+        "moments": len(moments),
+    }
+    worker.forget_moments()
+    imitated["kept"] = len(moments)
+    updates.learn(**given["batches"][0])
+    imitated["again"] = len(moments)
+    (folder / "done.json").write_text(json.dumps([done, imitated]))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,19 @@ class ScriptedCluster:
         norm = float("nan") if self.script == "not finite" else 1.0
         return {"loss": float(len(rows)), "grad_norm": norm, "gap": gap}
 
+    def imitate(self, rows: list[Any], rate: float) -> dict[str, float]:
+        norm = float("nan") if self.script == "not finite" else 1.0
+        self.imitated = (len(rows), rate)
+        return {"loss": 0.5, "grad_norm": norm}
+
+    def measure(self, rows: list[Any]) -> dict[str, float]:
+        assert self.imitated == (1, 1e-3 / 4), self.imitated
+        return {"loss": 0.25}
+
+    def refresh(self, version: int) -> None:
+        assert version == self.version == 0
+        del self.imitated  # fails if it is asked for a second time
+
     def save(self, folder: str) -> list[str]:
         if self.script != "elsewhere":
             Path(folder, "rank_0.pt").write_text(json.dumps(self.version))

@@ -1,20 +1,24 @@
 """The engine against scripted servers: updates, checkpoints, weights that differ."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import NOT_FINITE
-from agentgym.core.trajectory import ModelCall
+from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.errors import CheckpointError, EngineError, ModelError
+from agentgym.models.nano import nano_path
 from agentgym.models.template import template_text
 from tests.engines.verl.conftest import KEY, Server
 
@@ -72,6 +76,36 @@ def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -
     with pytest.raises(EngineError, match=r"0\.500 nats off the learner's"):
         engine.update(BATCH)
     assert engine.step == 0
+
+
+def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> None:
+    engine = make()
+    with engine.sampling():  # nothing was imitated, so nothing is sent
+        pass
+    imitation = engine.imitation()
+    assert imitation.learn(BATCH, share=0.25) == 0.5
+    assert imitation.measure(BATCH) == 0.25
+    for _ in range(2):
+        with engine.sampling():
+            pass
+    assert engine.step == 0
+    spent = TrainingBatch(BATCH.sequences, spent=0.5)
+    assert engine.update(spent).step == 1
+
+
+def test_an_imitation_whose_gradient_is_not_finite_has_no_loss(make: Make) -> None:
+    imitation = make("not finite").imitation()
+    assert math.isnan(imitation.learn(BATCH, share=1.0))
+
+
+def test_an_imitated_answer_is_the_templates_and_ends(make: Make) -> None:
+    call = RequestedCall(id="call_1", name="read_file", arguments='{"path": "a.py"}')
+    request = ChatRequest(messages=[{"role": "user", "content": "Read a.py."}])
+    written = make().imitation().write(request, "", [call])
+    assert written.finish_reason == "tool_calls"
+    tokenizer = AutoTokenizer.from_pretrained(nano_path())
+    assert tokenizer.eos_token_id == written.response_ids[-1]
+    assert "a.py" in tokenizer.decode(written.response_ids)
 
 
 def test_labels_are_those_of_the_models_tokenizer(make: Make) -> None:

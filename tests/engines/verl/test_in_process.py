@@ -6,6 +6,8 @@ It needs verl, so a process of verl's interpreter, and rollouts of a real traini
 import json
 import os
 import subprocess
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,9 @@ import torch
 
 import agentgym
 from agentgym import Trainer
-from agentgym.engines.base import scheduled_rate
+from agentgym.engines.base import TrainingBatch, scheduled_rate
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.engines.verl.engine import row_of
+from agentgym.engines.verl.protocol import rows_of
 from agentgym.engines.verl.settings import learning_rate, verl_settings
 from agentgym.models.nano import nano_path
 from tests.engines.verl.running import (
@@ -38,20 +40,28 @@ def test_two_updates_are_those_of_the_local_engine(
     seen = updates_of(LocalEngine, monkeypatch)
     settings = config(tmp_path)
     local = settings.replaced(engine="local", gpu="none", verl={})
-    trained = tensors(Trainer(local).train().artifacts.agent)
+    agent = Trainer(local).train().trained
+    trained = tensors(agent.path)
     assert [done.step for _, done in seen] == [1, 2]
 
+    examples = TrainingBatch(
+        [
+            replace(each, trained=[replace(t, advantage=1.0) for t in each.trained])
+            for each in seen[0][0].sequences
+        ]
+    )
     peak = learning_rate(settings)
     asked = {
         "settings": verl_settings(settings),
         "batches": [
             {
-                "rows": [row_of(sequence) for sequence in batch.sequences],
+                "rows": rows_of(batch),
                 "rate": scheduled_rate(peak, step, batch.spent),
                 "temperature": settings.temperature,
             }
             for step, (batch, _) in enumerate(seen)
         ],
+        "examples": rows_of(examples),
     }
     (tmp_path / "asked.json").write_text(json.dumps(asked))
     places = [str(Path(agentgym.__file__).parents[1]), ON_THE_CPU["PYTHONPATH"]]
@@ -68,9 +78,8 @@ def test_two_updates_are_those_of_the_local_engine(
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    for theirs, (_, ours) in zip(
-        json.loads((tmp_path / "verl" / "done.json").read_text()), seen, strict=True
-    ):
+    done, imitated = json.loads((tmp_path / "verl" / "done.json").read_text())
+    for theirs, (_, ours) in zip(done, seen, strict=True):
         assert theirs["loss"] == pytest.approx(ours.loss, abs=1e-5)
         assert theirs["grad_norm"] == pytest.approx(ours.grad_norm, rel=1e-4)
         assert theirs["entropy"] == pytest.approx(ours.entropy, abs=1e-4)
@@ -82,3 +91,14 @@ def test_two_updates_are_those_of_the_local_engine(
     for name, tensor in moved.items():
         assert not torch.equal(tensor, untrained[name].float()), name
         torch.testing.assert_close(tensor, trained[name].float(), atol=1e-6, rtol=0)
+
+    after = local.replaced(model=str(agent.model_path))
+    with closing(LocalEngine.create(after)) as engine:
+        imitation = engine.imitation()
+        ours = imitation.measure(examples)
+        assert imitated["before"] == pytest.approx(ours, abs=1e-4)
+        assert imitated["step"]["loss"] == pytest.approx(ours, abs=1e-4)
+    assert imitated["after"] < imitated["before"]
+    assert imitated["step"]["grad_norm"] > 0
+    assert imitated["kept"] == 0, "AdamW begins anew after a warm start"
+    assert imitated["moments"] == imitated["again"] > 0

@@ -7,8 +7,7 @@ import torch
 
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.engines.base import TrainingBatch
-from agentgym.engines.verl.engine import row_of
-from agentgym.engines.verl.protocol import UpdateRow, row_problem
+from agentgym.engines.verl.protocol import UpdateRow, row_problem, rows_of
 from agentgym.engines.verl.rows import divisible, to_tensors
 from agentgym.train.batch import BatchBuilder
 from tests.engines.local.rollouts import TRAINABLE, broadcast, rollout
@@ -38,7 +37,7 @@ def test_a_row_has_the_positions_that_the_loss_covers_and_nothing_after() -> Non
     batch = batch_of(
         rollout("a", 1.0, [called(), again]), rollout("b", 0.0, [called()])
     )
-    rows = [row_of(sequence) for sequence in batch.sequences]
+    rows = rows_of(batch)
     assert [len(row["ids"]) for row in rows] == [17, 9]
     for row, sequence in zip(rows, batch.sequences, strict=True):
         assert row["ids"] == sequence.ids[: len(row["ids"])]

@@ -73,7 +73,10 @@ def test_several_machines_want_a_cluster(made: Callable[[str], Path]) -> None:
     [
         ({"gpu": "none"}, "gpu = 'none' with engine = 'verl'"),
         ({"deterministic": True}, "deterministic = true"),
-        ({"warm_start": True}, "cannot imitate"),
+        (
+            {"warm_start": True, "verl": {"model_engine": "megatron"}},
+            "calls are imitated with dp",
+        ),
         ({"precision": "bf16"}, "'bf16' is a setting of --engine local or vllm"),
         ({"gradient_checkpointing": False}, "a setting of --engine local or vllm"),
         ({"model": "./nowhere"}, "No model is at"),

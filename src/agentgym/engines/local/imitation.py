@@ -8,14 +8,18 @@ import torch
 
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
-from agentgym.engines.base import MAX_GRAD_NORM, Imitation, TrainingBatch
+from agentgym.engines.base import (
+    IMITATION_RATE,
+    LORA_IMITATION_RATE,
+    MAX_GRAD_NORM,
+    Imitation,
+    TrainingBatch,
+)
 from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
 
-_LEARNING_RATE = 1e-3
-_LORA_LEARNING_RATE = 2e-4
 _BETAS = (0.9, 0.99)
 
 
@@ -38,7 +42,7 @@ class LocalImitation(Imitation):
         self._tokens = tokens
         self._alone = alone
         self._parameters = [p for _, p in loaded.trained_parameters()]
-        self._rate = _LEARNING_RATE if loaded.adapter is None else _LORA_LEARNING_RATE
+        self._rate = IMITATION_RATE if loaded.adapter is None else LORA_IMITATION_RATE
         self._optimizer = torch.optim.AdamW(
             self._parameters, self._rate, betas=_BETAS, weight_decay=0.0, fused=True
         )

@@ -63,8 +63,8 @@ class Cluster:
             actor_wg=self._workers,
             replicas=self._servers.get_replicas(),
         )
-        self._sync.sleep_replicas()
-        self._sync.update_weights(0)
+        self._is_awake = True
+        self._send(0)
 
     def state(self) -> dict[str, Any]:
         """Return the servers' addresses and the version of their weights."""
@@ -90,11 +90,32 @@ class Cluster:
             )
         done: dict[str, float] = {}
         if rows:
-            self._sync.sleep_replicas()
+            self._sleep()
             done = self._updates.learn(rows, rate, temperature)
-            self._sync.update_weights(version)
+            self._send(version)
         self.version = version
         return done
+
+    def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
+        """Take one step of supervised fine-tuning; the servers sleep from then on.
+
+        Args:
+            rows: The examples; their log-probabilities are ignored.
+            rate: The learning rate.
+        """
+        self._sleep()
+        return self._updates.imitate(rows, rate)
+
+    def measure(self, rows: Sequence[UpdateRow]) -> dict[str, float]:
+        """Return the mean loss per trained token of examples, without a step."""
+        self._sleep()
+        return {"loss": self._updates.measure(rows)}
+
+    def refresh(self, version: int) -> None:
+        """Wake the servers with the weights of the fine-tuning, which is over."""
+        self._workers.forget_moments()
+        self._sleep()
+        self._send(version)
 
     def save(self, folder: str) -> list[str]:
         """Write weights, optimizer and random state; return the file names."""
@@ -103,15 +124,27 @@ class Cluster:
 
     def load(self, folder: str, version: int) -> None:
         """Load a checkpoint of :meth:`save`, and update the servers' weights."""
-        self._sync.sleep_replicas()
+        self._sleep()
         self._workers.load_checkpoint(folder)
         self.version = version
-        self._sync.update_weights(version)
+        self._send(version)
 
     def export(self, folder: str) -> None:
         """Write the adapter, or the model, in Hugging Face format."""
         dtype = self._config.actor_rollout_ref.rollout.dtype
         self._workers.export(folder, dtype)
+
+    def _sleep(self) -> None:
+        """Let the servers free their memory for an update, if they have not."""
+        if self._is_awake:
+            self._sync.sleep_replicas()
+        self._is_awake = False
+
+    def _send(self, version: int) -> None:
+        """Wake the servers with the learner's weights."""
+        self._sleep()
+        self._sync.update_weights(version)
+        self._is_awake = True
 
     def close(self) -> None:
         """End the workers, and the Ray cluster if it was started for them."""

@@ -2,7 +2,8 @@
 
 import math
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,20 +14,22 @@ from agentgym.core.ledger import NOT_FINITE
 from agentgym.core.policy import ServedPolicy
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import (
+    AFTER_WARM_START,
     Engine,
     TrainingBatch,
-    TrainingSequence,
     UpdateMetrics,
     check_gap,
     scheduled_rate,
 )
-from agentgym.engines.settings import log_file
+from agentgym.engines.settings import context_length, log_file
 from agentgym.engines.verl.client import VerlClient
+from agentgym.engines.verl.imitation import VerlImitation
 from agentgym.engines.verl.launch import LocalServer
-from agentgym.engines.verl.protocol import KEY_VARIABLE, UpdateRow
+from agentgym.engines.verl.protocol import KEY_VARIABLE, rows_of
 from agentgym.engines.verl.settings import (
     CHAT_TEMPLATE,
     TOOL_PARSER,
+    imitation_rate,
     learning_rate,
     trained_rank,
     verl_settings,
@@ -47,7 +50,7 @@ class VerlEngine(Engine):
     ) -> None:
         from transformers import AutoTokenizer
 
-        from agentgym.engines.tokens.responses import ResponseReader
+        from agentgym.engines.tokens.chat_tokens import ChatTokens
         from agentgym.models.chat_template import ChatTemplate
         from agentgym.models.folder import model_source
         from agentgym.models.template import template_of
@@ -56,7 +59,8 @@ class VerlEngine(Engine):
         self._client = client
         self._server = server
         self._step = 0
-        self._peak_rate = learning_rate(config)
+        self._is_warmed = config.warm_start
+        self._is_stale = False
         settings = verl_settings(config)
         self._tokenizer = AutoTokenizer.from_pretrained(
             settings["actor_rollout_ref.model.path"]
@@ -68,7 +72,10 @@ class VerlEngine(Engine):
         template = ChatTemplate(config.model, self._tokenizer, used)
         settings[TOOL_PARSER] = template.format.vllm_parser
         ends = frozenset({int(self._tokenizer.eos_token_id)})
-        self._reader = ResponseReader(self._tokenizer, template.format, ends)
+        self._tokens = ChatTokens(
+            config.model, self._tokenizer, template, ends, context_length(config)
+        )
+        self._tokens.check_ends(imitates=config.warm_start)
         state = client.start(settings)
         self._policy = ServedPolicy(
             state["model"],
@@ -114,7 +121,29 @@ class VerlEngine(Engine):
 
     def label(self, call: ModelCall) -> list[Components] | None:
         """Return the components of each token of a response."""
-        return self._reader.label(call.prompt_ids, call.response_ids, call.tools)
+        return self._tokens.label(call)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Before the block, send verl's servers the weights of a warm start."""
+        if self._is_stale:
+            self._ask("refresh", version=self._step)
+            self._is_stale = False
+        yield
+
+    def imitation(self) -> VerlImitation:
+        """Return an object that trains by imitation; later updates are smaller."""
+        self._is_warmed = True
+
+        def ask(verb: str, **given: Any) -> Any:
+            self._is_stale = True
+            return self._ask(verb, **given)
+
+        return VerlImitation(ask, self._tokens, imitation_rate(self._config))
+
+    def _peak_rate(self) -> float:
+        share = AFTER_WARM_START if self._is_warmed else 1.0
+        return self._config.learning_rate or share * learning_rate(self._config)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one update in verl's workers; its servers sleep meanwhile.
@@ -123,11 +152,10 @@ class VerlEngine(Engine):
             EngineError: verl failed, or its servers sampled with other weights than the
                 learner's.
         """
-        rows = [row_of(sequence) for sequence in batch.sequences]
-        rate = scheduled_rate(self._peak_rate, self._step, batch.spent)
+        rate = scheduled_rate(self._peak_rate(), self._step, batch.spent)
         done = self._ask(
             "update",
-            rows=rows,
+            rows=rows_of(batch),
             version=self._step + 1,
             rate=rate,
             temperature=self._config.temperature,
@@ -198,6 +226,7 @@ class VerlEngine(Engine):
                 )
         step = int(manifest["step"])
         self._ask("load", folder=str(place.absolute()), version=step)
+        self._is_stale = False
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
@@ -229,16 +258,6 @@ class VerlEngine(Engine):
             if self._server is not None:
                 error.add_note(f"The whole log is in {self._server.log}.")
             raise
-
-
-def row_of(sequence: TrainingSequence) -> UpdateRow:
-    """Convert a sequence to a row, up to its last trained token."""
-    positions = [token.position for token in sequence.trained]
-    return {
-        "ids": sequence.ids[: max(positions) + 1],
-        "start": min(positions),
-        "trained": [(t.position, t.logprob, t.advantage) for t in sequence.trained],
-    }
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

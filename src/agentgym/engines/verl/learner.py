@@ -18,8 +18,19 @@ class VerlLearner(ActorRolloutRefWorker):
     def init_model(self) -> None:
         """Load model and optimizer, and record the inputs of the loss."""
         super().init_model()
+        self.set_loss(imitates=False)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def set_loss(self, *, imitates: bool) -> None:
+        """Choose the loss of the next updates."""
         clip = float(self.config.actor.clip_ratio)
-        self.actor.set_loss_fn(partial(measured_loss, inner=self.loss_fn, clip=clip))
+        ours = partial(measured_loss, inner=self.loss_fn, clip=clip)
+        self.actor.set_loss_fn(imitation_loss if imitates else ours)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def forget_moments(self) -> None:
+        """Reset AdamW's state, as it is before the first update."""
+        self.actor.engine.optimizer.state.clear()
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_rate(self, rate: float) -> None:
@@ -67,6 +78,17 @@ class VerlLearner(ActorRolloutRefWorker):
             model.dtype = dtype
             model.save_pretrained(folder)
             save_torch_state_dict(weights, folder)
+
+
+def imitation_loss(
+    model_output: Any, data: Any, dp_group: Any = None
+) -> tuple[Any, dict[str, Any]]:
+    """Return the negative log-probability of trained tokens, weighted by advantages."""
+    now = no_padding_2_padding(model_output["log_probs"], data)
+    share = data["dp_size"] / data["batch_num_tokens"]
+    padded = data.select("response_mask", "advantages").to_padded_tensor()
+    loss = -(now * padded["advantages"] * padded["response_mask"]).sum() * share
+    return loss, {"nll": Metric(AggregationType.SUM, loss.detach())}
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:

@@ -1,8 +1,11 @@
 """The protocol of client and server; both import it, so it imports little."""
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-PROTOCOL = 1
+if TYPE_CHECKING:
+    from agentgym.engines.base import TrainingBatch, TrainingSequence
+
+PROTOCOL = 2
 """Version, increased when a request or an answer changes its meaning."""
 KEY_VARIABLE = "AGENTGYM_ENGINE_KEY"
 SUPPORTED = (0, 9)
@@ -22,6 +25,21 @@ class UpdateRow(TypedDict):
     ids: list[int]
     start: int
     trained: list[tuple[int, float, float]]
+
+
+def row_of(sequence: "TrainingSequence") -> UpdateRow:
+    """Convert a sequence to a row, up to its last trained token."""
+    positions = [token.position for token in sequence.trained]
+    return {
+        "ids": sequence.ids[: max(positions) + 1],
+        "start": min(positions),
+        "trained": [(t.position, t.logprob, t.advantage) for t in sequence.trained],
+    }
+
+
+def rows_of(batch: "TrainingBatch") -> list[UpdateRow]:
+    """Convert the sequences of a batch to rows."""
+    return [row_of(sequence) for sequence in batch.sequences]
 
 
 def row_problem(row: Any) -> str:

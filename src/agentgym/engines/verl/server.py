@@ -29,7 +29,9 @@ from agentgym.engines.verl.protocol import KEY_VARIABLE, PROTOCOL, row_problem
 from agentgym.security.log_file import LogFile
 
 BEAT_S = 2.0
-_VERBS = frozenset({"update", "save", "load", "export"})
+_VERBS = frozenset(
+    {"update", "imitate", "measure", "refresh", "save", "load", "export"}
+)
 _UNUSED_S = 120.0
 _ENDING_S = 25.0
 _MOST_BYTES = 2**31

@@ -10,9 +10,12 @@ from agentgym.engines.base import (
     BETAS,
     CLIP_BOUND,
     EPSILON,
+    IMITATION_RATE,
     LARGE_EPSILON,
+    LARGE_IMITATION_RATE,
     LARGE_LEARNING_RATE,
     LEARNING_RATE,
+    LORA_IMITATION_RATE,
     LORA_LEARNING_RATE,
     MAX_GRAD_NORM,
 )
@@ -66,6 +69,11 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
             f"verl.model_engine = {engine!r}: this works with dp, which is FSDP2, and "
             "megatron."
         )
+    if config.warm_start and engine == "megatron":
+        raise UnsupportedError(
+            "warm_start with verl.model_engine = 'megatron': calls are imitated with "
+            "dp here. Leave --warm-start or model_engine out."
+        )
     gpus = config.gpus_per_node * config.nodes
     if gpus % config.tensor_parallel:
         raise UnsupportedError(
@@ -95,6 +103,13 @@ def learning_rate(config: TrainingConfig) -> float:
     if trained_rank(config):
         return LORA_LEARNING_RATE
     return LEARNING_RATE if is_small(config.model) else LARGE_LEARNING_RATE
+
+
+def imitation_rate(config: TrainingConfig) -> float:
+    """Return a warm start's full learning rate."""
+    if trained_rank(config):
+        return LORA_IMITATION_RATE
+    return IMITATION_RATE if is_small(config.model) else LARGE_IMITATION_RATE
 
 
 def trained_rank(config: TrainingConfig) -> int:

@@ -36,6 +36,7 @@ _CONNECT_S = 5.0
 class VerlEngines(EngineFactory):
     """Creates engines that learn and sample with verl, on one GPU or many."""
 
+    imitates = True
     environment = ENVIRONMENT
 
     def check(self, config: TrainingConfig) -> EngineSummary:

@@ -33,14 +33,53 @@ class Updates:
             rate: The learning rate.
             temperature: Sampling temperature.
         """
+        actor = self._config.actor_rollout_ref.actor
+        flat = self._step(rows, rate, temperature, calculate_entropy=True)
+        return {
+            "loss": flat["actor/pg_loss"],
+            "grad_norm": flat["grad_norm"],
+            "entropy": flat["actor/entropy_loss"],
+            "clip_fraction": flat["clipped"],
+            "gap": flat["gap"],
+            "kl": self._moved(rows, temperature),
+            "rate": rate,
+            "clip": float(actor.clip_ratio),
+        }
+
+    def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
+        """Take one step of supervised fine-tuning on ``rows``, weighted by advantages.
+
+        Returns:
+            ``loss`` before the step, per trained token in nats, and ``grad_norm``.
+        """
+        self._workers.set_loss(imitates=True)
+        try:
+            flat = self._step(rows, rate, 1.0, calculate_entropy=False)
+        finally:
+            self._workers.set_loss(imitates=False)
+        return {"loss": flat["nll"], "grad_norm": flat["grad_norm"]}
+
+    def measure(self, rows: Sequence[UpdateRow]) -> float:
+        """Return the mean negative log-probability of the trained tokens."""
+        now, data = self._log_probs(divisible(rows, self._ranks), 1.0)
+        return -float(now[data["response_mask"].bool()].mean())
+
+    def _step(
+        self,
+        rows: Sequence[UpdateRow],
+        rate: float,
+        temperature: float,
+        *,
+        calculate_entropy: bool,
+    ) -> dict[str, float]:
+        """Take one optimizer step with the workers' loss; return its metrics."""
         from verl.utils import tensordict_utils
 
-        actor = self._config.actor_rollout_ref.actor
         padded = divisible(rows, self._ranks)
         data = self._batch(padded, temperature)
         tensordict_utils.assign_non_tensor(
             data,
-            calculate_entropy=True,
+            calculate_entropy=calculate_entropy,
             distillation_use_topk=False,
             global_batch_size=len(padded),
             mini_batch_size=len(padded),
@@ -52,17 +91,7 @@ class Updates:
         self._workers.set_rate(rate)
         answer = self._workers.update_actor(data)
         found = tensordict_utils.get(answer, "metrics")
-        flat = {key: _number(value) for key, value in found.items()}
-        return {
-            "loss": flat["actor/pg_loss"],
-            "grad_norm": flat["grad_norm"],
-            "entropy": flat["actor/entropy_loss"],
-            "clip_fraction": flat["clipped"],
-            "gap": flat["gap"],
-            "kl": self._moved(rows, temperature),
-            "rate": rate,
-            "clip": float(actor.clip_ratio),
-        }
+        return {key: _number(value) for key, value in found.items()}
 
     def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
         """Convert rows to the batch that verl's workers take."""
@@ -83,19 +112,24 @@ class Updates:
 
     def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
         """Return the mean k3 estimate between sampling and now, over some tokens."""
+        some = divisible(rows[:_MEASURED_ROWS], self._ranks)
+        now, data = self._log_probs(some, temperature)
+        apart = (now - data["old_log_probs"])[data["response_mask"].bool()]
+        return float((apart.exp() - 1 - apart).mean())
+
+    def _log_probs(
+        self, rows: Sequence[UpdateRow], temperature: float
+    ) -> tuple[Any, Any]:
+        """Return the log-probabilities of rows' tokens now, and their batch."""
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding
 
-        some = divisible(rows[:_MEASURED_ROWS], self._ranks)
-        data = self._batch(some, temperature)
+        data = self._batch(rows, temperature)
         tensordict_utils.assign_non_tensor(
             data, calculate_entropy=False, compute_loss=False
         )
         answer = self._workers.compute_log_prob(data)
-        now = no_padding_2_padding(answer["log_probs"], data)
-        covered = data["response_mask"].bool()
-        apart = (now.float() - data["old_log_probs"])[covered]
-        return float((apart.exp() - 1 - apart).mean())
+        return no_padding_2_padding(answer["log_probs"], data).float(), data
 
 
 def _number(value: Any) -> float:
