@@ -114,7 +114,7 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.resumed_step is None:
         facts.add_row(
             "time",
-            "known once the baseline is measured"
+            "; ".join(filter(None, [plan.expected, "known once the baseline is measured"]))
             if config.time is None
             else f"{duration(config.time)}: held-out and validation tasks are sized to "
             "it once rollouts were timed",
