@@ -7,8 +7,8 @@
 Models of Qwen2.5's shapes with random weights, so nothing is downloaded: see
 random_qwen.py. Each engine starts in a process of its own, plays conversations of three
 model calls (engine.py) and learns from them once. ``--goal`` downloads a model instead,
-and trains it on customer_support until the goal holds. ``--gpu none`` shows on a CPU that
-it works; its figures are no GPU's.
+and trains it on customer_support until the goal holds. ``--gpu none`` shows on a CPU
+that it works; its figures are no GPU's.
 """
 
 import argparse
@@ -69,9 +69,7 @@ async def play(policy: Any, episodes: int, in_flight: int) -> list[Any]:
         await policy.release()
 
 
-def measure(
-    config: Any, episodes: int, in_flight: int, price: float | None
-) -> Figures:
+def measure(config: Any, episodes: int, in_flight: int, price: float | None) -> Figures:
     """Start an engine, play episodes, and learn from them once."""
     import torch
 
@@ -136,7 +134,9 @@ def until_goal(model: str, gpu: str, price: float | None, budget: int) -> None:
         "$": "" if price is None else f"{price * hours:.2f}",
         "held-out pass^1 before and after, %": f"{before:.0f}, {after:.0f}",
     }
-    print(f"| one run until the goal | `{result.config['engine']}`, {model} |\n|---|---:|")
+    print(
+        f"| one run until the goal | `{result.config['engine']}`, {model} |\n|---|---:|"
+    )
     for label, cell in rows.items():
         print(f"| {label} | {cell} |")
 

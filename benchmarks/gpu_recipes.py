@@ -30,9 +30,9 @@ PUBLISHED: dict[str, tuple[tuple[int, ...], tuple[float, ...]]] = {
 """Measured by Qwen's authors with LoRA on an A100, by tokens of one sequence: widths of
 layer and perceptron, layers, heads and vocabulary; then G of memory.
 
-From https://github.com/QwenLM/Qwen, README.md, "Profiling of Memory and Speed": bfloat16,
-gradient checkpointing, FlashAttention 2, one sequence at a time. Its script's LoRA has
-rank 64."""
+From https://github.com/QwenLM/Qwen, README.md, "Profiling of Memory and Speed":
+bfloat16, gradient checkpointing, FlashAttention 2, one sequence at a time. Its script's
+LoRA has rank 64."""
 PUBLISHED_RANK = 64
 
 
@@ -164,7 +164,10 @@ def main() -> None:
     """Print all tables."""
     print("\n".join(table()))
     awake, asleep = SERVER_BYTES / GIB, ASLEEP_BYTES / GIB
-    print(f"\nLoRA rank {RANK}; {FREE:.0%} of each GPU's memory free; a margin of ", end="")
+    print(
+        f"\nLoRA rank {RANK}; {FREE:.0%} of each GPU's memory free; a margin of ",
+        end="",
+    )
     print(f"{MARGIN - 1:.0%}. vLLM is assumed to take {awake:.1f} GiB besides weights ")
     print(f"and cache, and {asleep:.1f} GiB asleep.\n")
     for lines in (settings_table(), published_table()):

@@ -1,4 +1,4 @@
-"""The tables of GPUs in the docs are what a run chooses, and near what others measured."""
+"""The docs' tables of GPUs are what a run chooses, and near what others measured."""
 
 import json
 import shutil

@@ -459,4 +459,3 @@ def check_memory(
         f"has {gib(free)} GiB free{kept}: {estimate.words()}. {lower}Or take a smaller "
         "model, or several GPUs with --engine verl."
     )
-

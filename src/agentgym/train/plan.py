@@ -155,11 +155,12 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
     most = config.episode_tokens
     if given.max_episode_tokens is not None or most == LONGEST_EPISODE:
         return []
-    return [
+    note = (
         f"model calls after {most:,} tokens of an episode are not learned from: "
         f"updates with {LONGEST_EPISODE:,}, the usual limit, do not fit this GPU "
         "(max_episode_tokens)"
-    ]
+    )
+    return [note]
 
 
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:

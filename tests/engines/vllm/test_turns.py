@@ -29,7 +29,6 @@ def tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tells:
     monkeypatch.setenv("PATH", str(tools), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(settings, "visible_gpus", lambda: ["0"])
-    monkeypatch.setattr("agentgym.engines.device.find_device", lambda _: "cuda")
 
     def telling(free: float, capability: str = "8.9") -> None:
         driver.write_text(f"#!/bin/sh\necho '{int(free * 1024)}, {capability}'\n")
