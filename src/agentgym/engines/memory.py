@@ -234,7 +234,7 @@ class MemoryEstimate:
 
     @property
     def kept(self) -> int:
-        """What stays between updates, if another process samples."""
+        """Bytes that stay between updates, if another process samples."""
         return self.weights + self.adapter + self.optimizer + self.overhead
 
     @property
@@ -415,7 +415,7 @@ def check_memory(
     *,
     fetch: bool = False,
     samples: bool = True,
-    beside: int = 0,
+    others: int = 0,
 ) -> str:
     """Check that a model fits into memory; return a description, empty if unknown.
 
@@ -427,7 +427,7 @@ def check_memory(
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
         samples: Whether this process also samples.
-        beside: Bytes of the device that another process keeps meanwhile.
+        others: Bytes of the device that another process keeps meanwhile.
 
     Raises:
         NotEnoughMemoryError: It does not fit; the message has the sizes, and the
@@ -448,12 +448,12 @@ def check_memory(
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
     # A small model's maximum, many threads with an episode each, hardly ever occurs.
     alone = MemoryEstimate.of(shape, replace(use, cores=1), held)
-    if alone.need + beside <= free:
+    if alone.need + others <= free:
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     less = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"These together need less: {', '.join(less)}. " if less else ""
     where = "the GPU" if on_gpu else "this machine"
-    kept = f", {gib(beside)} of them for vLLM, which sleeps" if beside else ""
+    kept = f", {gib(others)} of them for vLLM, which sleeps" if others else ""
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "
         f"has {gib(free)} GiB free{kept}: {estimate.words()}. {lower}Or take a smaller "

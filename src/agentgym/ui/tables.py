@@ -127,7 +127,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def _ahead(plan: Plan) -> str:
-    """Return what is known of a run's time before anything was measured."""
+    """Describe a run's time before anything was measured."""
     known = "known once the baseline is measured"
     return f"{plan.expected}; {known}" if plan.expected else known
 

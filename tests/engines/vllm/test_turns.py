@@ -88,7 +88,7 @@ def test_a_gpu_that_is_too_small_for_both_samples_in_process(
     tells(22)
     config, note = chosen_engine(TrainingConfig.create(model=seven))
     assert config.engine == "local"
-    assert "vLLM needs 17.2 beside 15.4 of the learner" in note
+    assert "vLLM needs 17.2 next to 15.4 of the learner" in note
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with what fits the device's memory and speed.
+        """Return the settings with limits that fit the device's memory and speed.
 
         On a CPU, larger models get fewer rollouts at once.
         """
@@ -159,8 +159,8 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
     device = "cpu" if on_cpu(config) else "cuda"
-    beside = ASLEEP_BYTES if shares_gpu(config) else 0
-    told = check_memory(trained, device, fetch=fetch, samples=False, beside=beside)
+    others = ASLEEP_BYTES if shares_gpu(config) else 0
+    told = check_memory(trained, device, fetch=fetch, samples=False, others=others)
     check_turns(config)
     return told
 

@@ -1,6 +1,6 @@
 """Turns: how vLLM and the learner share the memory of one GPU.
 
-vLLM answers beside the learner's weights, and sleeps during updates. All sizes are
+vLLM answers next to the learner's weights, and sleeps during updates. All sizes are
 estimates from the model's ``config.json``.
 """
 
@@ -48,8 +48,8 @@ class Turns:
     Attributes:
         free: The GPU's free memory.
         served: vLLM's weights, adapter, and the cache of its longest conversation.
-        kept: What the learner keeps while vLLM answers.
-        update: What an update takes while vLLM sleeps, with a margin.
+        kept: The learner's memory while vLLM answers.
+        update: The learner's memory during an update, with a margin.
     """
 
     free: int
@@ -101,13 +101,13 @@ class Turns:
         words = f"the GPU has {gib(self.free)} GiB free, and "
         if self.least > self.most:
             awake = gib(self.served + SERVER_BYTES)
-            return f"{words}vLLM needs {awake} beside {gib(self.kept)} of the learner"
+            return f"{words}vLLM needs {awake} next to {gib(self.kept)} of the learner"
         asleep = gib(ASLEEP_BYTES)
-        return f"{words}an update needs {gib(self.update)} beside {asleep} of vLLM"
+        return f"{words}an update needs {gib(self.update)} next to {asleep} of vLLM"
 
 
 def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
-    """Return what both would take of the GPU; None if that is unknown.
+    """Return how much of the GPU both would take; None if that is unknown.
 
     Args:
         config: The run's settings.
