@@ -50,7 +50,7 @@ def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
 
 def imitates(config: TrainingConfig) -> bool:
     """Return whether the run's engine can imitate calls."""
-    return ENGINES.get(_name(config)).imitates
+    return ENGINES.get(engine_name(config)).imitates
 
 
 def check_engine(config: TrainingConfig) -> EngineSummary:
@@ -59,7 +59,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
     Raises:
         UsageError: See :meth:`EngineFactory.check`; or the engine's name is unknown.
     """
-    config = config.replaced(engine=_name(config))
+    config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
         raise UnsupportedError(
@@ -124,9 +124,15 @@ def _factory(config: TrainingConfig) -> EngineFactory:
             f"model = {config.model!r} answers behind a server: it can be measured, "
             "with `agentgym eval`, not trained. Train nano, a folder or an id."
         )
-    return ENGINES.get(_name(config))
+    return ENGINES.get(engine_name(config))
 
 
-def _name(config: TrainingConfig) -> str:
-    """Return the engine's name; outside of training, ``auto`` means ``local``."""
-    return "local" if config.engine == AUTO_ENGINE else config.engine
+def engine_name(config: TrainingConfig) -> str:
+    """Return the engine's name, where ``auto`` does not depend on a GPU.
+
+    That is outside of training, and on another machine: ``vllm`` if flags of it are
+    given, else ``local``.
+    """
+    if config.engine != AUTO_ENGINE:
+        return config.engine
+    return "vllm" if config.vllm else "local"

@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.machines import is_elsewhere
 from agentgym.core.plugins import Plugins
+from agentgym.engines.registry import engine_name
 from agentgym.evaluate.progress import Progress
 from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
@@ -106,7 +107,7 @@ def settled(config: TrainingConfig) -> TrainingConfig:
         settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
         config = config.replaced(gpu=settle(config))
     if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
-        config = config.replaced(engine="vllm" if config.vllm else "local")
+        config = config.replaced(engine=engine_name(config))
     return config
 
 
