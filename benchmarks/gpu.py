@@ -1,12 +1,14 @@
 """What one GPU does with each engine: fills the tables of docs/gpu_training.md.
 
     agentgym engine install vllm      # else its columns stay empty
-    python benchmarks/gpu.py [--architectures 0.5b 1.5b] [--episodes 64]
+    python benchmarks/gpu.py [--architectures 0.5b 1.5b] [--episodes 64] [--price 0.45]
+    python benchmarks/gpu.py --goal Qwen/Qwen2.5-1.5B-Instruct --price 0.45
 
 Models of Qwen2.5's shapes with random weights, so nothing is downloaded: see
 random_qwen.py. Each engine starts in a process of its own, plays conversations of three
-model calls (engine.py) and learns from them once. ``--gpu none`` shows on a CPU that it
-works; its figures are no GPU's.
+model calls (engine.py) and learns from them once. ``--goal`` downloads a model instead,
+and trains it on customer_support until the goal holds. ``--gpu none`` shows on a CPU
+that it works; its figures are no GPU's.
 """
 
 import argparse
@@ -34,7 +36,9 @@ class Figures(NamedTuple):
     start: float
     sampling: float
     update: float
+    step: float
     hours: float
+    dollars: float | None
     held: float
     gap: float
 
@@ -43,7 +47,9 @@ ROWS = {
     "start": ("until it answers, s", ".0f"),
     "sampling": ("sampling, tokens/s", ",.0f"),
     "update": ("one update, s", ".2f"),
+    "step": ("one step, s", ".1f"),
     "hours": (f"{EPISODES:,} episodes without tools and agents, hours", ".2f"),
+    "dollars": ("the same, $", ".2f"),
     "held": ("memory of the learner's process, GiB", ".2f"),
     "gap": ("mean distance of log-probabilities, nats", ".1e"),
 }
@@ -63,7 +69,7 @@ async def play(policy: Any, episodes: int, in_flight: int) -> list[Any]:
         await policy.release()
 
 
-def measure(config: Any, episodes: int, in_flight: int) -> Figures:
+def measure(config: Any, episodes: int, in_flight: int, price: float | None) -> Figures:
     """Start an engine, play episodes, and learn from them once."""
     import torch
 
@@ -91,7 +97,48 @@ def measure(config: Any, episodes: int, in_flight: int) -> Figures:
         held = torch.cuda.max_memory_reserved()
     tokens = sum(len(result.response_ids) for calls in played for _, result in calls)
     hours = EPISODES / episodes * (sampled + updated) / 3600
-    return Figures(start, tokens / sampled, updated, hours, held / 2**30, gap)
+    return Figures(
+        start=start,
+        sampling=tokens / sampled,
+        update=updated,
+        step=sampled + updated,
+        hours=hours,
+        dollars=None if price is None else price * hours,
+        held=held / 2**30,
+        gap=gap,
+    )
+
+
+def until_goal(model: str, gpu: str, price: float | None, budget: int) -> None:
+    """Train a model on customer_support, and print the table of that run."""
+    from agentgym import Trainer
+    from agentgym.core.config import TrainingConfig
+
+    with TemporaryDirectory() as folder:
+        config = TrainingConfig.create(
+            scenario="customer_support",
+            model=model,
+            gpu=gpu,
+            episodes=budget,
+            tracker="none",
+            yes=True,
+            output=Path(folder),
+        )
+        result = Trainer(config).train()
+    hours = result.wall_seconds / 3600
+    before, after = (100 * m.pass_1.value for m in (result.baseline, result.metrics))
+    rows = {
+        "ended by": result.stopped,
+        "episodes": f"{result.episodes:,}",
+        "hours": f"{hours:.2f}",
+        "$": "" if price is None else f"{price * hours:.2f}",
+        "held-out pass^1 before and after, %": f"{before:.0f}, {after:.0f}",
+    }
+    print(
+        f"| one run until the goal | `{result.config['engine']}`, {model} |\n|---|---:|"
+    )
+    for label, cell in rows.items():
+        print(f"| {label} | {cell} |")
 
 
 def card() -> str:
@@ -113,12 +160,20 @@ def main() -> None:
     from agentgym.errors import AgentGymError
 
     parser = argparse.ArgumentParser()
-    parser.add_argument("--architectures", nargs="+", default=["0.5b", "1.5b"])
+    sizes = ["0.5b", "1.5b", "3b", "7b"]
+    parser.add_argument("--architectures", nargs="+", default=sizes)
     parser.add_argument("--engines", nargs="+", default=ENGINES, choices=ENGINES)
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--gpu", default="local", help="or none, to try it on a CPU")
+    parser.add_argument("--price", type=float, help="of the GPU, in $ an hour")
+    parser.add_argument("--goal", metavar="MODEL", help="train it until the goal")
+    parser.add_argument("--budget", type=int, default=EPISODES, help="of --goal")
     options = parser.parse_args()
+    if options.goal is not None:
+        print(f"{card()}; {machine()}.\n")
+        until_goal(options.goal, options.gpu, options.price, options.budget)
+        return
     found: dict[str, Figures] = {}
     notes: list[str] = []
     for architecture in options.architectures:
@@ -138,6 +193,7 @@ def main() -> None:
                     memory = check_engine(config).memory
                     with get_context("spawn").Pool(1) as pool:
                         given = (config, options.episodes, options.in_flight)
+                        given = (*given, options.price)
                         found[column] = pool.apply(measure, given)
                     notes.append(f"{column}: memory was estimated, {memory}.")
                 except AgentGymError as error:
@@ -147,7 +203,8 @@ def main() -> None:
     if found:
         print(f"| | {' | '.join(found)} |\n|---|{'---:|' * len(found)}")
     for field, (label, form) in ROWS.items():
-        cells = [format(getattr(figures, field), form) for figures in found.values()]
+        values = [getattr(figures, field) for figures in found.values()]
+        cells = ["" if value is None else format(value, form) for value in values]
         if cells:
             print(f"| {label} | {' | '.join(cells)} |")
     print("\n" + "\n".join(notes))

@@ -20,8 +20,12 @@ SHAPES = {
     "tiny": (256, 1024, 4, 4, 2, 8192),
     "0.5b": (896, 4864, 24, 14, 2, 151_936),
     "1.5b": (1536, 8960, 28, 12, 2, 151_936),
+    "3b": (2048, 11_008, 36, 16, 2, 151_936),
+    "7b": (3584, 18_944, 28, 28, 4, 152_064),
 }
 """Widths of layer and perceptron, layers, heads, key heads, vocabulary."""
+UNTIED = ("7b",)
+"""Those whose last layer has weights of its own."""
 EPISODES = 10_000
 
 
@@ -35,6 +39,21 @@ class Measured(NamedTuple):
     held: float
 
 
+def settings(architecture: str) -> dict[str, Any]:
+    """Return what ``config.json`` says of a model of that shape."""
+    hidden, inner, layers, heads, keys, vocabulary = SHAPES[architecture]
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": keys,
+        "max_position_embeddings": 32_768,
+        "tie_word_embeddings": architecture not in UNTIED,
+    }
+
+
 def write(architecture: str, folder: Path) -> None:
     """Write a random model with the shipped policy's tokenizer."""
     import torch
@@ -42,19 +61,11 @@ def write(architecture: str, folder: Path) -> None:
 
     from agentgym.models.nano import nano_path
 
-    hidden, inner, layers, heads, keys, vocabulary = SHAPES[architecture]
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
     tokenizer.model_max_length = 32_768
     tokenizer.save_pretrained(folder)
     config = Qwen2Config(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=keys,
-        max_position_embeddings=32_768,
-        tie_word_embeddings=True,
+        **settings(architecture),
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
         pad_token_id=tokenizer.pad_token_id,

@@ -16,6 +16,7 @@ QUICK = {
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
     "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
+    "gpu_recipes.py": "",
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
     "programs.py": "--episodes 2",

@@ -10,9 +10,10 @@ from agentgym.compute.base import Offer
 from agentgym.compute.providers.local import LocalMachine
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
-from agentgym.train.places import settled
+from agentgym.train.places import expected_time, settled
 from tests.compute.fakes.lambda_cloud import FakeLambda
 from tests.compute.fakes.runpod import FakeRunPod
+from tests.engines.test_memory import SEVEN
 
 CPU = Offer("local", "CPU", "", 0, 0.0, 32.0)
 BIG = "Qwen/Qwen3-4B"
@@ -51,6 +52,40 @@ def test_a_gpu_that_is_large_enough_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert gpu() == "auto"
     with pytest.raises(ComputeError, match="the GPU of this machine has 24 GB"):
         gpu("Qwen/Qwen3-14B")
+
+
+def test_a_gpu_that_is_large_enough_for_short_episodes_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SEVEN))
+    small = Offer("local", "GPU 0", "RTX 4090", 1, 24.0, 32.0)
+    monkeypatch.setattr(LocalMachine, "offers", lambda _: [small])
+    assert gpu(str(tmp_path)) == "auto"
+    with pytest.raises(ComputeError, match="the GPU of this machine has 24 GB"):
+        gpu(str(tmp_path), max_episode_tokens=8192)
+
+
+def test_the_hours_of_a_run_here_are_those_of_a_quote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = TrainingConfig.create(model=BIG, max_tokens=256, episodes=1000)
+    assert expected_time(config) == ""
+    slow, fast = (Offer("local", "GPU 0", each, 1, 24.0) for each in ("L4", "A100"))
+    hours = []
+    for offer in (slow, fast):
+        monkeypatch.setattr(LocalMachine, "offers", lambda _, o=offer: [o])
+        told = expected_time(config)
+        assert f"at a speed of {offer.gpu} that was assumed, not measured" in told
+        hours.append(float(told.split()[1]))
+    assert hours[0] == pytest.approx(5 * hours[1], abs=0.3)
+    assert expected_time(config.replaced(gpu="none")) == ""
+
+
+def test_on_another_machine_the_engine_is_the_local_one() -> None:
+    config = TrainingConfig.create(model=BIG, gpu="ssh:me@box")
+    assert settled(config).engine == "local"
+    assert settled(config.replaced(vllm={"max_num_seqs": 8})).engine == "vllm"
+    assert settled(TrainingConfig.create(model="nano")).engine == "auto"
 
 
 def test_a_gpu_whose_driver_tells_nothing_is_trusted(

@@ -56,7 +56,7 @@ def _engines(context: typer.Context, words: list[str], begun: str) -> list[str]:
     """Return engine names for shell completion of --engine."""
     from agentgym.engines.registry import ENGINES
 
-    return ENGINES.names()
+    return ["auto", *ENGINES.names()]
 
 
 def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str]:
@@ -141,7 +141,7 @@ def train(
         str | None,
         opt(
             "The engine that updates the model; also an installed package's.",
-            metavar="local|vllm|verl",
+            metavar="auto|local|vllm|verl",
             autocompletion=_engines,
             rich_help_panel=MODEL,
         ),
@@ -420,7 +420,7 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
     from agentgym.core.machines import is_elsewhere
-    from agentgym.engines.registry import composed_settings
+    from agentgym.engines.registry import chosen_engine, composed_settings
     from agentgym.train.places import settled
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import plan_view
@@ -430,7 +430,8 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
         _show_elsewhere(settings, as_json)
         return
     console = progress_console(as_json)
-    if not as_json and (composed := composed_settings(settings)):
+    chosen, _ = chosen_engine(settings)
+    if not as_json and (composed := composed_settings(chosen)):
         console.print(composed, soft_wrap=True)  # shown even if it could not run
     plan = Trainer(settings).plan()
     if as_json:

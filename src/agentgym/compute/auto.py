@@ -4,6 +4,7 @@ A model trains on this machine if the machine has a GPU with enough memory, or i
 model is so small that the CPU trains it in hours.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from agentgym.compute.base import Provider
@@ -11,8 +12,8 @@ from agentgym.compute.providers.local import LocalMachine
 from agentgym.compute.quote import Effort, Quote, choose, fits
 from agentgym.compute.registry import asked_unnamed, rented
 from agentgym.compute.sizes import Need, need_of
-from agentgym.core.config import TrainingConfig
-from agentgym.engines.memory import fitting_settings
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.engines.memory import EPISODES, fitting_settings
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.models.reference import is_remote
 
@@ -34,7 +35,7 @@ def settle(config: TrainingConfig) -> str:
         ComputeError: It does not fit this machine, and no machine can be rented; the
             message names a suitable one, its typical price, and the missing setup.
     """
-    if is_remote(config.model) or config.engine != "local":
+    if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
         return config.gpu  # refused or resolved elsewhere
     try:
         need = need_of(config)
@@ -53,11 +54,40 @@ def settle(config: TrainingConfig) -> str:
     return _cheapest(providers, config, need).offer.provider
 
 
+def expected_time(config: TrainingConfig) -> str:
+    """Return the hours that a run is expected to take on this machine's GPU, as words.
+
+    They are those of a quote, without a machine's set-up. Empty without a GPU.
+
+    Raises:
+        UsageError: The scenario is unknown.
+        ScenarioError: It has no tasks.
+    """
+    if config.gpu not in ("auto", "local") or config.deterministic:
+        return ""
+    found = [offer for offer in LocalMachine().offers() if offer.gpus]
+    if not found:
+        return ""
+    try:
+        need = need_of(config)
+    except UsageError:
+        return ""
+    quote = Quote(found[0], need, replace(Effort.of(config), setup_minutes=0.0))
+    return (
+        f"about {quote.hours:.1f} hours if the whole budget is spent, at a speed of "
+        f"{found[0].gpu} that was assumed, not measured"
+    )
+
+
 def _why_not_here(need: Need, config: TrainingConfig) -> str:
     """Return why this machine cannot train a model; empty if it can."""
     offers = LocalMachine().offers()
     if any(offer.gpus for offer in offers):
-        if any(fits(offer, need) for offer in offers):
+        needs = [need]
+        if config.max_episode_tokens is None:
+            shorter = config.replaced(max_episode_tokens=EPISODES[-1])
+            needs.append(need_of(shorter))
+        if any(fits(offer, each) for offer in offers for each in needs):
             return ""
         most = max(offer.gpu_memory_gb for offer in offers)
         return f"the GPU of this machine has {most:.0f} GB"

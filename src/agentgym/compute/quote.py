@@ -9,6 +9,7 @@ from typing import Any, Self
 from agentgym.compute.base import Offer
 from agentgym.compute.sizes import Need
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.registry import engine_name
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets
@@ -87,7 +88,7 @@ class Effort:
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        setup = SETUP_MINUTES + ENGINE_MINUTES * (config.engine != "local")
+        setup = SETUP_MINUTES + ENGINE_MINUTES * (engine_name(config) != "local")
         return cls(left, measured, CALLS * FILLED * config.answer_tokens, setup)
 
 

@@ -16,6 +16,7 @@ from agentgym.compute.sizes import need_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
     TrainingInterrupted,
@@ -241,7 +242,7 @@ def _provider(config: TrainingConfig) -> Provider:
     provider = PROVIDERS.get(name)
     if not provider.is_rented:
         raise UsageError(f"gpu = {config.gpu!r} is not a machine that can be rented.")
-    if config.engine not in ENGINES:
+    if engine_name(config) not in ENGINES:
         raise UnsupportedError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
             f"has one GPU, and trains with --engine {' or '.join(ENGINES)}."

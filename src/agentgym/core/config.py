@@ -47,6 +47,10 @@ _STAMP = r"-\d{8}-\d{6}$"
 SMALL_ANSWER = 160
 """Default token limit of a small model's answer: nano needs about 40 for a call."""
 SMALL_TIMEOUT_S = 60.0
+AUTO_ENGINE = "auto"
+"""The setting that lets a training run choose its engine by the machine."""
+LONGEST_EPISODE = 8192
+"""Default of ``max_episode_tokens`` where the memory suffices."""
 MOST_IN_FLIGHT = 64
 """Default limit of episodes in flight per worker; a step has 64 rollouts by default."""
 _MOST, _MANY = 10**9, 10**5
@@ -131,7 +135,9 @@ class TrainingConfig(Settings, BaseSettings):
             ``allow_tools``, ``program_memory_mb``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
-            ``verl`` (many GPUs), or the engine of an installed package.
+            ``verl`` (many GPUs), or the engine of an installed package. ``auto`` trains
+            with ``vllm`` if it is installed and this machine's GPU has room for it,
+            else with ``local``.
         gpus_per_node: ``verl``: GPUs on each machine. ``vllm``: with 1, vLLM and the
             learner share it; with more, the learner has one and vLLM the others.
         nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
@@ -139,8 +145,9 @@ class TrainingConfig(Settings, BaseSettings):
             model.
         offload: ``verl``: move weights and optimizer to CPU memory while they are not
             used.
-        memory_share: ``vllm`` and ``verl``: share of each GPU's memory for sampling;
-            None is 0.5, or 0.9 if nothing else uses that GPU.
+        memory_share: ``vllm`` and ``verl``: share of each GPU's memory for sampling.
+            None is 0.9 if nothing else uses that GPU, else the value nearest to 0.5
+            that leaves room for both.
         tool_format: The format in which the model writes tool calls; ``auto`` detects
             it by a probe of the chat template.
         chat_template: A template to use instead of the model's own: its text, a file,
@@ -228,7 +235,7 @@ class TrainingConfig(Settings, BaseSettings):
         gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
             pass to save memory; None does so if memory is short.
         max_episode_tokens: Model calls after this many tokens of their episode are not
-            trained on.
+            trained on; None: 8,192, or 4,096 or 2,048 if a GPU's memory needs it.
         eval_every: Updates between validation evaluations.
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks for the before/after table.
@@ -263,7 +270,7 @@ class TrainingConfig(Settings, BaseSettings):
     framework: str = "langchain"
     agent: Annotated[AgentSource, NoDecode] = AgentSource()
     model: str = "nano"
-    engine: str = "local"
+    engine: str = AUTO_ENGINE
     gpus_per_node: int = Field(default=1, ge=1, le=1000)
     nodes: int = Field(default=1, ge=1, le=1000)
     tensor_parallel: int = Field(default=1, ge=1, le=1000)
@@ -313,7 +320,7 @@ class TrainingConfig(Settings, BaseSettings):
     lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
     precision: Precision = "auto"
     gradient_checkpointing: bool | None = None
-    max_episode_tokens: int = Field(default=8192, gt=0, le=_MOST)
+    max_episode_tokens: int | None = Field(default=None, gt=0, le=_MOST)
     eval_every: int = Field(default=5, gt=0, le=_MOST)
     eval_tasks: int = Field(default=96, gt=0, le=_MANY)
     test_tasks: int = Field(default=96, gt=0, le=_MANY)
@@ -335,6 +342,11 @@ class TrainingConfig(Settings, BaseSettings):
     def answer_tokens(self) -> int:
         """Most tokens of one response: ``max_tokens``, or the default for nano."""
         return self.max_tokens or SMALL_ANSWER
+
+    @property
+    def episode_tokens(self) -> int:
+        """Most trained tokens of an episode: ``max_episode_tokens``, or the default."""
+        return self.max_episode_tokens or LONGEST_EPISODE
 
     @property
     def in_flight(self) -> int:

@@ -59,6 +59,7 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
         rollout_timeout_s=config.rollout_timeout_s or min(timeout, LONGEST_S),
         concurrency=config.concurrency or in_flight,
         workers=config.workers or (1 if in_flight else None),
+        max_episode_tokens=config.episode_tokens,
     )
 
 
@@ -118,7 +119,7 @@ def longest_episode(config: TrainingConfig) -> int:
     ``max_turns`` model calls, at most ``max_episode_tokens``. If this process cannot
     load the scenario, it is ``max_episode_tokens``.
     """
-    most = config.max_episode_tokens
+    most = config.episode_tokens
     try:
         scenario = get_scenario(config.scenario)
     except AgentGymError:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import LONGEST_EPISODE, TrainingConfig
 from agentgym.engines.device import (
     cpu_has_half,
     free_gpu,
@@ -38,6 +38,11 @@ LIBRARIES = ("torch", "transformers", "peft", "safetensors")
 GIB = 2**30
 CACHE_BYTES = 4 * GIB
 """Largest KV cache of running responses on a CPU, in bytes."""
+EPISODES = (LONGEST_EPISODE, 4096, 2048)
+"""Values for ``max_episode_tokens`` on a GPU: the first that its memory allows."""
+MARGIN = 1.05
+"""Factor on estimates by which settings are chosen: published measurements of models of
+7 and 14 billion parameters are up to 8 % higher (docs/gpu_training.md)."""
 RECOMPUTED_PARAMETERS = 100_000_000
 """Above so many parameters, updates compute each layer twice to save memory."""
 _CHUNK_TOKENS = 1024
@@ -113,6 +118,36 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
             if MemoryEstimate.of(shape, larger, held).need <= _ROOM * free:
                 return larger
     return use
+
+
+def with_episodes(
+    config: TrainingConfig, device: str, *, samples: bool = True
+) -> TrainingConfig:
+    """Fill in ``max_episode_tokens`` with the most that a GPU's memory allows.
+
+    It stays unset on a CPU, and where no value fits: the check then explains why.
+
+    Args:
+        config: The settings; ``model`` and those of its training are used.
+        device: ``cpu`` or ``cuda``.
+        samples: Whether this process also samples.
+
+    Raises:
+        ModelError: This process cannot train the model's architecture.
+    """
+    if config.max_episode_tokens is not None or device != "cuda":
+        return config
+    known = shape_of(config.model)
+    free, has_half = _free(config, device)
+    if known is None or free is None:
+        return config
+    for tokens in EPISODES:
+        shorter = config.replaced(max_episode_tokens=tokens)
+        use = told_use(shorter, on_gpu=True, has_half=has_half)
+        use = replace(use, samples=samples)
+        if MARGIN * MemoryEstimate.of(known[0], use, known[1]).need <= free:
+            return shorter
+    return config
 
 
 @dataclass(frozen=True)
@@ -196,6 +231,11 @@ class MemoryEstimate:
         learning = self.adapter + self.gradients + self.optimizer + self.activations
         copies = 0 if self.overhead else self.copies
         return self.weights + learning + copies + self.overhead
+
+    @property
+    def kept(self) -> int:
+        """Bytes that stay between updates, if another process samples."""
+        return self.weights + self.adapter + self.optimizer + self.overhead
 
     @property
     def need(self) -> int:
@@ -374,7 +414,8 @@ def check_memory(
     device: str,
     *,
     fetch: bool = False,
-    server_share: float | None = None,
+    samples: bool = True,
+    others: int = 0,
 ) -> str:
     """Check that a model fits into memory; return a description, empty if unknown.
 
@@ -385,9 +426,8 @@ def check_memory(
         config: The settings; ``model`` and those of its training are used.
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
-        server_share: None if this process also samples. Else the share of the GPU's
-            memory that a sampling server takes while the learner waits; 0 if it has its
-            own GPUs.
+        samples: Whether this process also samples.
+        others: Bytes of the device that another process keeps meanwhile.
 
     Raises:
         NotEnoughMemoryError: It does not fit; the message has the sizes, and the
@@ -400,7 +440,7 @@ def check_memory(
     on_gpu = device == "cuda"
     free, has_half = _free(config, device)
     use = told_use(config, on_gpu=on_gpu, has_half=has_half)
-    use = replace(use, samples=server_share is None)
+    use = replace(use, samples=samples)
     if use.samples and not config.deterministic:
         use = _with_room(shape, held, use, free)
     estimate = MemoryEstimate.of(shape, use, held)
@@ -408,32 +448,14 @@ def check_memory(
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
     # A small model's maximum, many threads with an episode each, hardly ever occurs.
     alone = MemoryEstimate.of(shape, replace(use, cores=1), held)
-    if alone.need <= free:
-        _check_with_server(config, estimate, free, server_share or 0.0)
+    if alone.need + others <= free:
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"
     less = [f"{words} ({gib(need)} GiB)" for words, need in cheaper(shape, use, held)]
     lower = f"These together need less: {', '.join(less)}. " if less else ""
     where = "the GPU" if on_gpu else "this machine"
+    kept = f", {gib(others)} of them for vLLM, which sleeps" if others else ""
     raise NotEnoughMemoryError(
         f"Training {config.model!r} takes up to {gib(estimate.need)} GiB, and {where} "
-        f"has {gib(free)} GiB free: {estimate.words()}. {lower}Or take a smaller "
+        f"has {gib(free)} GiB free{kept}: {estimate.words()}. {lower}Or take a smaller "
         "model, or several GPUs with --engine verl."
-    )
-
-
-def _check_with_server(
-    config: TrainingConfig, estimate: MemoryEstimate, free: int, share: float
-) -> None:
-    """Check that the learner fits into memory next to a running server."""
-    kept = estimate.weights + estimate.adapter + estimate.optimizer + estimate.overhead
-    if kept <= (1 - share) * free:
-        return
-    raise NotEnoughMemoryError(
-        f"memory_share = {share} leaves {gib(int((1 - share) * free))} of the GPU's "
-        f"{gib(free)} GiB free, and the learner of {config.model!r} keeps {gib(kept)} "
-        f"GiB while vLLM samples: weights {gib(estimate.weights)}, adapter and "
-        f"optimizer {gib(estimate.adapter + estimate.optimizer)}, CUDA "
-        f"{gib(estimate.overhead)}. Set memory_share to "
-        f"{max(0.0, 1 - kept / free) // 0.01 / 100:g} or less, take a smaller model, "
-        "or give each a GPU: gpus_per_node = 2."
     )

@@ -1,6 +1,6 @@
 """Find the engine for a configuration."""
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.plugins import Plugins
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.lengths import paced
@@ -34,12 +34,32 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
 """Settings that only some of the built-in engines read."""
 
 
+def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
+    """Resolve ``engine = "auto"`` of a training run on this machine.
+
+    Returns:
+        The settings with an engine's name, and a note for the plan or "".
+    """
+    if config.engine != AUTO_ENGINE:
+        return config, ""
+    from agentgym.engines.vllm.support import chosen
+
+    name, note = chosen(config)
+    return config.replaced(engine=name), note
+
+
+def imitates(config: TrainingConfig) -> bool:
+    """Return whether the run's engine can imitate calls."""
+    return ENGINES.get(engine_name(config)).imitates
+
+
 def check_engine(config: TrainingConfig) -> EngineSummary:
     """Check that the engine supports the settings, without loading a model.
 
     Raises:
         UsageError: See :meth:`EngineFactory.check`; or the engine's name is unknown.
     """
+    config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
     if config.warm_start and not factory.imitates:
         raise UnsupportedError(
@@ -66,7 +86,7 @@ def paced_settings(config: TrainingConfig) -> TrainingConfig:
 
 def composed_settings(config: TrainingConfig) -> str:
     """Return the settings for the engine's library as text; empty if there are none."""
-    return _factory(config).composed(config)
+    return _factory(config).composed(paced_settings(config))
 
 
 def announced_start(config: TrainingConfig) -> str:
@@ -104,4 +124,15 @@ def _factory(config: TrainingConfig) -> EngineFactory:
             f"model = {config.model!r} answers behind a server: it can be measured, "
             "with `agentgym eval`, not trained. Train nano, a folder or an id."
         )
-    return ENGINES.get(config.engine)
+    return ENGINES.get(engine_name(config))
+
+
+def engine_name(config: TrainingConfig) -> str:
+    """Return the engine's name, where ``auto`` does not depend on a GPU.
+
+    That is outside of training, and on another machine: ``vllm`` if flags of it are
+    given, else ``local``.
+    """
+    if config.engine != AUTO_ENGINE:
+        return config.engine
+    return "vllm" if config.vllm else "local"

@@ -43,6 +43,8 @@ class Plan:
             user message.
         answers: Description of the limits of answers and rollouts.
         judge: Description of the judge, its use and its price; empty without one.
+        expected: Description of the expected hours, before anything was timed; empty
+            if unknown.
     """
 
     config: TrainingConfig
@@ -65,6 +67,7 @@ class Plan:
     drops_reasoning: bool = False
     answers: str = ""
     judge: str = ""
+    expected: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentgym.core.agent import is_command
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, TaskSource
 from agentgym.core.tools import ToolSpec
@@ -286,7 +286,7 @@ def _try(
             return calls(request)
 
         policy = ScriptedPolicy(answer)
-        policy.gives_forms = config.engine in ("local", "vllm")
+        policy.gives_forms = config.engine in (AUTO_ENGINE, "local", "vllm")
         made: list[Trajectory] = []
         wanted = set(report.bound) or tools
         with RolloutSession(trial, policy, folder, 1, hosts=hosts) as session:

@@ -143,7 +143,7 @@ class BatchBuilder:
             label,
             config.failure_cost,
             config.train_roles,
-            config.max_episode_tokens,
+            config.episode_tokens,
             replay,
         )
 

@@ -5,14 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.core.machines import is_elsewhere
 from agentgym.core.plugins import Plugins
+from agentgym.engines.registry import engine_name
 from agentgym.evaluate.progress import Progress
 from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 _SETTLE = "agentgym.compute.auto:settle"
+_EXPECT = "agentgym.compute.auto:expected_time"
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,23 @@ def place_of(gpu: str) -> Place:
 def settled(config: TrainingConfig) -> TrainingConfig:
     """Resolve ``gpu="auto"``, maybe to a rented machine; return the settings.
 
+    On another machine ``engine="auto"`` is ``local``.
+
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.
     """
-    if config.gpu != "auto" or config.model == NANO or config.deterministic:
-        return config
-    settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
-    return config.replaced(gpu=settle(config))
+    if config.gpu == "auto" and config.model != NANO and not config.deterministic:
+        settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
+        config = config.replaced(gpu=settle(config))
+    if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
+        config = config.replaced(engine=engine_name(config))
+    return config
+
+
+def expected_time(config: TrainingConfig) -> str:
+    """Return how long a run on this machine's GPU is expected to take, as words.
+
+    Empty if that is unknown, e.g. on a CPU.
+    """
+    expect: Callable[[TrainingConfig], str] = resolve_name(_EXPECT)
+    return "" if config.model == NANO else expect(config)

@@ -7,10 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agentgym.core.components import TRAIN_TOKENS, tokens_name
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import LONGEST_EPISODE, TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.lengths import answer_words
-from agentgym.engines.registry import check_engine, paced_settings
+from agentgym.engines.registry import (
+    check_engine,
+    chosen_engine,
+    paced_settings,
+)
 from agentgym.engines.settings import base_source
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
@@ -29,6 +33,7 @@ from agentgym.security.redaction import Redactor
 from agentgym.train.batch import trained_components
 from agentgym.train.export import Identity
 from agentgym.train.measure.time_budget import require_time
+from agentgym.train.places import expected_time
 from agentgym.train.tracking import require_tracker
 from agentgym.train.warm_start.plans import check_calls_known
 
@@ -70,6 +75,7 @@ def make_plan(config: TrainingConfig) -> Plan:
             tasks.
         SandboxUnavailableError: No safe way to run code was found.
     """
+    config, engine_note = chosen_engine(config)
     _require_extras(config)
     scenario, sandbox = check_rollouts(config)
     wrong = list(flaws(scenario))
@@ -132,13 +138,29 @@ def make_plan(config: TrainingConfig) -> Plan:
         answers=answer_words(given, config),
         trained=tokens,
         judge=plan_words(config),
+        expected=expected_time(config),
         notes=(
+            *([engine_note] if engine_note else []),
+            *_length_notes(given, config),
             *scenario.notes(),
             *([_NO_CHECK] if not scenario.has_check else []),
             *answer_notes(scenario, trained),
             *prompt_notes(config, scenario),
         ),
     )
+
+
+def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
+    """Return a note if the GPU's memory shortens the episodes."""
+    most = config.episode_tokens
+    if given.max_episode_tokens is not None or most == LONGEST_EPISODE:
+        return []
+    note = (
+        f"model calls after {most:,} tokens of an episode are not learned from: "
+        f"updates with {LONGEST_EPISODE:,}, the usual limit, do not fit this GPU "
+        "(max_episode_tokens)"
+    )
+    return [note]
 
 
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:

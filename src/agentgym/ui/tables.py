@@ -114,7 +114,7 @@ def plan_view(plan: Plan) -> RenderableType:
     if plan.resumed_step is None:
         facts.add_row(
             "time",
-            "known once the baseline is measured"
+            _ahead(plan)
             if config.time is None
             else f"{duration(config.time)}: held-out and validation tasks are sized to "
             "it once rollouts were timed",
@@ -124,6 +124,12 @@ def plan_view(plan: Plan) -> RenderableType:
         verb = f"Continuing after step {plan.resumed_step}:"
     title = Text.assemble((f"{verb} ", "bold"), (config.scenario_name, "bold cyan"))
     return Group(title, indent(facts))
+
+
+def _ahead(plan: Plan) -> str:
+    """Describe a run's time before anything was measured."""
+    known = "known once the baseline is measured"
+    return f"{plan.expected}; {known}" if plan.expected else known
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:

@@ -11,6 +11,7 @@ from agentgym.compute.elsewhere.sources import Sources
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import TaskSource
+from agentgym.engines.registry import engine_name
 from agentgym.errors import UsageError
 from agentgym.evaluate.judge.settings import check_judge
 from agentgym.models.folder import model_source
@@ -34,7 +35,7 @@ _FRAMEWORKS = (
 )
 ENGINES = ("local", "vllm")
 """Those that train on another machine."""
-_HERE_ONLY = ("gpu", "output", "name", "scenario", "model")
+_HERE_ONLY = ("gpu", "engine", "output", "name", "scenario", "model")
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,15 @@ class Upload:
     @property
     def engine(self) -> str:
         """The engine whose own environment the run needs; empty for ``local``."""
-        return "" if self.config.engine == "local" else self.config.engine
+        name = engine_name(self.config)
+        return "" if name == "local" else name
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
         """Return the settings with the remote machine's paths, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
             gpu="auto",
+            engine=engine_name(self.config),
             output=Path(folder) / "runs",
             name=name,
             scenario=self.scenario(inputs),
@@ -119,7 +122,7 @@ def make_upload(config: TrainingConfig) -> Upload:
     Raises:
         UsageError: They are too large, or a setting cannot work on another machine.
     """
-    if config.engine not in ENGINES:
+    if engine_name(config) not in ENGINES:
         raise UsageError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
             f"only the engines {' and '.join(ENGINES)} train. Log in there and run "

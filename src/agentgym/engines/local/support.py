@@ -9,7 +9,12 @@ from agentgym.core.policy import Policy
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.device import check_device, describe_device, find_device
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
-from agentgym.engines.memory import LIBRARIES, check_memory, shape_of
+from agentgym.engines.memory import (
+    LIBRARIES,
+    check_memory,
+    shape_of,
+    with_episodes,
+)
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
@@ -67,7 +72,12 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with fewer rollouts in flight if answers are slow."""
+        """Return the settings with lengths and rollouts in flight that fit the device.
+
+        Rollouts in flight are fewer if answers are slow.
+        """
+        device = "cpu" if config.deterministic else find_device(config.gpu)
+        config = with_episodes(config, device)
         known = shape_of(config.model)
         if known is not None and known[0].obstacles:
             return paced(config, in_flight=_PLAIN_IN_FLIGHT)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import elsewhere_hint
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.device import describe_device
+from agentgym.engines.device import describe_device, free_gpu
 from agentgym.engines.environments import Checked
 from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
@@ -21,20 +21,36 @@ from agentgym.engines.vllm.environment import (
 )
 from agentgym.engines.vllm.settings import (
     learner_precision,
-    memory_share,
     on_cpu,
     shares_gpu,
     shown,
     trained_rank,
     vllm_settings,
 )
-from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
+from agentgym.engines.vllm.turns import (
+    ASLEEP_BYTES,
+    check_turns,
+    turns_of,
+    with_turns,
+)
+from agentgym.errors import (
+    GPUNotAvailableError,
+    ModelError,
+    UnsupportedError,
+    UsageError,
+)
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import describe_model, is_small
 
 _FOR_CPU = (
     "vLLM's build for CPUs is slow, and shows that a setup works: `agentgym engine "
     "install vllm --cpu`."
+)
+
+
+_NOT_INSTALLED = (
+    "vLLM, which is made to sample on a GPU, is not installed for it: `agentgym engine "
+    "install vllm` does (20 GB), and later runs then take it"
 )
 
 
@@ -71,7 +87,11 @@ class VllmEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings; on a CPU, larger models get fewer rollouts at once."""
+        """Return the settings with limits that fit the device's memory and speed.
+
+        On a CPU, larger models get fewer rollouts at once.
+        """
+        config = with_turns(config)
         if not on_cpu(config) or is_small(config.model):
             return config
         return paced(config, in_flight=CPU_IN_FLIGHT)
@@ -105,14 +125,44 @@ class VllmEngines(EngineFactory):
         return VllmEngine.create(config)
 
 
+def chosen(config: TrainingConfig) -> tuple[str, str]:
+    """Return the engine that ``engine = "auto"`` trains with, and a note for the plan.
+
+    That is ``vllm`` if this machine's GPU has room for it and the learner, and it is
+    installed; else ``local``.
+    """
+    if config.vllm:
+        return "vllm", ""
+    if config.gpu == "none" or config.deterministic or not settings.visible_gpus():
+        return "local", ""
+    free, has_half = free_gpu()
+    if free is not None and not has_half:
+        return "local", ""
+    try:
+        if is_small(config.model) or not trained_rank(config):
+            return "local", ""
+        turns = turns_of(with_turns(config)) if shares_gpu(config) else None
+    except ModelError:  # checking the engine reports it
+        return "local", ""
+    if turns is not None and turns.problem:
+        return "local", f"sampled in this process, not by vLLM: {turns.problem}"
+    try:
+        require_command()
+    except UsageError:
+        return "local", _NOT_INSTALLED
+    return ("local", _NOT_INSTALLED) if is_for_cpu() else ("vllm", "")
+
+
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     """Check that the learner's memory suffices next to vLLM's; return its size."""
-    share = memory_share(config) if shares_gpu(config) else 0.0
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
     device = "cpu" if on_cpu(config) else "cuda"
-    return check_memory(trained, device, fetch=fetch, server_share=share)
+    others = ASLEEP_BYTES if shares_gpu(config) else 0
+    told = check_memory(trained, device, fetch=fetch, samples=False, others=others)
+    check_turns(config)
+    return told
 
 
 def _place(config: TrainingConfig) -> str:

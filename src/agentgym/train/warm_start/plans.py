@@ -12,7 +12,7 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import Imitation
-from agentgym.engines.registry import ENGINES
+from agentgym.engines.registry import imitates
 from agentgym.errors import ScenarioError
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
@@ -47,7 +47,7 @@ def calls_known(scenario: Scenario, seed: int) -> bool:
 
 def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
     """Return whether ``warm_start`` is possible for a run."""
-    return ENGINES.get(config.engine).imitates and calls_known(scenario, config.seed)
+    return imitates(config) and calls_known(scenario, config.seed)
 
 
 def check_calls_known(scenario: Scenario, seed: int) -> None:

@@ -1,0 +1,187 @@
+"""Turns: how vLLM and the learner share the memory of one GPU.
+
+vLLM answers next to the learner's weights, and sleeps during updates. All sizes are
+estimates from the model's ``config.json``.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+from agentgym.core.config import TrainingConfig
+from agentgym.engines.device import free_gpu
+from agentgym.engines.local.shape import Shape, Use
+from agentgym.engines.memory import (
+    EPISODES,
+    GIB,
+    MARGIN,
+    MemoryEstimate,
+    gib,
+    shape_of,
+    told_use,
+    with_episodes,
+)
+from agentgym.engines.settings import context_length
+from agentgym.engines.vllm.settings import (
+    learner_precision,
+    memory_share,
+    on_cpu,
+    shares_gpu,
+    trained_rank,
+)
+from agentgym.errors import NotEnoughMemoryError
+
+SERVER_BYTES = 5 * GIB // 2
+"""Assumed for vLLM awake, besides weights and cache: CUDA, its graphs, activations."""
+ASLEEP_BYTES = 3 * GIB // 2
+"""Assumed for vLLM asleep."""
+_USUAL = 0.5
+"""vLLM's share of the memory, where that is enough for both."""
+_HALF = 2
+"""Bytes of a number in vLLM, which computes in bfloat16 on a GPU."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Bytes of one GPU that vLLM and the learner take in turn.
+
+    Attributes:
+        free: The GPU's free memory.
+        served: vLLM's weights, adapter, and the cache of its longest conversation.
+        kept: The learner's memory while vLLM answers.
+        update: The learner's memory during an update, with a margin.
+    """
+
+    free: int
+    served: int
+    kept: int
+    update: int
+
+    @classmethod
+    def of(
+        cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
+    ) -> Self:
+        """Estimate the memory of a model.
+
+        Args:
+            shape: The model's sizes.
+            use: How it is trained.
+            parameters: Number of parameters in its files; None counts those of the
+                shape.
+            context: Most tokens of a conversation in vLLM.
+            free: The GPU's free memory in bytes.
+        """
+        learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
+        numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)
+        numbers += context * shape.cache_token + shape.cache_fixed
+        return cls(free, _HALF * numbers, learner.kept, int(MARGIN * learner.need))
+
+    @property
+    def least(self) -> float:
+        """The smallest share with which vLLM is expected to start."""
+        return math.ceil(100 * (self.served + SERVER_BYTES) / self.free) / 100
+
+    @property
+    def most(self) -> float:
+        """The largest share that leaves the learner's room."""
+        return math.floor(100 * (1 - self.kept / self.free)) / 100
+
+    @property
+    def share(self) -> float | None:
+        """The share to give to vLLM; None if the GPU is too small for both."""
+        if self.least > self.most or self.update + ASLEEP_BYTES > self.free:
+            return None
+        return min(max(_USUAL, self.least), self.most)
+
+    @property
+    def problem(self) -> str:
+        """Why the GPU is too small for both; empty if it is not."""
+        if self.share is not None:
+            return ""
+        words = f"the GPU has {gib(self.free)} GiB free, and "
+        if self.least > self.most:
+            awake = gib(self.served + SERVER_BYTES)
+            return f"{words}vLLM needs {awake} next to {gib(self.kept)} of the learner"
+        asleep = gib(ASLEEP_BYTES)
+        return f"{words}an update needs {gib(self.update)} next to {asleep} of vLLM"
+
+
+def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
+    """Return how much of the GPU both would take; None if that is unknown.
+
+    Args:
+        config: The run's settings.
+        fetch: Whether to download the ``config.json`` of a Hugging Face id.
+
+    Raises:
+        ModelError: This process cannot train the model's architecture.
+    """
+    known = shape_of(config.model, fetch=fetch)
+    free, has_half = free_gpu()
+    if known is None or not free:
+        return None
+    shape, held = known
+    trained = config.replaced(
+        lora_rank=trained_rank(config), precision=learner_precision(config)
+    )
+    use = told_use(trained, on_gpu=True, has_half=has_half)
+    given = config.vllm.get("max_model_len")
+    context = given if isinstance(given, int) else context_length(config)
+    return Turns.of(shape, use, held, context=context, free=free)
+
+
+def with_turns(config: TrainingConfig) -> TrainingConfig:
+    """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
+
+    They stay unset where they are not known, and where nothing fits: the check then
+    explains why.
+
+    Raises:
+        ModelError: This process cannot train the model's architecture.
+    """
+    if not shares_gpu(config):
+        return with_episodes(config, "cpu" if on_cpu(config) else "cuda", samples=False)
+    given = config.max_episode_tokens
+    for tokens in EPISODES if given is None else (given,):
+        shorter = config.replaced(max_episode_tokens=tokens)
+        turns = turns_of(shorter)
+        if turns is None:
+            return config
+        if (share := turns.share) is not None:
+            return shorter.replaced(memory_share=config.memory_share or share)
+    return config
+
+
+def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
+    """Check that vLLM and the learner fit into one GPU's memory, if that is known.
+
+    Raises:
+        NotEnoughMemoryError: They do not; the message has the sizes, and what to set.
+    """
+    turns = turns_of(config, fetch=fetch) if shares_gpu(config) else None
+    if turns is None:
+        return
+    share, free = memory_share(config), turns.free
+    if turns.kept > (1 - share) * free:
+        raise NotEnoughMemoryError(
+            f"memory_share = {share} leaves {gib(int((1 - share) * free))} of the "
+            f"GPU's {gib(free)} GiB free, and the learner of {config.model!r} keeps "
+            f"{gib(turns.kept)} GiB while vLLM answers (weights, adapter, optimizer, "
+            f"CUDA). {_advice(turns, turns.most, 'less')}"
+        )
+    if turns.served > share * free:
+        raise NotEnoughMemoryError(
+            f"memory_share = {share} gives vLLM {gib(int(share * free))} of the GPU's "
+            f"{gib(free)} GiB free, and {config.model!r} takes {gib(turns.served)} GiB "
+            "there: weights, and the cache of one conversation. "
+            f"{_advice(turns, turns.least, 'more')}"
+        )
+
+
+def _advice(turns: Turns, bound: float, side: str) -> str:
+    if problem := turns.problem:
+        return (
+            f"No value is enough: {problem}. Leave --engine out or set it to local, "
+            "take a smaller model, or give each a GPU: gpus_per_node = 2."
+        )
+    return f"Set memory_share to {bound:g} or {side}, or leave it out."
