@@ -1,6 +1,7 @@
 """Refuse settings that Agent Lightning's trainer does not support, before any start."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -144,8 +145,9 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
             f"failure_cost = {config.failure_cost:g} {by}: {_ONE_REWARD}, and no "
             f"penalty of single calls. Set it to 0, or {_ELSE}."
         )
-    scores = type(get_scenario(config.scenario)).broadcast_rewards
-    if scores is not Scenario.broadcast_rewards:
+    with closing(get_scenario(config.scenario)) as scenario:
+        scores_calls = type(scenario).broadcast_rewards
+    if scores_calls is not Scenario.broadcast_rewards:
         yield (
             f"{config.scenario_name} {by}: the scenario scores single model calls "
             f"(broadcast_rewards), and {_ONE_REWARD}. Train it with another engine."
