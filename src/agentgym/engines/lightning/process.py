@@ -46,7 +46,8 @@ class TrainerProcess:
         write_json(request, {"settings": settings, "tasks": tasks})
         words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
         words += ["-m", "agentgym.engines.lightning.train", str(request)]
-        with LogFile(log) as self._output:
+        # Their trainer prints its whole configuration.
+        with LogFile(log, {"gateway key": key}) as self._output:
             self._process = subprocess.Popen(
                 words,
                 env=ray_environment(self._folder, key)

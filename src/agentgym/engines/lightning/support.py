@@ -53,6 +53,7 @@ class LightningEngines(EngineFactory):
 
     def check(self, config: TrainingConfig) -> EngineSummary:
         """Check settings, environment and GPUs; each problem has its own error."""
+        config = self.paced(config)  # the registry does not if the model is missing
         for problem in _unsupported(config):
             raise UnsupportedError(problem)
         size = config.tasks_per_step * config.group_size
