@@ -117,7 +117,11 @@ def credit_lines(
         yield {
             "rollout": rollout.rollout_id,
             **({} if judged is None else {"judge": judged}),
-            **(update.credit.remarks.get(rollout.rollout_id, {}) if update.credit else {}),
+            **(
+                update.credit.remarks.get(rollout.rollout_id, {})
+                if update.credit
+                else {}
+            ),
             "calls": [
                 {"bucket": bucket.verb, "reason": bucket.reason}
                 | trained.get(id(call), {})

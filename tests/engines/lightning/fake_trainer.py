@@ -2,8 +2,8 @@
 
     fake_trainer.py FAULT -m agentgym.engines.lightning.train REQUEST
 
-FAULT is ``none``, ``start`` (ends before it is ready), ``update`` (ends in an update) or
-``skip`` (makes no update).
+FAULT is ``none``, ``start`` (ends before it is ready), ``update`` (ends in an update)
+or ``skip`` (makes no update).
 """
 
 import json
@@ -31,7 +31,8 @@ def main() -> None:
     saved = Path(settings["trainer.default_local_dir"])
     resumed = settings.get("trainer.resume_from_path", "global_step_0")
     step = int(resumed.rpartition("_")[2])
-    print(f"resumed from step {step}", flush=True)
+    sys.stdout.write(f"resumed from step {step}\n")
+    sys.stdout.flush()
     if fault == "start":
         sys.exit("CUDA error: out of memory")
     for turn in range(1, 100):

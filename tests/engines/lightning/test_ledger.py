@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agentgym.core.ledger import NO_VARIANCE
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import OwnCredit
 from agentgym.engines.lightning.ledger import (
@@ -33,9 +34,11 @@ def rollout(*calls: ModelCall, name: str = "r", scored: bool = True) -> Trajecto
     )
 
 
-def row(prompt: int, response: int, *, name: str = "r") -> dict[str, Any]:
+def row(
+    prompt: int, response: int, *, name: str = "r", advantage: float = -1.0
+) -> dict[str, Any]:
     made = {"rollout": name, "prompt": prompt, "response": response}
-    return {**made, "reward": 0.5, "advantage": -1.0}
+    return {**made, "reward": 0.5, "advantage": advantage}
 
 
 def credit(*rollouts: Trajectory, rows: list[dict[str, Any]]) -> OwnCredit:
@@ -87,6 +90,13 @@ def test_a_crashed_rollout_is_trained_with_the_fill_value() -> None:
     counted = found.remarks["r"]["counted"]
     assert counted["crashed"]
     assert counted["filled"] == 0.0
+
+
+def test_a_row_whose_group_earned_the_same_adds_nothing() -> None:
+    found = credit(rollout(FIRST), rows=[row(2, 1, advantage=0.0)])
+    assert reasons(found) == [NO_VARIANCE]
+    assert found.remarks["r"]["counted"]["trained_rows"] == 1
+    assert not found.sequences
 
 
 def test_a_long_prompt_is_left_out_and_a_long_answer_is_cut() -> None:

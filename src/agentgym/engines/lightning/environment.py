@@ -42,7 +42,11 @@ def check() -> list[Checked]:
         return [Checked("environment", False, str(error))]
     names = ("agentlightning", "verl", "ray", "torch", "vllm")
     found = ENVIRONMENT.packages(python, *names)
-    return [*found, imports(python, "agentlightning.verl, verl, ray, torch"), *machine()]
+    return [
+        *found,
+        imports(python, "agentlightning.verl, verl, ray, torch"),
+        *machine(),
+    ]
 
 
 def require() -> None:

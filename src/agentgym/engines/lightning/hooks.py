@@ -60,9 +60,7 @@ class LoopHooks(RolloutHooks):
             self._turn += 1
             self._write(f"ready-{self._turn}", {})
             self._asked = self._await(f"go-{self._turn}")
-        return request.model_copy(
-            update={"metadata": {_EXISTING: self._asked.pop(0)}}
-        )
+        return request.model_copy(update={"metadata": {_EXISTING: self._asked.pop(0)}})
 
     def _await(self, name: str) -> Any:
         path = self._folder / name

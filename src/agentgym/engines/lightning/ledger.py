@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym.core.ledger import TRAINED, Bucket
+from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
 from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import OwnCredit, TrainedToken, TrainingSequence
 
@@ -43,14 +43,18 @@ def own_credit(
         fill_value: The reward that they give to a rollout without one.
     """
     made = OwnCredit([], {}, {})
-    groups = {name: n for n, name in enumerate(dict.fromkeys(r.group for r in rollouts))}
+    groups = {
+        name: n for n, name in enumerate(dict.fromkeys(r.group for r in rollouts))
+    }
     remarks: dict[str, Mapping[str, Any]] = {}
     for rollout in rollouts:
         name = rollout.rollout_id
         trained = [row for row in rows if row["rollout"] == name]
         left = Counter((row["prompt"], row["response"]) for row in trained)
         advantage = trained[0]["advantage"] if trained else 0.0
-        buckets = {id(call): Bucket("masked", NO_TOKENS) for call in rollout.model_calls}
+        buckets = {
+            id(call): Bucket("masked", NO_TOKENS) for call in rollout.model_calls
+        }
         kept = _last_of_each_prompt(rollout.model_calls)
         read = {id(call) for call in kept}
         for call in rollout.model_calls:
@@ -64,9 +68,11 @@ def own_credit(
                 bucket = Bucket("masked", TOO_LONG_PROMPT)
             elif left[key]:
                 left[key] -= 1
-                bucket = TRAINED
-                sequence = _sequence(row, groups[rollout.group], advantage, limit)
-                made.sequences.append(sequence)
+                bucket = Bucket("masked", NO_VARIANCE)  # it adds 0 to the loss
+                if advantage:
+                    bucket = TRAINED
+                    group = groups[rollout.group]
+                    made.sequences.append(_sequence(row, group, advantage, limit))
             buckets |= {id(call): bucket for call in row.calls}
         made.ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
         given = rollout.reward
@@ -106,9 +112,7 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
     return rows
 
 
-def _sequence(
-    row: _Row, group: int, advantage: float, limit: int
-) -> TrainingSequence:
+def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
     """Return a row as a sequence, with every token of its responses trained."""
     end = row.prompt + limit
     made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])

@@ -16,6 +16,7 @@ from agentgym.engines.verl.settings import (
     learning_rate,
 )
 from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.models.chat_template import form_of
 from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
 
@@ -170,13 +171,20 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
         "log_prob_micro_batch_size_per_gpu": 1,
         "engine_kwargs.vllm.enable_auto_tool_choice": True,
     }
-    form = "hermes" if config.tool_format == "auto" else config.tool_format
     found = {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
-    found[TOOL_PARSER] = FORMATS[form].vllm_parser  # a dry run does not load the model
+    found[TOOL_PARSER] = FORMATS[_form(config)].vllm_parser
     used = template_of(model_source(config.model), config.template)
     if used.chat_template:
         found[CHAT_TEMPLATE] = used.chat_template
     return found
+
+
+def _form(config: TrainingConfig) -> str:
+    """Return the model's tool-call format, as far as it is known before a download."""
+    if config.tool_format != "auto":
+        return config.tool_format
+    name = form_of(config.model, config.template).name
+    return name if name in FORMATS else "hermes"
 
 
 def _trainer(config: TrainingConfig) -> dict[str, Any]:

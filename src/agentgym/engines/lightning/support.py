@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
@@ -40,7 +41,7 @@ class LightningEngines(EngineFactory):
         """Fill in what the trainer can only do in one way; round to whole steps."""
         defaults = type(config).model_fields
         size = config.tasks_per_step * config.group_size
-        changes = {
+        changes: dict[str, Any] = {
             "episodes": config.episodes // size * size or config.episodes,
             "lora_rank": config.lora_rank or 0,
             "train_tokens": config.train_tokens or "all",
@@ -70,9 +71,9 @@ class LightningEngines(EngineFactory):
                 "vllm or verl."
             )
         summary = describe_model(config.model, 0)
-        lightning_settings(config)
         if find_spec("transformers") is None:
             raise MissingExtraError("local", "Reading the model's tokenizer")
+        lightning_settings(config)
         form = form_of(config.model, config.template)
         if form.constrains:
             raise UnsupportedError(

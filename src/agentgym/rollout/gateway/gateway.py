@@ -55,19 +55,21 @@ class Gateway:
         audit: AuditLog | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
-        trained = policy if isinstance(policy, RegisteredPolicy) else None
-        if trained is not None:
-            self._settings = replace(self._settings, model_name=trained.model_name)
-            policy = None
-        self._trained = trained
+        self._trained: RegisteredPolicy | None = None
+        served: Policy | ServedPolicy | Endpoint | None = None
+        if isinstance(policy, RegisteredPolicy):
+            self._trained = policy
+            self._settings = replace(self._settings, model_name=policy.model_name)
+        else:
+            served = policy
         key = self._settings.api_key
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
         self.admission = Admission(self._settings)
-        self._upstream = _upstream(store, policy, self._settings, cache)
+        self._upstream = _upstream(store, served, self._settings, cache)
         self._proxy = Proxy(store, self._upstream, self.admission, self._settings)
         handlers = ApiHandlers(
-            store, takes_models=policy is None, deletes=trained is None
+            store, takes_models=served is None, deletes=self._trained is None
         )
         self._listener = Listener(
             [
