@@ -136,12 +136,12 @@ class TrainingConfig(Settings, BaseSettings):
         gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with 1, vLLM and the
             learner share it; with more, the learner has one and vLLM the others.
         nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
-        tensor_parallel: All engines but ``local``: GPUs that share one copy of the sampling
-            model.
-        offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory while they are not
-            used.
-        memory_share: All engines but ``local``: share of each GPU's memory for sampling;
-            None is 0.5, or 0.9 if nothing else uses that GPU.
+        tensor_parallel: All engines but ``local``: GPUs that share one copy of the
+            sampling model.
+        offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory
+            while they are not used.
+        memory_share: All engines but ``local``: share of each GPU's memory for
+            sampling; None is 0.5, or 0.9 if nothing else uses that GPU.
         tool_format: The format in which the model writes tool calls; ``auto`` detects
             it by a probe of the chat template.
         chat_template: A template to use instead of the model's own: its text, a file,

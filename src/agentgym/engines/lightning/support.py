@@ -77,8 +77,8 @@ class LightningEngines(EngineFactory):
         form = form_of(config.model, config.template)
         if form.constrains:
             raise UnsupportedError(
-                "constrain = 'calls' with engine = 'lightning': its servers restrict no "
-                "tokens. Use the engine local or vllm, or constrain = 'none' for a "
+                "constrain = 'calls' with engine = 'lightning': its servers restrict "
+                "no tokens. Use the engine local or vllm, or constrain = 'none' for a "
                 "model that was trained so."
             )
         require()

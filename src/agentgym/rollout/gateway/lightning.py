@@ -20,7 +20,6 @@ from agentgym.rollout.store.rollout import (
     StatusChange,
 )
 
-
 EXISTING = "existing"
 """Field of a new rollout's metadata: the id of a rollout to return instead."""
 
