@@ -133,8 +133,9 @@ class TrainingConfig(Settings, BaseSettings):
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
             ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
             engine of an installed package.
-        gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with 1, vLLM and the
-            learner share it; with more, the learner has one and vLLM the others.
+        gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with
+            1, vLLM and the learner share it; with more, the learner has one and vLLM
+            the others.
         nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
         tensor_parallel: All engines but ``local``: GPUs that share one copy of the
             sampling model.
