@@ -152,12 +152,12 @@ class TrainingBatch:
 
 @dataclass(frozen=True)
 class OwnCredit:
-    """What an engine trained that reads the rollouts itself.
+    """The training of an engine that reads the rollouts itself.
 
     Attributes:
         sequences: The sequences that it trained.
         ledger: By rollout id, the bucket of each model call, in order.
-        remarks: By rollout id, what its rules did to the rollout, for the credit log.
+        remarks: By rollout id, the effect of its rules on the rollout, for the credit log.
     """
 
     sequences: list[TrainingSequence]
@@ -194,7 +194,7 @@ class UpdateMetrics:
         moved: For each sequence, the k3 estimate of ``kl`` at each of these tokens;
             empty for a sequence that was not measured again after the update.
         refused: Why the update was skipped; empty if it was done.
-        credit: What was trained, if the engine reads the rollouts itself; None if it
+        credit: The training of an engine that reads the rollouts itself; None if it
             trained the batch.
     """
 
@@ -387,7 +387,7 @@ class EngineFactory(ABC):
         """
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with what the engine chooses filled in, if it is not set.
+        """Return the settings with the engine's own choices filled in, if not set.
 
         For most engines this is ``concurrency``.
 

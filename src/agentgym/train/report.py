@@ -80,7 +80,7 @@ def credit_lines(
     learner's log-probabilities minus those at sampling, for the trained tokens, empty
     if all are below 0.0005; and the means ``entropy`` and ``kl`` over these tokens. A
     rollout that was judged has the verdict, ``judge``. An engine that reads the
-    rollouts itself adds what its rules did to each.
+    rollouts itself adds the effect of its rules on each.
 
     Args:
         credited: The step's rollouts, with their training data.

@@ -190,7 +190,7 @@ class LightningEngine(Engine):
         shutil.copytree(model, folder)
 
     def close(self) -> None:
-        """End the trainer and its servers; remove what it saved for no step."""
+        """End the trainer and its servers; remove a checkpoint that no step took."""
         self._end_process()
         shutil.rmtree(self._saved, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""What Agent Lightning's rules did to each rollout, from the rows that it trained."""
+"""Compute the ledger of a step from the rows that Agent Lightning's trainer trained."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def own_credit(
     limit: int,
     fill_value: float,
 ) -> OwnCredit:
-    """Return what their trainer trained of a step's rollouts.
+    """Return the trained sequences of a step's rollouts, with the ledger.
 
     Args:
         rollouts: The step's rollouts.

@@ -38,7 +38,7 @@ class LightningEngines(EngineFactory):
     environment = ENVIRONMENT
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Fill in what the trainer can only do in one way; round to whole steps."""
+        """Fill in settings that the trainer fixes; round episodes to whole steps."""
         defaults = type(config).model_fields
         size = config.tasks_per_step * config.group_size
         changes: dict[str, Any] = {
@@ -167,7 +167,7 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Check that this machine has the GPUs, unless Ray is told their number.
+    """Check that this machine has the GPUs, unless Ray's number of GPUs is set.
 
     Raises:
         GPUNotAvailableError: It has fewer.
