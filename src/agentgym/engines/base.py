@@ -157,7 +157,8 @@ class OwnCredit:
     Attributes:
         sequences: The sequences that it trained.
         ledger: By rollout id, the bucket of each model call, in order.
-        remarks: By rollout id, the effect of its rules on the rollout, for the credit log.
+        remarks: By rollout id, the effect of its rules on the rollout, for the credit
+            log.
     """
 
     sequences: list[TrainingSequence]

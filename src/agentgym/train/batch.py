@@ -93,7 +93,7 @@ class Credited:
                     buckets[place] = masked
 
     def conclude(self, update: UpdateMetrics) -> None:
-        """Correct the ledger by what the engine's update left out."""
+        """Correct the ledger by the metrics of the engine's update."""
         if update.credit is not None:
             self.batch.sequences = update.credit.sequences
             self.ledger = update.credit.ledger
