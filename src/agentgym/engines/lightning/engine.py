@@ -44,7 +44,7 @@ class LightningEngine(Engine):
         self._settings = lightning_settings(config)
         self._policy = _Policy(self, self._settings["actor_rollout_ref.model.path"])
         self._log = log_file(config)
-        self._saved = self._log.with_suffix("")
+        self._saved = self._log.with_name(f".{self._log.stem}-saved")
         self._checkpoints = self._log.parent / "checkpoints"
         self._weights: Path | None = None
         self._process: TrainerProcess | None = None

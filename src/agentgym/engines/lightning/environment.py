@@ -31,8 +31,8 @@ ENVIRONMENT = EngineEnvironment(
     ),
     main_package="verl",
 )
-"""Its trainer imports parts of verl that release 0.9 does not have. The vLLM that verl 0.8
-supports is from before transformers 5."""
+"""Its trainer imports parts of verl that release 0.9 does not have. The vLLM that verl
+0.8 supports is from before transformers 5."""
 
 
 def check() -> list[Checked]:
