@@ -83,6 +83,7 @@ def test_a_machine_whose_gpus_ray_is_told_of_is_accepted(made: Make) -> None:
         ({"gpu": "none"}, "it needs GPUs of this machine"),
         ({"deterministic": True}, "deterministic = true"),
         ({"warm_start": True}, "cannot imitate"),
+        ({"time": "30m"}, "all steps of its trainer have one size"),
         ({"algorithm": "dapo"}, "algorithm = 'dapo'"),
         ({"train_roles": "planner"}, "the tokens of all roles"),
         ({"train_tokens": "calls"}, "every token of the model"),

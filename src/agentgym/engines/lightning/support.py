@@ -126,6 +126,11 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
         )
     if config.gpu not in ("auto", "local"):
         yield f"gpu = {config.gpu!r} {by}: it needs GPUs of this machine."
+    if config.time is not None:
+        yield (
+            f"time = {config.time:g} {by}: all steps of its trainer have one size, and "
+            f"a time limit fits it to the machine. Give --episodes, or {_ELSE}."
+        )
     if config.algorithm not in ESTIMATORS:
         known = " and ".join(ESTIMATORS)
         yield (
