@@ -225,6 +225,7 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
         (["coding", "--model", "./file"], 2, "No model is at './file'"),
         (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
+        (["coding", "--engine", "lightning"], 2, "agentgym engine install lightning"),
         (["coding", "--engine=verl", "verl.trainer.nnode=2"], 2, "'trainer.nnodes'"),
         (
             ["coding", "nonsense"],

@@ -18,7 +18,9 @@ engines = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Named = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm or verl.")]
+Named = Annotated[
+    str, typer.Argument(metavar="ENGINE", help="vllm, verl or lightning.")
+]
 
 
 def doctor(

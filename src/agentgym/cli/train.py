@@ -141,7 +141,7 @@ def train(
         str | None,
         opt(
             "The engine that updates the model; also an installed package's.",
-            metavar="auto|local|vllm|verl",
+            metavar="auto|local|vllm|verl|lightning",
             autocompletion=_engines,
             rich_help_panel=MODEL,
         ),
@@ -149,7 +149,7 @@ def train(
     gpus_per_node: Annotated[
         int | None,
         opt(
-            "GPUs on each machine, with --engine vllm or verl.",
+            "GPUs on each machine, with all engines but local.",
             metavar="N",
             rich_help_panel=MODEL,
         ),

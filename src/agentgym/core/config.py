@@ -135,19 +135,20 @@ class TrainingConfig(Settings, BaseSettings):
             ``allow_tools``, ``program_memory_mb``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
-            ``verl`` (many GPUs), or the engine of an installed package. ``auto`` trains
-            with ``vllm`` if it is installed and this machine's GPU has room for it,
-            else with ``local``.
-        gpus_per_node: ``verl``: GPUs on each machine. ``vllm``: with 1, vLLM and the
-            learner share it; with more, the learner has one and vLLM the others.
+            ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
+            engine of an installed package. ``auto`` trains with ``vllm`` if it is
+            installed and this machine's GPU has room for it, else with ``local``.
+        gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with
+            1, vLLM and the learner share it; with more, the learner has one and vLLM
+            the others.
         nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
-        tensor_parallel: ``vllm`` and ``verl``: GPUs that share one copy of the sampling
-            model.
-        offload: ``verl``: move weights and optimizer to CPU memory while they are not
-            used.
-        memory_share: ``vllm`` and ``verl``: share of each GPU's memory for sampling.
-            None is 0.9 if nothing else uses that GPU, else the value nearest to 0.5
-            that leaves room for both.
+        tensor_parallel: All engines but ``local``: GPUs that share one copy of the
+            sampling model.
+        offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory
+            while they are not used.
+        memory_share: All engines but ``local``: share of each GPU's memory for
+            sampling. None is 0.9 if nothing else uses that GPU, else the value nearest
+            to 0.5 that leaves room for both.
         tool_format: The format in which the model writes tool calls; ``auto`` detects
             it by a probe of the chat template.
         chat_template: A template to use instead of the model's own: its text, a file,
@@ -160,7 +161,8 @@ class TrainingConfig(Settings, BaseSettings):
             that was trained with it.
         engine_server: ``verl``: ``host:port`` of ``agentgym.engines.verl.server``; None
             starts a server on this machine. Its key is in AGENTGYM_ENGINE_KEY.
-        verl: ``verl``: any of its settings, ``{"actor_rollout_ref.…": value}``.
+        verl: ``verl`` and ``lightning``: any of verl's settings,
+            ``{"actor_rollout_ref.…": value}``.
         vllm: ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
         gpu: Where to train. ``auto`` takes a local GPU if there is one, ``local``
             requires one, ``none`` forces the CPU; ``ssh:user@host`` or

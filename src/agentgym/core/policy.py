@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentgym.core.files import Beat
 from agentgym.core.trajectory import Grammar, RequestedCall
 from agentgym.errors import UnsupportedError
 
@@ -117,6 +118,36 @@ class Policy(ABC):
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""
+
+
+class RegisteredPolicy(ABC):
+    """A policy whose trainer registers its servers at the gateway.
+
+    The trainer also reads the rollouts there.
+
+    Attributes:
+        model_name: Model name under which the servers are registered.
+    """
+
+    model_name: str
+
+    @property
+    @abstractmethod
+    def failure(self) -> str:
+        """Why the trainer cannot go on; empty while it can."""
+
+    @abstractmethod
+    def connect(self, gateway: str, key: str, beat: Beat) -> None:
+        """Start the trainer, and wait until its servers are registered.
+
+        Args:
+            gateway: Base URL of the gateway.
+            key: The gateway's key.
+            beat: Called while waiting; may raise to give up.
+
+        Raises:
+            EngineError: The trainer ended; the message has the end of its log.
+        """
 
 
 @dataclass

@@ -2,16 +2,23 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from agentgym.core.components import Components
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest, ChatResult, Policy, ServedPolicy
-from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.core.ledger import Bucket
+from agentgym.core.policy import (
+    ChatRequest,
+    ChatResult,
+    Policy,
+    RegisteredPolicy,
+    ServedPolicy,
+)
+from agentgym.core.trajectory import ModelCall, RequestedCall, Trajectory
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
 
@@ -140,15 +147,33 @@ class TrainingBatch:
     Attributes:
         sequences: With at least one trained token each.
         spent: Share of the run's budget spent before this update, 0..1.
+        rollouts: The step's rollouts, for an engine that reads them itself.
     """
 
     sequences: list[TrainingSequence] = field(default_factory=list)
     spent: float = 0.0
+    rollouts: Sequence[Trajectory] = ()
 
     @property
     def trained_tokens(self) -> int:
         """Number of tokens that the loss covers."""
         return sum(len(sequence.trained) for sequence in self.sequences)
+
+
+@dataclass(frozen=True)
+class OwnCredit:
+    """The training of an engine that reads the rollouts itself.
+
+    Attributes:
+        sequences: The sequences that it trained.
+        ledger: By rollout id, the bucket of each model call, in order.
+        remarks: By rollout id, the effect of its rules on the rollout, for the credit
+            log.
+    """
+
+    sequences: list[TrainingSequence]
+    ledger: dict[str, list[Bucket]]
+    remarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,6 +205,8 @@ class UpdateMetrics:
         moved: For each sequence, the k3 estimate of ``kl`` at each of these tokens;
             empty for a sequence that was not measured again after the update.
         refused: Why the update was skipped; empty if it was done.
+        credit: The training of an engine that reads the rollouts itself; None if it
+            trained the batch.
     """
 
     step: int
@@ -198,6 +225,7 @@ class UpdateMetrics:
     entropies: Sequence[Sequence[float]] = ()
     moved: Sequence[Sequence[float]] = ()
     refused: str = ""
+    credit: OwnCredit | None = None
 
 
 class Imitation(ABC):
@@ -256,7 +284,7 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def policy(self) -> Policy | ServedPolicy:
+    def policy(self) -> Policy | ServedPolicy | RegisteredPolicy:
         """The policy being trained; it always answers with the newest weights."""
 
     @property
@@ -370,7 +398,9 @@ class EngineFactory(ABC):
         """
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with ``concurrency`` filled in, if it is not set.
+        """Return the settings with the engine's own choices filled in, if not set.
+
+        For most engines this is ``concurrency``.
 
         Raises:
             ModelError: The model's folder cannot be read.

@@ -60,11 +60,12 @@ class EngineEnvironment:
     """A virtual environment in ``AGENTGYM_HOME/engines``, made with uv.
 
     Attributes:
-        engine: Name of the engine, and of its main package.
+        engine: Name of the engine.
         called: The main package's name in messages, as its authors write it.
         release: Supported release of the main package: major and minor version.
         build: Packages for machines with a GPU.
         cpu_build: Packages for machines without a GPU; None if the engine needs a GPU.
+        main_package: Name of the main package if it is not the engine's.
     """
 
     engine: str
@@ -72,6 +73,12 @@ class EngineEnvironment:
     release: tuple[int, int]
     build: Build
     cpu_build: Build | None = None
+    main_package: str = ""
+
+    @property
+    def package(self) -> str:
+        """Name of the main package."""
+        return self.main_package or self.engine
 
     @property
     def folder(self) -> Path:
@@ -99,13 +106,13 @@ class EngineEnvironment:
         """
         python = self.python
         if not python.exists():
-            if find_spec(self.engine) is None:
+            if find_spec(self.package) is None:
                 raise UsageError(
                     f"engine = {self.engine!r} needs an environment with "
                     f"{self.called}, which {self.folder} does not hold. {self.advice}"
                 )
             python = Path(sys.executable)
-        version = installed_version(python, self.engine)
+        version = installed_version(python, self.package)
         release = ".".join(map(str, self.release))
         if version is None or version.split(".")[:2] != release.split("."):
             raise UsageError(
@@ -175,8 +182,8 @@ class EngineEnvironment:
             except BaseException:
                 rmtree(place, ignore_errors=True)
                 raise
-        made = installed_version(self.python, self.engine)
-        yield f"{self.engine} {made} is in {place}"
+        made = installed_version(self.python, self.package)
+        yield f"{self.package} {made} is in {place}"
 
 
 def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]]:

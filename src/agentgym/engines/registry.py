@@ -14,17 +14,18 @@ ENGINES = Plugins(
         "local": "agentgym.engines.local.support:LocalEngines",
         "vllm": "agentgym.engines.vllm.support:VllmEngines",
         "verl": "agentgym.engines.verl.support:VerlEngines",
+        "lightning": "agentgym.engines.lightning.support:LightningEngines",
     },
     group="agentgym.engines",
 )
-_OWN = ("local", "vllm", "verl")
+_OWN = ("local", "vllm", "verl", "lightning")
 _OF_SOME: dict[str, tuple[str, ...]] = {
-    "gpus_per_node": ("vllm", "verl"),
-    "tensor_parallel": ("vllm", "verl"),
+    "gpus_per_node": ("vllm", "verl", "lightning"),
+    "tensor_parallel": ("vllm", "verl", "lightning"),
     "nodes": ("verl",),
-    "offload": ("verl",),
+    "offload": ("verl", "lightning"),
     "engine_server": ("verl",),
-    "verl": ("verl",),
+    "verl": ("verl", "lightning"),
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),

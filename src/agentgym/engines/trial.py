@@ -46,7 +46,7 @@ def _ask(factory: EngineFactory, config: TrainingConfig) -> None:
             policy = engine.policy
             if isinstance(policy, ServedPolicy):
                 _ask_server(policy)
-            else:
+            elif isinstance(policy, Policy):
                 asyncio.run(_ask_policy(policy))
     finally:
         engine.close()

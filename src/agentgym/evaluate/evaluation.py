@@ -11,7 +11,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
 from agentgym.core.ledger import Ledger
 from agentgym.core.needs import NeededCall
-from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.core.task import EVERY_SPLIT, Split, Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.lengths import paced
@@ -126,7 +126,7 @@ def evaluate(
     if task is not None:
         tasks = [with_id(tasks, task)]
     with ExitStack() as stack:
-        policy: Policy | ServedPolicy | Endpoint
+        policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint
         cache = None
         if is_remote(config.model):
             policy = endpoint = resolve_model(config.model)

@@ -7,7 +7,7 @@ from typing import Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.lengths import paced
@@ -49,7 +49,7 @@ class Bench:
 
     def __enter__(self) -> Self:
         config = self._config
-        policy: Policy | ServedPolicy | MeteredEndpoint
+        policy: Policy | ServedPolicy | RegisteredPolicy | MeteredEndpoint
         with ExitStack() as stack:
             if is_remote(config.model):
                 config = paced(config, in_flight=_IN_FLIGHT)

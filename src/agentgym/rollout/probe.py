@@ -490,6 +490,6 @@ def _in_a_form(report: AgentReport) -> str:
         )
     return (
         "In a trial it asked its model for an answer in a form (response_format), "
-        f"which the engine verl cannot hold a policy to. {by_a_tool} Or train it with "
-        "another engine."
+        "which the engines verl and lightning cannot hold a policy to. "
+        f"{by_a_tool} Or train it with another engine."
     )

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import Beat, no_beat, require_writable_state
-from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError
 from agentgym.integrations.agent_import import load_agent
@@ -54,7 +54,7 @@ class RolloutSession:
     def __init__(
         self,
         config: TrainingConfig,
-        policy: Policy | ServedPolicy | Endpoint,
+        policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint,
         folder: Path,
         workers: int,
         *,
@@ -112,6 +112,8 @@ class RolloutSession:
                     on_death=self._runner.worker_died,
                 )
             )
+            if isinstance(self._policy, RegisteredPolicy):
+                self._policy.connect(gateway.url, gateway.api_key, self._beat)
             self._stack = stack.pop_all()
         return self
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -23,11 +24,12 @@ class LogFile:
 
     Args:
         path: The file; it is made if it does not exist.
+        secrets: Further secrets to remove, by name.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, secrets: Mapping[str, str] | None = None) -> None:
         self._file = open(path, "ab", 0, opener=private)  # noqa: SIM115
-        self._redactor = Redactor.of_environment()
+        self._redactor = Redactor.of_environment(secrets)
         self._reader, self._writer = os.pipe()
         self._thread = threading.Thread(
             target=self._copy, name="agentgym-log", daemon=True

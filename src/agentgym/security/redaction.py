@@ -116,9 +116,13 @@ class Redactor:
         self._forms += [(form, GONE) for form in _forms()]
 
     @classmethod
-    def of_environment(cls) -> "Redactor":
-        """Return a redactor of the secrets in this process's environment."""
-        return _known(tuple(_secrets_of(os.environ)))
+    def of_environment(cls, more: Mapping[str, str] | None = None) -> "Redactor":
+        """Return a redactor of the secrets in this process's environment.
+
+        Args:
+            more: Further secrets, by name.
+        """
+        return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
         """Return whether a text, or JSON text, may contain a secret.

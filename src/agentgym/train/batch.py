@@ -9,6 +9,7 @@ from typing import Any, Self
 from agentgym.core.components import Components, components_of, is_trained
 from agentgym.core.config import Algorithm, TrainingConfig
 from agentgym.core.ledger import (
+    FAR_OFF,
     FORCED,
     NO_COMPARISON,
     NO_VARIANCE,
@@ -24,6 +25,7 @@ from agentgym.engines.base import (
     TrainedToken,
     TrainingBatch,
     TrainingSequence,
+    UpdateMetrics,
 )
 from agentgym.engines.credit import batch_advantages, call_failures
 from agentgym.errors import MissingExtraError, UsageError
@@ -89,6 +91,15 @@ class Credited:
             for place, call in enumerate(rollout.model_calls):
                 if id(call) in left_out and buckets[place] == TRAINED:
                     buckets[place] = masked
+
+    def conclude(self, update: UpdateMetrics) -> None:
+        """Correct the ledger by the metrics of the engine's update."""
+        if update.credit is not None:
+            self.batch.sequences = update.credit.sequences
+            self.ledger = update.credit.ledger
+        self.mask(update.far_off, FAR_OFF)
+        if update.refused:
+            self.refuse(update.refused)
 
     def refuse(self, reason: str) -> None:
         """Mark all trained calls as masked: the engine refused the update."""
@@ -172,6 +183,7 @@ class BatchBuilder:
                 rollout = attempt.rollout
                 entries = self._add(made.batch, number, rollout, earned)
                 made.ledger[rollout.rollout_id] = entries
+        made.batch.rollouts = made.rollouts
         return made
 
     def _advantages(

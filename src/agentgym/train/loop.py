@@ -9,7 +9,6 @@ from functools import partial
 from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import disk_trouble, patiently
-from agentgym.core.ledger import FAR_OFF
 from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.base import UpdateMetrics
@@ -369,9 +368,7 @@ class TrainingLoop:
     def _account(self, credited: Credited, update: UpdateMetrics) -> None:
         """Count the step, and record the bucket of each of its model calls."""
         state = self.state
-        credited.mask(update.far_off, FAR_OFF)
-        if update.refused:
-            credited.refuse(update.refused)
+        credited.conclude(update)
         for trajectory in credited.rollouts:
             buckets = credited.ledger[trajectory.rollout_id]
             state.ledger.add_rollout(trajectory, buckets)

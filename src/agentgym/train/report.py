@@ -79,7 +79,8 @@ def credit_lines(
     If the engine measured them, a trained call also has, in nats: ``gaps``, the
     learner's log-probabilities minus those at sampling, for the trained tokens, empty
     if all are below 0.0005; and the means ``entropy`` and ``kl`` over these tokens. A
-    rollout that was judged has the verdict, ``judge``.
+    rollout that was judged has the verdict, ``judge``. An engine that reads the
+    rollouts itself adds the effect of its rules on each.
 
     Args:
         credited: The step's rollouts, with their training data.
@@ -116,6 +117,11 @@ def credit_lines(
         yield {
             "rollout": rollout.rollout_id,
             **({} if judged is None else {"judge": judged}),
+            **(
+                update.credit.remarks.get(rollout.rollout_id, {})
+                if update.credit
+                else {}
+            ),
             "calls": [
                 {"bucket": bucket.verb, "reason": bucket.reason}
                 | trained.get(id(call), {})

@@ -7,7 +7,11 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-_TRAINER = "ppo_trainer"
+_PLACES = {
+    "verl": ("verl.trainer", "config", "ppo_trainer"),
+    "agentlightning": ("agentlightning.verl", "", "config"),
+}
+"""By trainer: the package, folder and name of its configuration."""
 USED = ("actor_rollout_ref", "model_engine", "ray_kwargs", "trainer")
 """Sections of verl's settings that are used: it only learns and serves."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
@@ -21,10 +25,15 @@ _OPEN = (
 """Sections of verl's settings whose keys belong to another library."""
 
 
-def compose(settings: dict[str, Any]) -> Any:
+def compose(settings: dict[str, Any], of: str = "verl") -> Any:
     """Return verl's configuration with ``settings`` (dotted keys) applied.
 
     ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``.
+
+    Args:
+        settings: The settings to apply.
+        of: ``agentlightning`` for the configuration of its trainer, which is verl's
+            with a section of its own.
 
     Raises:
         ValueError: A key is unknown to verl; the message has the nearest one.
@@ -37,9 +46,10 @@ def compose(settings: dict[str, Any]) -> Any:
 
     given = dict(settings)
     engine = given.pop("model_engine", "dp")
-    folder = str(resources.files("verl.trainer").joinpath("config"))
+    package, part, name = _PLACES[of]
+    folder = str(resources.files(package).joinpath(part))
     with initialize_config_dir(config_dir=folder, version_base=None):
-        config = composed(_TRAINER, overrides=[f"model_engine={engine}"])
+        config = composed(name, overrides=[f"model_engine={engine}"])
     known = set(dotted(OmegaConf.to_container(config, resolve=False)))
     for key, value in given.items():
         if problem := key_problem(key, known):
@@ -79,7 +89,10 @@ def dotted(values: Any, above: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Print the configuration for the settings on standard input, or all its keys."""
+    """Print the configuration for the settings on standard input, or all its keys.
+
+    The trainer's name may be given, see :func:`compose`.
+    """
     from omegaconf import OmegaConf
 
     if sys.argv[1:] == ["--keys"]:
@@ -92,7 +105,7 @@ def main() -> None:
         sys.stdout.write("\n".join(k for k in used if k not in unused) + "\n")
         return
     try:
-        made = compose(json.load(sys.stdin))
+        made = compose(json.load(sys.stdin), *sys.argv[1:])
     except ValueError as error:
         sys.exit(f"agentgym: {error}")
     sys.stdout.write(OmegaConf.to_yaml(made))

@@ -16,6 +16,7 @@ from agentgym.security.redaction import new_key
 _STARTS_S = 60.0
 _ENDS_S = 45.0
 _TURN_S = 0.05
+_PACKAGES, _HOME = "path", "home"
 _SHORT = 30
 """Longest folder name: Ray creates sockets far below, and their paths have at most 107
 bytes."""
@@ -35,19 +36,14 @@ class LocalServer:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         self.key = new_key()
-        self._folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
-        packages = self._folder / "path"
-        packages.mkdir()
-        # verl's environment gets only our package from this one.
-        (packages / "agentgym").symlink_to(Path(__file__).parents[2])
-        (self._folder / "home").mkdir()
+        self._folder = ray_folder()
         port = self._folder / "port"
         words = [str(python), "-m", "agentgym.engines.verl.server", "--port", "0"]
         words += ["--once", str(self._folder), "--log", str(log.absolute())]
         with LogFile(self._folder / "server.log") as self._output:
             self._process = subprocess.Popen(
                 words,
-                env=self._environment(packages),
+                env=ray_environment(self._folder, self.key),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.fileno(),
@@ -59,29 +55,6 @@ class LocalServer:
         except BaseException:
             self.close()
             raise
-
-    def _environment(self, packages: Path) -> dict[str, str]:
-        given = dict(os.environ)
-        ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
-        kept = {name: value for name, value in given.items() if name not in ours}
-        path = [str(packages), *filter(None, [given.get("PYTHONPATH")])]
-        return {
-            "XDG_CACHE_HOME": str(Path.home() / ".cache"),
-            "RAY_AUTH_MODE": "token",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            # Under `uv run`, Ray would pack this folder with Ray's own files in it.
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-            # Otherwise Ray replaces loopback by the machine's address, and all listen
-            # on it.
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
-            "RAY_enable_worker_prestart": "0",
-            "RAY_prestart_worker_first_driver": "0",
-            "TOKENIZERS_PARALLELISM": "false",
-            **kept,
-            "HOME": str(self._folder / "home"),
-            "PYTHONPATH": os.pathsep.join(path),
-            KEY_VARIABLE: self.key,
-        }
 
     def _await(self, port: Path) -> int:
         until = time.monotonic() + _STARTS_S
@@ -107,6 +80,47 @@ class LocalServer:
                 self._process.kill()
                 self._process.wait()
         rmtree(self._folder, ignore_errors=True)
+
+
+def ray_folder() -> Path:
+    """Create a folder for Ray's files, its HOME, and a path with this package."""
+    folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
+    packages = folder / _PACKAGES
+    packages.mkdir()
+    # The other environment gets only our package from this one.
+    (packages / "agentgym").symlink_to(Path(__file__).parents[2])
+    (folder / _HOME).mkdir()
+    return folder
+
+
+def ray_environment(folder: Path, key: str) -> dict[str, str]:
+    """Return the variables of a process that starts Ray in another environment.
+
+    Args:
+        folder: The result of :func:`ray_folder`.
+        key: The key that both sides know.
+    """
+    given = dict(os.environ)
+    ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
+    kept = {name: value for name, value in given.items() if name not in ours}
+    path = [str(folder / _PACKAGES), *filter(None, [given.get("PYTHONPATH")])]
+    return {
+        "XDG_CACHE_HOME": str(Path.home() / ".cache"),
+        "RAY_AUTH_MODE": "token",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Under `uv run`, Ray would pack this folder with Ray's own files in it.
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        # Otherwise Ray replaces loopback by the machine's address, and all listen
+        # on it.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
+        "RAY_enable_worker_prestart": "0",
+        "RAY_prestart_worker_first_driver": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+        **kept,
+        "HOME": str(folder / _HOME),
+        "PYTHONPATH": os.pathsep.join(path),
+        KEY_VARIABLE: key,
+    }
 
 
 def _short_place() -> str:

@@ -39,7 +39,7 @@ TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
 """Setting for vLLM's tool-call parser: verl's servers parse answers themselves."""
 CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
 """Setting for the text of the chat template, if it is not the model's own."""
-_OURS = {
+OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
     f"{_MODEL}.path": "model",
@@ -127,9 +127,9 @@ def known_keys() -> set[str]:
 def _check_given(given: dict[str, Any]) -> None:
     known = known_keys() if given else set()
     for key, value in given.items():
-        if key in _OURS:
+        if key in OURS:
             raise ConfigError(
-                f"verl.{key} = {value!r}: set {_OURS[key]} instead, which all engines "
+                f"verl.{key} = {value!r}: set {OURS[key]} instead, which all engines "
                 "read."
             )
         if problem := key_problem(key, known):

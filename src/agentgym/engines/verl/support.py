@@ -7,12 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.environments import Checked
+from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
@@ -116,35 +117,7 @@ class VerlEngines(EngineFactory):
         Raises:
             EngineError: verl refuses a setting.
         """
-        ours = "# Set by this run, over verl's defaults:\n" + yaml.safe_dump(
-            settings := verl_settings(config), sort_keys=False
-        )
-        try:
-            python = ENVIRONMENT.interpreter()
-        except UsageError:
-            return f"{ours}# The defaults are shown once verl is installed.\n"
-        file = Path(__file__).with_name("compose.py")
-        try:
-            done = subprocess.run(
-                [str(python), "-P", str(file)],
-                input=json.dumps(settings),
-                capture_output=True,
-                text=True,
-                timeout=_COMPOSE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return (
-                f"{ours}# The defaults are not shown: verl, in {python.parent.parent}, "
-                f"did not answer within {_COMPOSE_S} s.\n"
-                "# Its first start reads gigabytes: run this once more, or "
-                "`agentgym engine check verl`.\n"
-            )
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
-            raise EngineError(f"verl cannot compose its configuration: {said}")
-        return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
+        return composed_text(ENVIRONMENT, verl_settings(config))
 
     def examine(self) -> Iterator[Checked]:
         """Check verl's environment and the machine, and start nano with it."""
@@ -159,6 +132,50 @@ class VerlEngines(EngineFactory):
 
         self.check(config)
         return VerlEngine.create(config)
+
+
+def composed_text(
+    environment: EngineEnvironment, settings: dict[str, Any], of: str = "verl"
+) -> str:
+    """Return settings as text, followed by verl's whole configuration with them.
+
+    Args:
+        environment: The environment that has verl.
+        settings: Settings by dotted key.
+        of: The trainer whose configuration is shown; see ``compose.py``.
+
+    Raises:
+        EngineError: verl refuses a setting.
+    """
+    ours = "# Set by this run, over verl's defaults:\n" + yaml.safe_dump(
+        settings, sort_keys=False
+    )
+    try:
+        python = environment.interpreter()
+    except UsageError:
+        return f"{ours}# The defaults are shown once verl is installed.\n"
+    file = Path(__file__).with_name("compose.py")
+    try:
+        done = subprocess.run(
+            [str(python), "-P", str(file), of],
+            input=json.dumps(settings),
+            capture_output=True,
+            text=True,
+            timeout=_COMPOSE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return (
+            f"{ours}# The defaults are not shown: verl, in {python.parent.parent}, "
+            f"did not answer within {_COMPOSE_S} s.\n"
+            "# Its first start reads gigabytes: run this once more, or "
+            f"`agentgym engine check {environment.engine}`.\n"
+        )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        said = lines[-1].removeprefix("agentgym: ") if lines else "no reason given"
+        raise EngineError(f"verl cannot compose its configuration: {said}")
+    return f"{ours}---\n# All of verl's settings, with these:\n{done.stdout}"
 
 
 def _check_cluster(address: str) -> None:

@@ -51,11 +51,20 @@ class ApiHandlers:
 
     Requests that may need the database run in a thread, so that model calls need not
     wait.
+
+    Args:
+        store: The store.
+        takes_models: Whether model servers can be registered.
+        deletes: Whether clients can delete rollouts; if not, such requests have no
+            effect.
     """
 
-    def __init__(self, store: Store, *, takes_models: bool) -> None:
+    def __init__(
+        self, store: Store, *, takes_models: bool, deletes: bool = True
+    ) -> None:
         self._store = store
         self._takes_models = takes_models
+        self._deletes = deletes
 
     def routes(self) -> list[Route]:
         """Return the routes below ``/api``."""
@@ -140,7 +149,8 @@ class ApiHandlers:
         return reply(lightning.rollout_body(changed))
 
     async def _delete_rollout(self, request: Request) -> web.Response:
-        self._store.hide(request.names["rollout_id"])
+        if self._deletes:
+            self._store.hide(request.names["rollout_id"])
         return web.Response(status=204)
 
     async def _list_events(self, request: Request) -> web.Response:

@@ -4,11 +4,12 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 from aiohttp import web
 
-from agentgym.core.policy import Policy, ServedPolicy
+from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.errors import RolloutError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint
@@ -37,7 +38,8 @@ class Gateway:
         store: The store of rollouts; the gateway does not close it.
         policy: Answers the model calls: a policy in this process, a policy behind
             servers, or a provider's endpoint. None forwards calls to the servers that
-            are registered at ``/api/models``.
+            are registered at ``/api/models``, like a registered policy, whose trainer
+            deletes no rollouts.
         settings: Limits, sampling, address and key.
         cache: Cache of answers from a provider's endpoint.
         audit: Audit log of writing clients and refused keys.
@@ -47,19 +49,28 @@ class Gateway:
         self,
         store: Store,
         *,
-        policy: Policy | ServedPolicy | Endpoint | None = None,
+        policy: Policy | ServedPolicy | RegisteredPolicy | Endpoint | None = None,
         settings: GatewaySettings | None = None,
         cache: AnswerCache | None = None,
         audit: AuditLog | None = None,
     ) -> None:
         self._settings = settings or GatewaySettings()
+        self._trained: RegisteredPolicy | None = None
+        served: Policy | ServedPolicy | Endpoint | None = None
+        if isinstance(policy, RegisteredPolicy):
+            self._trained = policy
+            self._settings = replace(self._settings, model_name=policy.model_name)
+        else:
+            served = policy
         key = self._settings.api_key
         self.api_key = secrets.token_urlsafe(24) if key is None else key
         self.store = store
         self.admission = Admission(self._settings)
-        self._upstream = _upstream(store, policy, self._settings, cache)
+        self._upstream = _upstream(store, served, self._settings, cache)
         self._proxy = Proxy(store, self._upstream, self.admission, self._settings)
-        handlers = ApiHandlers(store, takes_models=policy is None)
+        handlers = ApiHandlers(
+            store, takes_models=served is None, deletes=self._trained is None
+        )
         self._listener = Listener(
             [
                 *self._proxy.routes(),
@@ -93,6 +104,8 @@ class Gateway:
     @property
     def failure(self) -> str | None:
         """Why model calls can never be answered again; None while they can."""
+        if self._trained is not None:
+            return self._trained.failure or None
         return self._upstream.failure
 
     @property

@@ -20,6 +20,9 @@ from agentgym.rollout.store.rollout import (
     StatusChange,
 )
 
+EXISTING = "existing"
+"""Field of a new rollout's metadata: the id of a rollout to return instead."""
+
 
 class _LocalConfig(BaseModel):
     agent_class: str | None = None
@@ -39,7 +42,11 @@ class _ControllerConfig(BaseModel):
 
 
 class _BatchPlace(BaseModel):
-    """Place of a rollout in a trainer's batch; other fields are kept."""
+    """Place of a rollout in a trainer's batch; other fields are kept.
+
+    A trainer that chooses a rollout's id itself cannot ask for one that exists. With
+    ``existing`` in this place it can.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -75,7 +82,7 @@ def read_rollouts(body: Any) -> list[NewRollout]:
     """
     return [
         NewRollout(
-            rollout_id=item.rollout_id,
+            rollout_id=_existing(item) or item.rollout_id,
             input=item.input,
             is_train=item.is_train,
             config=item.config.model_dump() if item.config else {},
@@ -83,6 +90,12 @@ def read_rollouts(body: Any) -> list[NewRollout]:
         )
         for item in _CREATIONS.validate_python(body)
     ]
+
+
+def _existing(item: _Creation) -> str | None:
+    """Return the id of the existing rollout that a request asks for, if any."""
+    named = (item.metadata.model_extra or {}).get(EXISTING) if item.metadata else None
+    return named if isinstance(named, str) else None
 
 
 def read_change(body: Any) -> StatusChange:

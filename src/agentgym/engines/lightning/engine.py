@@ -1,0 +1,237 @@
+"""LightningEngine: Agent Lightning's trainer updates the weights and serves them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.components import Components
+from agentgym.core.config import TrainingConfig
+from agentgym.core.files import Beat, no_beat, parse_json, sync_folder, write_json
+from agentgym.core.policy import RegisteredPolicy
+from agentgym.core.trajectory import ModelCall
+from agentgym.engines.base import Engine, TrainingBatch, UpdateMetrics
+from agentgym.engines.lightning.ledger import own_credit
+from agentgym.engines.lightning.process import TrainerProcess
+from agentgym.engines.lightning.settings import (
+    FILL_VALUE,
+    lightning_settings,
+    row_limit,
+    started_at,
+)
+from agentgym.engines.settings import log_file
+from agentgym.errors import CheckpointError, EngineError
+
+SKIPPED = "too few rows for one mini-batch, so that the trainer skipped the step"
+_FORMAT = 1
+_MANIFEST = "engine.json"
+_SAVED = "global_step_*"
+
+
+class LightningEngine(Engine):
+    """An engine whose trainer reads the rollouts at the gateway.
+
+    The trainer makes its own loop. A hook of ours holds it at the beginning of each
+    step, when its servers answer with the newest weights. In the meantime our loop runs
+    rollouts and measurements. An update lets it go on: it reads the step's rollouts,
+    updates, saves, sends the weights to its servers, and waits again.
+    """
+
+    def __init__(self, config: TrainingConfig) -> None:
+        self._config = config
+        self._settings = lightning_settings(config)
+        self._policy = _Policy(self, self._settings["actor_rollout_ref.model.path"])
+        self._log = log_file(config)
+        self._saved = self._log.with_name(f".{self._log.stem}-saved")
+        self._checkpoints = self._log.parent / "checkpoints"
+        self._weights: Path | None = None
+        self._process: TrainerProcess | None = None
+        self._turn = 0
+        self._step = 0
+        self._gateway: tuple[str, str] | None = None
+        self._beat: Beat = no_beat
+
+    @property
+    def policy(self) -> RegisteredPolicy:
+        """The policy: its trainer registers the servers at the gateway."""
+        return self._policy
+
+    @property
+    def step(self) -> int:
+        """Number of updates so far."""
+        return self._step
+
+    @property
+    def failure(self) -> str:
+        """Why the trainer cannot go on; empty while it can."""
+        return "" if self._process is None else self._process.failure
+
+    def label(self, call: ModelCall) -> list[Components] | None:
+        """Return None: the trainer trains on every token."""
+        return None
+
+    def connect(self, gateway: str, key: str, beat: Beat) -> None:
+        """Start the trainer; see :meth:`RegisteredPolicy.connect`."""
+        self._gateway, self._beat = (gateway, key), beat
+        self._ready()
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Wait until the trainer's servers answer with the newest weights."""
+        if self._gateway is not None:  # else connect() will do so
+            self._ready()
+        yield
+
+    def _ready(self) -> TrainerProcess:
+        """Start the trainer if it does not run, and wait until it waits for us."""
+        if self._gateway is None:
+            raise EngineError("The trainer needs a gateway: enter a RolloutSession.")
+        if self._process is None:
+            url, key = self._gateway
+            shutil.rmtree(self._saved, ignore_errors=True)
+            settings = started_at(self._settings, url, self._saved, self._weights)
+            tasks = self._config.tasks_per_step
+            self._process = TrainerProcess(settings, tasks, key, self._log)
+            self._turn = 1
+        self._process.wait_for(f"ready-{self._turn}", self._beat)
+        return self._process
+
+    def update(self, batch: TrainingBatch) -> UpdateMetrics:
+        """Let the trainer read the step's rollouts, and update.
+
+        Raises:
+            EngineError: The trainer ended, or the step has another number of rollouts
+                than its steps have.
+        """
+        config, names = self._config, [made.rollout_id for made in batch.rollouts]
+        if len(names) != (size := config.tasks_per_step * config.group_size):
+            raise EngineError(
+                f"Agent Lightning's steps have {size} rollouts each, and this one has "
+                f"{len(names)}. Give episodes as a multiple of {size}."
+            )
+        process, turn = self._ready(), self._turn
+        process.tell(f"go-{turn}", names)
+        self._turn += 1
+        process.wait_for(f"ready-{self._turn}", self._beat)
+        found = process.read(f"update-{turn}")
+        self._step += 1
+        credit = own_credit(
+            batch.rollouts,
+            found["rows"] if found else [],
+            row_limit(config),
+            float(self._settings[FILL_VALUE]),
+        )
+        if found is None:
+            return UpdateMetrics(self._step, credit=credit, refused=SKIPPED)
+        return UpdateMetrics(self._step, **found["measures"], credit=credit)
+
+    def save_checkpoint(self, folder: Path) -> None:
+        """Move the trainer's checkpoint there; the manifest comes last.
+
+        After a step that the trainer skipped, the one before is linked.
+        """
+        found = _newest(self._saved)
+        if found is not None:
+            os.replace(found, folder / found.name)
+            shutil.rmtree(self._saved, ignore_errors=True)
+        elif self._step and (found := self._current(folder.parent)) is not None:
+            shutil.copytree(found, folder / found.name, copy_function=os.link)
+        manifest = {
+            "format": _FORMAT,
+            "engine": "lightning",
+            "step": self._step,
+            "model": self._identity(),
+            "weights": "" if found is None else found.name,
+        }
+        sync_folder(folder)
+        write_json(folder / _MANIFEST, manifest)
+        self._checkpoints = folder.parent
+
+    def load_checkpoint(self, folder: Path) -> None:
+        """Take the weights of a checkpoint; a running trainer is started again."""
+        manifest = _read_manifest(folder / _MANIFEST)
+        if manifest["model"] != self._identity():
+            raise CheckpointError(
+                f"{folder / _MANIFEST} is of {manifest['model']}, and this run trains "
+                f"{self._identity()}. Resume with the settings it was started with."
+            )
+        weights = folder / manifest["weights"] if manifest["weights"] else None
+        if weights is not None and not weights.is_dir():
+            raise CheckpointError(
+                f"{weights} is missing. Remove the checkpoint {folder} to continue "
+                "from the one before."
+            )
+        self._end_process()
+        self._weights, self._checkpoints = weights, folder.parent
+        self._step = int(manifest["step"])
+
+    def _current(self, checkpoints: Path) -> Path | None:
+        """Return their checkpoint of the newest step below ``checkpoints``."""
+        for manifest in sorted(checkpoints.glob(f"step-*/{_MANIFEST}"), reverse=True):
+            found = _read_manifest(manifest)
+            if found["step"] <= self._step and found["weights"]:
+                return manifest.parent / str(found["weights"])
+        return None
+
+    def _identity(self) -> dict[str, Any]:
+        """Return settings that must match a checkpoint's, which has a file per rank."""
+        return {"name": self._config.model, "gpus": self._config.gpus_per_node}
+
+    def export(self, folder: Path) -> None:
+        """Copy the model and tokenizer that the trainer saved with the checkpoint."""
+        found = self._current(self._checkpoints)
+        model = None if found is None else found / "actor" / "huggingface"
+        if model is None or not any(model.glob("*.safetensors")):
+            raise EngineError(
+                f"{model or self._checkpoints} has no model that could be exported."
+            )
+        shutil.copytree(model, folder)
+
+    def close(self) -> None:
+        """End the trainer and its servers; remove a checkpoint that no step took."""
+        self._end_process()
+        shutil.rmtree(self._saved, ignore_errors=True)
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+class _Policy(RegisteredPolicy):
+    """The engine, as the gateway sees it."""
+
+    def __init__(self, engine: LightningEngine, model_name: str) -> None:
+        self._engine = engine
+        self.model_name = model_name
+
+    @property
+    def failure(self) -> str:
+        return self._engine.failure
+
+    def connect(self, gateway: str, key: str, beat: Beat) -> None:
+        self._engine.connect(gateway, key, beat)
+
+
+def _newest(saved: Path) -> Path | None:
+    """Return the newest of their checkpoints."""
+    return max(
+        saved.glob(_SAVED),
+        key=lambda path: int(path.name.rpartition("_")[2]),
+        default=None,
+    )
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        found = parse_json(path.read_text())
+        if not isinstance(found, dict) or found.get("engine") != "lightning":
+            raise ValueError("it was not written by the engine lightning")
+        return found
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error}. Remove the checkpoint {path.parent} to "
+            "continue from the one before."
+        ) from None

@@ -1,0 +1,67 @@
+"""Agent Lightning's own environment: its packages, and checks that it works."""
+
+from agentgym.engines.environments import (
+    Build,
+    Checked,
+    EngineEnvironment,
+    imports,
+    installed_version,
+    machine,
+)
+from agentgym.errors import UsageError
+
+SUPPORTED = "1.0"
+"""The release of Agent Lightning that this code supports."""
+ENVIRONMENT = EngineEnvironment(
+    engine="lightning",
+    called="verl",
+    release=(0, 8),
+    build=Build(
+        "Agent Lightning with verl and vLLM",
+        (
+            "agentlightning>=1.0,<1.1",
+            "verl[vllm]>=0.8,<0.9",
+            "transformers<5",
+            "tensordict<0.11",
+            "pyarrow<24",
+            "ray[default]",
+            "torch",
+        ),
+        gigabytes=30,
+    ),
+    main_package="verl",
+)
+"""Its trainer imports parts of verl that release 0.9 does not have. The vLLM that verl
+0.8 supports is from before transformers 5."""
+
+
+def check() -> list[Checked]:
+    """Check the environment and the GPUs; start nothing."""
+    try:
+        python = ENVIRONMENT.interpreter()
+    except UsageError as error:
+        return [Checked("environment", False, str(error))]
+    names = ("agentlightning", "verl", "ray", "torch", "vllm")
+    found = ENVIRONMENT.packages(python, *names)
+    return [
+        *found,
+        imports(python, "agentlightning.verl, verl, ray, torch"),
+        *machine(),
+    ]
+
+
+def require() -> None:
+    """Check that the environment has Agent Lightning.
+
+    Raises:
+        UsageError: It is missing, or of another release; the message has the command
+            that installs it.
+    """
+    python = ENVIRONMENT.interpreter()
+    version = installed_version(python, "agentlightning")
+    if version is None or not version.startswith(f"{SUPPORTED}."):
+        found = "no agentlightning" if version is None else f"agentlightning {version}"
+        raise UsageError(
+            f"{python.parent.parent} has {found}, and this works with {SUPPORTED}. "
+            f"{ENVIRONMENT.advice}"
+        )

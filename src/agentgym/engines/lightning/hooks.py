@@ -1,0 +1,125 @@
+"""Hooks of Agent Lightning: its trainer waits for our loop, and reports its updates.
+
+Agent Lightning loads this file by its path, in the trainer's process; it imports
+nothing of this package. The two sides exchange files in a folder, ``FOLDER``:
+
+    ready-1      the trainer's servers answer with the newest weights, and it waits
+    go-1         ids of the rollouts that its next step is to read
+    update-1     rows and metrics of that step's update; missing if it made none
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from agentlightning.hooks import RolloutHooks
+
+FOLDER = "LIGHTNING_FOLDER"
+_EXISTING = "existing"
+"""See ``rollout/gateway/lightning.py``."""
+_TURN_S = 0.05
+_MEASURES = {
+    "loss": "actor/pg_loss",
+    "grad_norm": "actor/grad_norm",
+    "entropy": "actor/entropy_loss",
+    "kl": "actor/ppo_kl",
+    "clip_fraction": "actor/pg_clipfrac",
+}
+
+
+class LoopHooks(RolloutHooks):
+    """Gives the trainer our loop's rollouts instead of new ones."""
+
+    def __init__(self) -> None:
+        self._folder = Path(os.environ[FOLDER])
+        self._asked: list[str] = []
+        self._turn = 0
+
+    def on_startup(self, store: Any = None) -> None:
+        """Record each update that the trainer makes from now on."""
+        from agentlightning.verl.trainer import AgentLightningRayPPOTrainer
+
+        update = AgentLightningRayPPOTrainer._update_actor
+
+        def recorded(trainer: Any, batch: Any) -> Any:
+            done = update(trainer, batch)
+            found = {
+                "rows": rows_of(batch),
+                "measures": measures_of(done.meta_info["metrics"]),
+            }
+            self._write(f"update-{self._turn}", found)
+            return done
+
+        AgentLightningRayPPOTrainer._update_actor = recorded
+
+    def on_enqueue(self, request: Any) -> Any:
+        """Ask for the next rollout of the step; wait first if a new step begins."""
+        if not self._asked:
+            self._turn += 1
+            self._write(f"ready-{self._turn}", {})
+            self._asked = self._await(f"go-{self._turn}")
+        return request.model_copy(update={"metadata": {_EXISTING: self._asked.pop(0)}})
+
+    def _await(self, name: str) -> Any:
+        path = self._folder / name
+        while not path.exists():
+            time.sleep(_TURN_S)
+        return json.loads(path.read_text())
+
+    def _write(self, name: str, value: Any) -> None:
+        path = self._folder / f".{name}"
+        path.write_text(json.dumps(value))
+        path.rename(self._folder / name)
+
+
+def rows_of(batch: Any) -> list[dict[str, Any]]:
+    """Return the trained rows of a batch: which tokens they have, and their credit.
+
+    Agent Lightning divides advantages by the tokens of the rollout and the number of
+    rows; here they are undivided.
+    """
+    made = batch.batch
+    size = made["responses"].shape[-1]
+    names = [str(name) for name in batch.non_tensor_batch["rollout_id_list"]]
+    mask = made["response_mask"].float()
+    trained = mask.sum(-1)
+    of_rollout: dict[str, float] = {}
+    for name, count in zip(names, trained.tolist(), strict=True):
+        of_rollout[name] = of_rollout.get(name, 0.0) + count
+    means = (made["advantages"].float() * mask).sum(-1) / trained.clamp_min(1.0)
+    rows = zip(
+        names,
+        made["attention_mask"][:, :-size].sum(-1).tolist(),
+        made["attention_mask"][:, -size:].sum(-1).tolist(),
+        made["token_level_scores"].float().sum(-1).tolist(),
+        means.tolist(),
+        strict=True,
+    )
+    return [
+        {
+            "rollout": name,
+            "prompt": int(prompt),
+            "response": int(response),
+            "reward": reward,
+            "advantage": mean * of_rollout[name] * len(names),
+        }
+        for name, prompt, response, reward, mean in rows
+    ]
+
+
+def measures_of(metrics: dict[str, Any]) -> dict[str, float]:
+    """Return the mean over mini-batches of the metrics that our reports have."""
+    found = {}
+    for name, key in _MEASURES.items():
+        values = _flat(metrics.get(key, []))
+        if values:
+            found[name] = sum(values) / len(values)
+    return found
+
+
+def _flat(value: Any) -> list[float]:
+    if isinstance(value, list | tuple):
+        return [number for part in value for number in _flat(part)]
+    return [float(value)]

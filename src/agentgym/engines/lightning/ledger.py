@@ -1,0 +1,127 @@
+"""Compute the ledger of a step from the rows that Agent Lightning's trainer trained."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.core.ledger import NO_VARIANCE, TRAINED, Bucket
+from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
+from agentgym.engines.base import OwnCredit, TrainedToken, TrainingSequence
+
+LEFT_OUT = "its row was beyond a multiple of the mini-batch"
+REPEATED = "its prompt was asked again, and the last answer counts"
+TOO_LONG_PROMPT = "its prompt is longer than a row"
+NO_TOKENS = "no token ids were recorded"
+
+
+@dataclass
+class _Row:
+    """Model calls that their trainer merges into one row, in their order."""
+
+    calls: list[ModelCall]
+    ids: list[int] = field(default_factory=list)
+
+    @property
+    def prompt(self) -> int:
+        """Number of tokens before the first response."""
+        return len(self.calls[0].prompt_ids)
+
+
+def own_credit(
+    rollouts: Sequence[Trajectory],
+    rows: Sequence[Mapping[str, Any]],
+    limit: int,
+    fill_value: float,
+) -> OwnCredit:
+    """Return the trained sequences of a step's rollouts, with the ledger.
+
+    Args:
+        rollouts: The step's rollouts.
+        rows: The rows of its update, as ``hooks.py`` records them; empty without one.
+        limit: Most tokens of a row's prompt, and of the rest of it.
+        fill_value: The reward that they give to a rollout without one.
+    """
+    made = OwnCredit([], {}, {})
+    groups = {
+        name: n for n, name in enumerate(dict.fromkeys(r.group for r in rollouts))
+    }
+    remarks: dict[str, Mapping[str, Any]] = {}
+    for rollout in rollouts:
+        name = rollout.rollout_id
+        trained = [row for row in rows if row["rollout"] == name]
+        left = Counter((row["prompt"], row["response"]) for row in trained)
+        advantage = trained[0]["advantage"] if trained else 0.0
+        buckets = {
+            id(call): Bucket("masked", NO_TOKENS) for call in rollout.model_calls
+        }
+        kept = _last_of_each_prompt(rollout.model_calls)
+        read = {id(call) for call in kept}
+        for call in rollout.model_calls:
+            if call.prompt_ids and call.response_ids and id(call) not in read:
+                buckets[id(call)] = Bucket("masked", REPEATED)
+        merged = _merged(kept)
+        for row in merged:
+            key = row.prompt, min(len(row.ids) - row.prompt, limit)
+            bucket = Bucket("masked", LEFT_OUT)
+            if row.prompt > limit:
+                bucket = Bucket("masked", TOO_LONG_PROMPT)
+            elif left[key]:
+                left[key] -= 1
+                bucket = Bucket("masked", NO_VARIANCE)  # it adds 0 to the loss
+                if advantage:
+                    bucket = TRAINED
+                    group = groups[rollout.group]
+                    made.sequences.append(_sequence(row, group, advantage, limit))
+            buckets |= {id(call): bucket for call in row.calls}
+        made.ledger[name] = [buckets[id(call)] for call in rollout.model_calls]
+        given = rollout.reward
+        remarks[name] = {
+            "counted": {
+                "reward": trained[0]["reward"] if trained else None,
+                "crashed": rollout.status is RolloutStatus.DROPPED,
+                "filled": fill_value if given is None and trained else None,
+                "rows": len(merged),
+                "trained_rows": len(trained),
+            }
+        }
+    return OwnCredit(made.sequences, made.ledger, remarks)
+
+
+def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
+    """Return the calls that they read: of equal prompts the last."""
+    kept: dict[tuple[int, ...], ModelCall] = {}
+    for call in calls:
+        if call.prompt_ids and call.response_ids:
+            key = tuple(call.prompt_ids)
+            kept.pop(key, None)
+            kept[key] = call
+    return list(kept.values())
+
+
+def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
+    """Merge each call into the row before it, if it continues its tokens."""
+    rows: list[_Row] = []
+    for call in calls:
+        last = rows[-1] if rows else None
+        if last is None or list(call.prompt_ids[: len(last.ids)]) != last.ids:
+            last = _Row([])
+            rows.append(last)
+        last.calls.append(call)
+        last.ids = [*call.prompt_ids, *call.response_ids]
+    return rows
+
+
+def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
+    """Return a row as a sequence, with every token of its responses trained."""
+    end = row.prompt + limit
+    made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
+    for call in row.calls:
+        start = len(call.prompt_ids)
+        made.trained += [
+            TrainedToken(position, logprob, advantage)
+            for position, logprob in enumerate(call.logprobs, start)
+            if position < end
+        ]
+        made.calls.append(call)
+    return made

@@ -1,0 +1,120 @@
+"""TrainerProcess: Agent Lightning's trainer, started, watched and ended."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from agentgym.core.files import BEAT_S, Beat, write_json
+from agentgym.engines import supervise
+from agentgym.engines.lightning.environment import ENVIRONMENT
+from agentgym.engines.verl.launch import ray_environment, ray_folder
+from agentgym.errors import EngineError
+from agentgym.security.log_file import LogFile
+
+FOLDER = "LIGHTNING_FOLDER"
+"""Variable with the folder of the files that ``hooks.py`` exchanges with us."""
+_TURN_S = 0.1
+_ENDS_S = 45.0
+_LAST_LINES = 12
+
+
+class TrainerProcess:
+    """The trainer of one run; it ends with this process at the latest.
+
+    Args:
+        settings: Their settings, by dotted key.
+        tasks: Number of tasks of a step.
+        key: The gateway's key.
+        log: File to append the output of the trainer and of Ray to.
+    """
+
+    def __init__(
+        self, settings: dict[str, Any], tasks: int, key: str, log: Path
+    ) -> None:
+        python = ENVIRONMENT.interpreter()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        self._start = log.stat().st_size if log.exists() else 0
+        self._folder = ray_folder()
+        self._said = ""
+        request = self._folder / "request.json"
+        write_json(request, {"settings": settings, "tasks": tasks})
+        words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
+        words += ["-m", "agentgym.engines.lightning.train", str(request)]
+        # Their trainer prints its whole configuration.
+        with LogFile(log, {"gateway key": key}) as self._output:
+            self._process = subprocess.Popen(
+                words,
+                env=ray_environment(self._folder, key)
+                | {FOLDER: str(self._folder), "RAY_TMPDIR": str(self._folder / "r")},
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output.fileno(),
+                stderr=self._output.fileno(),
+                start_new_session=True,  # Ctrl-C is for us; we then end it
+            )
+
+    @property
+    def failure(self) -> str:
+        """Why it cannot go on: the end of its log; empty while it runs."""
+        code = self._process.poll()
+        if code is None:
+            return ""
+        if not self._said:
+            self._output.wait()
+            self._said = (
+                f"Agent Lightning's trainer ended ({code}): {self._last_words()} "
+                f"The whole log is in {self._log}."
+            )
+        return self._said
+
+    def _last_words(self) -> str:
+        """Return its message on bad settings, or the last lines of its log."""
+        with self._log.open("rb") as file:
+            file.seek(self._start)
+            lines = file.read().decode(errors="replace").splitlines()
+        lines = [line.strip() for line in lines if line.strip()]
+        ours = [line for line in lines if line.startswith("agentgym: ")]
+        if ours:
+            return ours[-1].removeprefix("agentgym: ")
+        return "\n".join(["", *lines[-_LAST_LINES:], ""]) or "it wrote nothing."
+
+    def tell(self, name: str, value: Any) -> None:
+        """Write a file that the trainer waits for."""
+        write_json(self._folder / name, value)
+
+    def read(self, name: str) -> Any:
+        """Return the content of a file that the trainer wrote; None without one."""
+        path = self._folder / name
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def wait_for(self, name: str, beat: Beat) -> None:
+        """Wait until the trainer has written a file.
+
+        Raises:
+            EngineError: It ended before.
+        """
+        beaten = time.monotonic()
+        while not (self._folder / name).exists():
+            if failure := self.failure:
+                raise EngineError(failure)
+            time.sleep(_TURN_S)
+            if time.monotonic() > beaten + BEAT_S:
+                beat(None)
+                beaten = time.monotonic()
+
+    def close(self) -> None:
+        """End it with all processes that it started, and remove its files."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_ENDS_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,227 @@
+"""Convert a run's settings to those of Agent Lightning's trainer."""
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.core.config import TrainingConfig
+from agentgym.core.formats import FORMATS
+from agentgym.engines.base import BETAS, CLIP_BOUND, MAX_GRAD_NORM
+from agentgym.engines.credit import clip_range
+from agentgym.engines.settings import base_source, context_length, flat
+from agentgym.engines.verl.settings import (
+    CHAT_TEMPLATE,
+    OURS,
+    TOOL_PARSER,
+    epsilon,
+    learning_rate,
+)
+from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.models.chat_template import form_of
+from agentgym.models.folder import model_source
+from agentgym.models.template import template_of
+
+ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
+"""Their advantage estimators by our algorithm: those of one reward per rollout."""
+FILL_VALUE = "agentlightning.reward_fillna_value"
+RAY_GPUS = "ray_kwargs.ray_init.num_gpus"
+_MEMORY_SHARE = 0.5
+_MINI_BATCHES = 4
+"""Default number of mini-batches of a step, and so of optimizer steps."""
+_MANY = 10**6
+_ACTOR = "actor_rollout_ref.actor"
+_MODEL = "actor_rollout_ref.model"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_MINI = f"{_ACTOR}.ppo_mini_batch_size"
+_THEIR_OURS = {
+    **OURS,
+    f"{_ROLLOUT}.n": "group_size",
+    "data.train_batch_size": "tasks_per_step",
+    "algorithm.adv_estimator": "algorithm",
+}
+_FIXED = (
+    *("agentlightning.agl_base_url", "agentlightning.agl_key"),
+    *("agentlightning.hooks", "agentlightning.async_rollout.enabled"),
+    *("trainer.save_freq", "trainer.test_freq", "trainer.val_before_train"),
+    *("trainer.resume_mode", "trainer.resume_from_path", "trainer.default_local_dir"),
+    *("trainer.total_epochs", "trainer.total_training_steps"),
+)
+"""Settings by which our loop and their trainer find each other."""
+
+
+def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the settings to apply over their defaults, by dotted key.
+
+    Address and folders are added when the trainer starts.
+
+    Raises:
+        ConfigError: ``verl`` has a key that the run itself sets.
+        UnsupportedError: The rows cannot be divided among the GPUs.
+    """
+    given = flat(config.verl)
+    for key, value in given.items():
+        if key in _THEIR_OURS:
+            raise ConfigError(
+                f"verl.{key} = {value!r}: set {_THEIR_OURS[key]} instead, which all "
+                "engines read."
+            )
+        if key in _FIXED:
+            raise ConfigError(
+                f"verl.{key} = {value!r}: the run itself sets it. Leave it out."
+            )
+    made = {
+        **_algorithm(config),
+        **_model(config),
+        **_actor(config),
+        **_rollout(config),
+        **_trainer(config),
+        **given,
+    }
+    _check_rows(config, made[_MINI])
+    return made
+
+
+def row_limit(config: TrainingConfig) -> int:
+    """Return the most tokens of a row's prompt, and of the rest of it."""
+    return min(context_length(config), config.max_episode_tokens)
+
+
+def _check_rows(config: TrainingConfig, tasks: Any) -> None:
+    gpus = config.gpus_per_node
+    if config.gpus_per_node % config.tensor_parallel:
+        raise UnsupportedError(
+            f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
+            "GPUs of gpus_per_node."
+        )
+    if not isinstance(tasks, int) or not 1 <= tasks <= config.tasks_per_step:
+        raise ConfigError(
+            f"verl.{_MINI} = {tasks!r}: give tasks, from 1 to the tasks_per_step = "
+            f"{config.tasks_per_step} of this run."
+        )
+    rows = tasks * config.group_size
+    if rows % gpus:
+        raise UnsupportedError(
+            f"A mini-batch of {rows} rows cannot be shared out among {gpus} GPUs: "
+            f"change group_size, or verl.{_MINI}, which is {tasks}."
+        )
+
+
+def _algorithm(config: TrainingConfig) -> dict[str, Any]:
+    longest = row_limit(config)
+    return {
+        "algorithm.adv_estimator": ESTIMATORS[config.algorithm],
+        "data.train_batch_size": config.tasks_per_step,
+        "data.val_batch_size": 1,
+        "data.shuffle": False,
+        "data.dataloader_num_workers": 0,
+        "data.max_prompt_length": longest,
+        "data.max_response_length": longest,
+        FILL_VALUE: 0.0,
+        "agentlightning.trace_aggregator.level": "trajectory",
+        "agentlightning.trace_aggregator.trajectory_max_prompt_length": longest,
+        "agentlightning.trace_aggregator.trajectory_max_response_length": longest,
+    }
+
+
+def _model(config: TrainingConfig) -> dict[str, Any]:
+    return {
+        f"{_MODEL}.path": base_source(config.model),
+        f"{_MODEL}.use_remove_padding": True,
+        f"{_MODEL}.enable_gradient_checkpointing": True,
+    }
+
+
+def _actor(config: TrainingConfig) -> dict[str, Any]:
+    low, high = clip_range(config.algorithm)
+    values: dict[str, Any] = {
+        "strategy": "fsdp2",
+        "fsdp_config.strategy": "fsdp2",
+        "fsdp_config.param_offload": config.offload,
+        "fsdp_config.optimizer_offload": config.offload,
+        "fsdp_config.seed": config.seed % 2**31,
+        "ppo_epochs": 1,
+        "ppo_mini_batch_size": max(1, config.tasks_per_step // _MINI_BATCHES),
+        "ppo_micro_batch_size_per_gpu": 1,
+        "clip_ratio": low,
+        "clip_ratio_low": low,
+        "clip_ratio_high": high,
+        "clip_ratio_c": CLIP_BOUND,
+        "entropy_coeff": config.entropy_coefficient,
+        "use_kl_loss": False,
+        "optim.lr": learning_rate(config),
+        "optim.betas": list(BETAS),
+        "optim.weight_decay": 0.0,
+        "optim.clip_grad": MAX_GRAD_NORM,
+        "optim.override_optimizer_config": {"eps": epsilon(config)},
+        "data_loader_seed": config.seed % 2**31,
+        "checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        "checkpoint.load_contents": ["model", "optimizer", "extra"],
+    }
+    return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def _rollout(config: TrainingConfig) -> dict[str, Any]:
+    context = context_length(config)
+    values: dict[str, Any] = {
+        "name": "vllm",
+        "n": config.group_size,
+        "tensor_model_parallel_size": config.tensor_parallel,
+        "gpu_memory_utilization": config.memory_share or _MEMORY_SHARE,
+        "temperature": config.temperature,
+        "max_model_len": context,
+        "log_prob_micro_batch_size_per_gpu": 1,
+        "engine_kwargs.vllm.enable_auto_tool_choice": True,
+    }
+    found = {f"{_ROLLOUT}.{key}": value for key, value in values.items()}
+    found[TOOL_PARSER] = FORMATS[_form(config)].vllm_parser
+    used = template_of(model_source(config.model), config.template)
+    if used.chat_template:
+        found[CHAT_TEMPLATE] = used.chat_template
+    return found
+
+
+def _form(config: TrainingConfig) -> str:
+    """Return the model's tool-call format, as far as it is known before a download."""
+    if config.tool_format != "auto":
+        return config.tool_format
+    name = form_of(config.model, config.template).name
+    return name if name in FORMATS else "hermes"
+
+
+def _trainer(config: TrainingConfig) -> dict[str, Any]:
+    return {
+        "trainer.n_gpus_per_node": config.gpus_per_node,
+        "trainer.nnodes": 1,
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": 1,
+        "trainer.total_epochs": _MANY,
+        "trainer.total_training_steps": _MANY,
+        "trainer.resume_mode": "disable",
+        "trainer.logger": ["console"],
+        "ray_kwargs.ray_init._node_ip_address": "127.0.0.1",
+        "ray_kwargs.ray_init.include_dashboard": False,
+    }
+
+
+def started_at(
+    settings: dict[str, Any], gateway: str, saved: Path, weights: Path | None
+) -> dict[str, Any]:
+    """Return the settings of a start.
+
+    Args:
+        settings: The settings of the run.
+        gateway: Base URL of the gateway.
+        saved: Folder in which the trainer saves checkpoints.
+        weights: The checkpoint to start from; None: the model's own weights.
+    """
+    hooks = Path(__file__).with_name("hooks.py")
+    found = {
+        **settings,
+        "agentlightning.agl_base_url": gateway,
+        "agentlightning.hooks": str(hooks),
+        "trainer.default_local_dir": str(saved.absolute()),
+    }
+    if weights is not None:
+        found["trainer.resume_mode"] = "resume_path"
+        found["trainer.resume_from_path"] = str(weights.absolute())
+    return found

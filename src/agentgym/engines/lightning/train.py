@@ -1,0 +1,35 @@
+"""Run Agent Lightning's trainer; a program in its own environment.
+
+    python -m agentgym.engines.lightning.train REQUEST
+
+REQUEST is a JSON file with ``settings``, by dotted key, and ``tasks``, the number of
+tasks of a step.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from agentgym.engines.verl.compose import compose
+from agentgym.engines.verl.protocol import KEY_VARIABLE
+
+
+def main() -> None:
+    """Compose the configuration, and train until this process is ended."""
+    asked = json.loads(Path(sys.argv[1]).read_text())
+    settings = asked["settings"]
+    settings["agentlightning.agl_key"] = os.environ.pop(KEY_VARIABLE)
+    try:
+        config = compose(settings, of="agentlightning")
+    except ValueError as error:
+        sys.exit(f"agentgym: {error}")
+    from agentlightning.verl.entrypoint import run_ppo
+
+    # Its rows only count: hooks.py replaces their rollouts by those of our loop.
+    rows = [{"task": str(number)} for number in range(asked["tasks"])]
+    run_ppo(config, rows, rows[:1])
+
+
+if __name__ == "__main__":
+    main()
