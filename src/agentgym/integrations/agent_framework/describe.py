@@ -4,15 +4,17 @@ from typing import Any
 
 from agent_framework import Agent, BaseChatClient, Content, FunctionTool, Workflow
 
+from agentgym.core.background import in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
+_MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
@@ -66,7 +68,7 @@ def left_out(found: Any) -> list[tuple[str, str]]:
 def _passes_on(tool: FunctionTool) -> bool:
     """Return whether a tool belongs to the framework: another agent, or a hand-off."""
     module = getattr(tool.func, "__module__", None) or ""
-    return module.startswith("agent_framework")
+    return module.startswith("agent_framework") and module != _MCP
 
 
 def _named(tool: Any) -> str:
@@ -74,8 +76,24 @@ def _named(tool: Any) -> str:
 
 
 def _functions(agent: Any) -> list[FunctionTool]:
+    """Return an agent's function tools, those of its MCP servers included."""
     tools = agent.default_options.get("tools") or ()
-    return [tool for tool in tools if isinstance(tool, FunctionTool)]
+    own = [tool for tool in tools if isinstance(tool, FunctionTool)]
+    return own + [tool for each in agent.mcp_tools for tool in _of_server(each, agent)]
+
+
+def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
+    async def listed() -> list[FunctionTool]:
+        async with server:  # otherwise it would stay in another event loop
+            return list(server.functions)
+
+    try:
+        return in_background(listed())
+    except Exception as error:  # the server's own exception
+        raise UnsupportedError(
+            f"The MCP server {server.name} of {agent.name or DEFAULT_AGENT} cannot be "
+            f"asked for its tools: {type(error).__name__}: {message_of(error)}."
+        ) from error
 
 
 def _spec(tool: FunctionTool) -> ToolSpec:

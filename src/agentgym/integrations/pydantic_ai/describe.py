@@ -1,5 +1,6 @@
 """Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
+import sys
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
@@ -58,6 +59,15 @@ def own_tools(found: Any) -> list[Tool]:
     if isinstance(found, AbstractToolset):
         return _tools_of(found)
     return [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
+
+
+def servers_of(agent: Any) -> list[Any]:
+    """Return the MCP servers of an agent, also those within other toolsets."""
+    mcp = sys.modules.get("pydantic_ai.mcp")  # imported by those who have a server
+    parts: list[Any] = []
+    for toolset in agent.toolsets:
+        toolset.apply(parts.append)
+    return [x for x in parts if mcp is not None and isinstance(x, mcp.MCPToolset)]
 
 
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
