@@ -95,7 +95,7 @@ class SharedServer:
         await self._found._prepare_for_run(arguments)
 
     async def __aenter__(self) -> Self:
-        await self._servers.open(self._found)
+        await self._servers.open(self._found, self._found)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from typing import Any
 
-Server = AbstractAsyncContextManager[Any]
-"""A framework's object for a server: entering it connects, leaving it closes."""
+Connection = AbstractAsyncContextManager[Any]
+"""Connects to a server when it is entered, and closes the server when it is left."""
 
 
 class Servers:
@@ -17,12 +17,16 @@ class Servers:
     """
 
     def __init__(self) -> None:
-        self._opened: dict[int, tuple[Server, asyncio.Future[None]]] = {}
+        self._opened: dict[int, tuple[Any, asyncio.Future[None]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()
 
-    async def open(self, server: Server) -> None:
+    async def open(self, server: Any, connection: Connection) -> None:
         """Open a server, or wait until it is open.
+
+        Args:
+            server: The framework's object for it.
+            connection: Opens it, unless that was done before.
 
         Raises:
             Exception: It cannot be opened; it is not tried again.
@@ -31,11 +35,11 @@ class Servers:
             loop = asyncio.get_running_loop()
             opened: asyncio.Future[None] = loop.create_future()
             self._opened[id(server)] = server, opened
-            holding = self._hold(server, opened)
+            holding = self._hold(connection, opened)
             self._tasks.append(loop.create_task(holding, context=Context()))
         await asyncio.shield(self._opened[id(server)][1])
 
-    def is_open(self, server: Server) -> bool:
+    def is_open(self, server: Any) -> bool:
         """Return whether a server was opened."""
         _, opened = self._opened.get(id(server), (None, None))
         return opened is not None and opened.done() and opened.exception() is None
@@ -45,9 +49,11 @@ class Servers:
         self._ending.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _hold(self, server: Server, opened: "asyncio.Future[None]") -> None:
+    async def _hold(
+        self, connection: Connection, opened: "asyncio.Future[None]"
+    ) -> None:
         try:
-            async with server:
+            async with connection:
                 opened.set_result(None)
                 await self._ending.wait()
         except BaseException as error:

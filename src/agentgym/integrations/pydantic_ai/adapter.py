@@ -35,11 +35,11 @@ class _RunConversation(Conversation):
         from pydantic_ai import DeferredToolRequests
         from pydantic_ai.usage import UsageLimits
 
-        from agentgym.integrations.pydantic_ai.describe import servers_of
+        from agentgym.integrations.pydantic_ai.describe import connected, servers_of
         from agentgym.integrations.pydantic_ai.redirect import answering
 
         for server in servers_of(self._agent):
-            await self._loop.servers.open(server)
+            await self._loop.servers.open(server, connected(server))
         given = None if self._said is not None else self._loop.first_input()
         options: dict[str, Any] = {
             "model": self._model,

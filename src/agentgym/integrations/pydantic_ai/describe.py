@@ -1,6 +1,8 @@
 """Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
@@ -63,18 +65,32 @@ def own_tools(found: Any) -> list[Tool]:
 
 def servers_of(agent: Any) -> list[Any]:
     """Return the MCP servers of an agent, also those within other toolsets."""
+    return [server for toolset in agent.toolsets for server in _servers_in(toolset)]
+
+
+def _servers_in(toolset: AbstractToolset[Any]) -> list[Any]:
     mcp = sys.modules.get("pydantic_ai.mcp")  # imported by those who have a server
     parts: list[Any] = []
-    for toolset in agent.toolsets:
-        toolset.apply(parts.append)
+    toolset.apply(parts.append)
     return [x for x in parts if mcp is not None and isinstance(x, mcp.MCPToolset)]
+
+
+@asynccontextmanager
+async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
+    """Enter a toolset; afterwards end its servers, which a client else keeps alive."""
+    try:
+        async with toolset:
+            yield
+    finally:
+        for server in _servers_in(toolset):
+            await server.client.close()
 
 
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
     context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
 
     async def listed() -> list[Tool]:
-        async with toolset:
+        async with connected(toolset):  # a server would stay in another event loop
             found = await toolset.get_tools(context)
         return [_own_tool(name, toolset, each, context) for name, each in found.items()]
 
