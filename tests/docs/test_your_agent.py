@@ -87,6 +87,7 @@ WORKS = {
         "`Agent` with tools": "clerk",
         "an agent without a model": "without_model",
         "a toolset": "held",
+        "a toolset that a function chooses, `@agent.toolset`": "deciding",
         "dependencies, dynamic instructions": "knowing",
         "an output type by a tool": "typed",
         "an output type by the provider, `NativeOutput`": "native",

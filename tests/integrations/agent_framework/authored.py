@@ -10,6 +10,7 @@ from agent_framework import (
     AgentResponse,
     Executor,
     FunctionInvocationContext,
+    MCPStdioTool,
     Message,
     Workflow,
     WorkflowBuilder,
@@ -86,6 +87,7 @@ thinking = helper(
 searching = helper("searching", client.get_web_search_tool(), list_files)
 approved = helper("approved", list_if_allowed)
 greeting = helper("greeting", greet)
+afar = helper("afar", MCPStdioTool(name="shop", command="no-such-command", args=[]))
 quitting = helper("quitting", quit_all)
 author = helper("author", ask_openai)
 

@@ -90,9 +90,12 @@ def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
     try:
         return in_background(listed())
     except Exception as error:  # the server's own exception
+        cause = error.__cause__ or error  # the framework repeats it in another one
+        older = isinstance(cause, ImportError)
+        remedy = " Agent Framework needs mcp 2.2 or later." if older else ""
         raise UnsupportedError(
             f"The MCP server {server.name} of {agent.name or DEFAULT_AGENT} cannot be "
-            f"asked for its tools: {type(error).__name__}: {message_of(error)}."
+            f"asked for its tools: {type(cause).__name__}: {message_of(cause)}.{remedy}"
         ) from error
 
 

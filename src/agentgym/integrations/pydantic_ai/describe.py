@@ -1,15 +1,24 @@
 """Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
+import copy
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import Tool as OwnTool
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    DynamicToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PreparedToolset,
+    WrapperToolset,
+)
 from pydantic_ai.usage import RunUsage
 
 from agentgym.core.background import in_background
@@ -87,20 +96,46 @@ async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
 
 
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
-    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
-
-    async def listed() -> list[Tool]:
-        async with connected(toolset):  # a server would stay in another event loop
-            found = await toolset.get_tools(context)
-        return [_own_tool(name, toolset, each, context) for name, each in found.items()]
-
     try:
-        return in_background(listed())
+        return in_background(_listed(toolset))
+    except Exception:  # noqa: BLE001 - its own code may need the run's dependencies
+        pass
+    try:
+        return in_background(_listed(_unprepared(toolset)))
     except Exception as error:  # a toolset's own code, or a server that does not start
         raise UnsupportedError(
             f"The tools of {toolset.label} cannot be listed before it runs: "
             f"{type(error).__name__}: {message_of(error)}."
         ) from error
+
+
+async def _listed(toolset: AbstractToolset[Any]) -> list[Tool]:
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+    run = await toolset.for_run(context)
+    async with connected(run):  # a server would stay in another event loop
+        step = await run.for_run_step(context)
+        found = await step.get_tools(context)
+    return [_own_tool(name, step, each, context) for name, each in found.items()]
+
+
+def _unprepared(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    """Return a toolset without the functions that choose and change tools in a run.
+
+    A toolset that a function makes in a run then has no tools.
+    """
+    if isinstance(toolset, FilteredToolset | PreparedToolset):
+        return _unprepared(toolset.wrapped)
+    if isinstance(toolset, WrapperToolset):
+        return replace(toolset, wrapped=_unprepared(toolset.wrapped))
+    if isinstance(toolset, DynamicToolset):
+        return FunctionToolset()
+    if isinstance(toolset, FunctionToolset):
+        made = copy.copy(toolset)
+        made.tools = {name: copy.copy(tool) for name, tool in made.tools.items()}
+        for tool in made.tools.values():
+            tool.prepare = None
+        return made
+    return toolset
 
 
 def _own_tool(name: str, toolset: Any, tool: Any, context: RunContext[Any]) -> Tool:
