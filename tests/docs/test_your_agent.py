@@ -76,6 +76,7 @@ WORKS = {
         "middleware": "reminded",
         "a workflow of agents": "chain",
         "a workflow with a state of its own": "counted",
+        "a workflow that asks a person": "asked",
         "`SequentialBuilder`": "sequence",
         "`HandoffBuilder`": "handed",
         "a factory without parameters": "make_own",

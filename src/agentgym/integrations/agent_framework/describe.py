@@ -37,6 +37,7 @@ def roles(found: Any) -> list[AgentRole]:
             system_prompt=agent.default_options.get("instructions"),
             tools=[_spec(tool) for tool in _functions(agent)],
             model=agent.client,
+            answers=_answers(agent),
         )
         for agent in members(found)
     ]
@@ -73,6 +74,11 @@ def _passes_on(tool: FunctionTool) -> bool:
 
 def _named(tool: Any) -> str:
     return str(tool.get("type")) if isinstance(tool, dict) else type(tool).__name__
+
+
+def _answers(agent: Any) -> tuple[str, ...]:
+    form = agent.default_options.get("response_format")
+    return (form.__name__,) if isinstance(form, type) else ()
 
 
 def _functions(agent: Any) -> list[FunctionTool]:
