@@ -125,7 +125,7 @@ def _as_taken(schema: Any) -> Any:
     made = {key: _as_taken(value) for key, value in schema.items()}
     fields, required = made.get("properties"), made.get("required")
     if isinstance(fields, dict) and isinstance(required, list):
-        for name, field in fields.items():
+        for field in fields.values():
             if isinstance(field, dict) and {"type": "null"} in field.get("anyOf", ()):
                 field.setdefault("default", None)
         made["required"] = [x for x in required if "default" not in fields.get(x, {})]
