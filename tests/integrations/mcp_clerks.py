@@ -61,7 +61,9 @@ from pydantic_ai.mcp import MCPToolset
 
 clerk = Agent(
     "openai:gpt-5-mini", name="clerk", instructions="You answer for a shop.",
-    toolsets=[MCPToolset(StdioTransport(command="shop", args=[]))],
+    toolsets=[
+        MCPToolset(StdioTransport(command="shop", args=[]), init_timeout=60)
+    ],
     defer_model_check=True,
 )
 """,

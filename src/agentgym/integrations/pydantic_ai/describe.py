@@ -1,5 +1,6 @@
 """Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
+import asyncio
 import copy
 import sys
 from collections.abc import AsyncIterator
@@ -28,6 +29,9 @@ from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
+
+_FAILING = (Exception, asyncio.CancelledError)
+"""What listing may raise; a server that breaks off cancels those who wait for it."""
 
 AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
@@ -98,11 +102,11 @@ async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
     try:
         return in_background(_listed(toolset))
-    except Exception:  # noqa: BLE001 - its own code may need the run's dependencies
-        pass
-    try:
+    except _FAILING as failed:  # its own code, or a server that does not start
+        error = failed
+    try:  # its own code may need a run's dependencies
         return in_background(_listed(_unprepared(toolset)))
-    except Exception as error:  # a toolset's own code, or a server that does not start
+    except _FAILING:
         raise UnsupportedError(
             f"The tools of {toolset.label} cannot be listed before it runs: "
             f"{type(error).__name__}: {message_of(error)}."
