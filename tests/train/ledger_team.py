@@ -4,6 +4,10 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.teams import MagenticOneGroupChat
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
+PARTS = [
+    *("bells", "bolts", "chains", "gears", "hubs", "keys", "lamps", "locks"),
+    *("nuts", "pedals", "pumps", "rims", "seats", "spokes", "stands", "tyres"),
+]
 client = OpenAIChatCompletionClient(model="gpt-4o", api_key="of its author")
 
 
