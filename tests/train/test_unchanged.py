@@ -212,9 +212,12 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
     """Nano reads 1,024 tokens, so its weights are given a longer context here."""
     folder = tmp_path / "longer"
     shutil.copytree(model_source("nano"), folder)
-    settings = json.loads((folder / "config.json").read_text())
-    settings["max_position_embeddings"] = 8192
-    (folder / "config.json").write_text(json.dumps(settings))
+    for name, key in (
+        ("config.json", "max_position_embeddings"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**settings, key: 8192}))
     lines = [
         {
             "instruction": f"How many {part} are there?",
