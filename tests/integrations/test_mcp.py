@@ -21,7 +21,10 @@ from tests.variants import first_of
 # Each trains, starts servers, and imports a framework.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-NEWER = ("mcp==2.2.0",)
+NEWER = (
+    *("mcp==2.3.0", "mcp-types==2.3.0"),
+    *("httpx2==2.16.2", "httpcore2==2.16.2", "truststore==0.10.5"),
+)
 """The package that Agent Framework takes; other frameworks here want an older one."""
 ROOT = Path(__file__).parents[2]
 
@@ -96,8 +99,8 @@ def test_an_mcp_server_ends_with_the_run(name: str, shop: Path) -> None:
     found = trained(name)
     check(found)
     if name not in ("langchain", "crewai"):
-        # one for each process that looks, and a worker
-        assert len(starts()) < 24 < found["episodes"]
+        # for each look, and once a worker
+        assert len(starts()) < found["episodes"]
         assert found["kinds"][0] == found["kinds"][1]
     starts()
 
@@ -123,5 +126,5 @@ def test_servers_of_agent_framework(
     else:
         found = trained_apart(name, packages)
         check(found)
-        assert len(starts()) < 24 < found["episodes"]
+        assert len(starts()) < found["episodes"]
         assert found["kinds"] == ["Agent", "Agent"]

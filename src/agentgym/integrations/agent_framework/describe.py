@@ -93,6 +93,8 @@ def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
         async with server:  # otherwise it would stay in another event loop
             return list(server.functions)
 
+    if server.functions:  # it keeps those that it has listed
+        return list(server.functions)
     try:
         return in_background(listed())
     except Exception as error:  # the server's own exception
