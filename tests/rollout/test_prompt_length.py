@@ -1,12 +1,15 @@
 """Prompts of a scenario that are longer than its model reads."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.rollout.prompt_length import prompt_notes
+from agentgym.core.trajectory import ModelCall
+from agentgym.models.folder import model_source
+from agentgym.rollout.prompt_length import compare_with_context, prompt_notes
 from agentgym.scenarios.registry import get_scenario
 
 
@@ -41,3 +44,16 @@ def test_the_plan_notes_prompts_that_the_model_cannot_read(
     assert all("such attempts end before the model is called" in n for n in found)
     own = config.replaced(agent="app:graph")
     assert prompt_notes(own, get_scenario(str(path))) == []
+
+
+def test_the_limit_of_a_tokenizer_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "short"
+    shutil.copytree(model_source("nano"), folder)
+    file = folder / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    call = ModelCall(messages=[{"role": "user", "content": "word " * 90}])
+    config = TrainingConfig.create(scenario="coding", model=str(folder))
+    assert compare_with_context(config, [call]) == ("", "")
+    file.write_text(json.dumps({**settings, "model_max_length": 64}))
+    why, _ = compare_with_context(config, [call])
+    assert f"more than the 64 that {folder} reads" in why

@@ -5,6 +5,8 @@ module of the app to the agent that comes back.
 """
 
 import asyncio
+import json
+import shutil
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +18,9 @@ from agentgym import Trainer, TrainingResult
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models.folder import model_source
 from agentgym.rollout.store.store import Store
+from tests.train import ledger_team
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -199,6 +203,58 @@ def test_what_comes_back_is_what_went_in_but_trained(
     with_base = asyncio.run(LocalPolicy.load("nano").chat(request))
     assert with_trained.logprobs == pytest.approx(result_of_it.logprobs, abs=1e-3)
     assert with_base.logprobs != pytest.approx(result_of_it.logprobs, abs=1e-3)
+
+
+@pytest.mark.slow  # trains, and its prompts have some 2,000 tokens
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("few")
+def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
+    """Nano reads 1,024 tokens, so its weights are given a longer context here."""
+    folder = tmp_path / "longer"
+    shutil.copytree(model_source("nano"), folder)
+    for name, key in (
+        ("config.json", "max_position_embeddings"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**settings, key: 8192}))
+    lines = [
+        {
+            "instruction": f"How many {part} are there?",
+            "expect": [{"tool": "count_parts", "args": {"part": part}}],
+        }
+        for part in ledger_team.PARTS
+    ]
+    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    inside = {key: id(value) for key, value in vars(ledger_team.team).items()}
+    more: dict[str, Any] = {"test_tasks": 3, "eval_tasks": 3, "max_tokens": 300}
+
+    result = Trainer().train(
+        agent="tests.train.ledger_team:team",
+        tasks="tasks.jsonl",
+        framework="autogen",
+        model=str(folder),
+        episodes=16,
+        tasks_per_step=4,
+        group_size=4,
+        rollout_timeout_s=300,
+        yes=True,
+        **more,
+    )
+
+    assert {k: id(v) for k, v in vars(ledger_team.team).items()} == inside
+    assert type(result.agent) is type(ledger_team.team)
+    offered = FRAMEWORKS.get("autogen").extract_tools
+    given, back = offered(ledger_team.team), offered(result.agent)
+    assert [x.to_openai() for x in given] == [x.to_openai() for x in back]
+    assert result.steps >= 1
+    assert result.ledger.roles["MagenticOneOrchestrator"].trained
+    with Store(result.artifacts.run / "rollouts.db") as store:
+        rollouts, *_ = store.list_terminal(0, 40)
+        calls = [c for each in rollouts for c in store.model_calls(each.rollout_id)]
+    ledgers = [c for c in calls if c.grammar and c.grammar.form == "LedgerEntry"]
+    assert ledgers
+    assert all(call.logprobs for call in ledgers)
 
 
 def trained(agent: Any, framework: str) -> TrainingResult:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class ScriptedPolicy(Policy):
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self._respond = respond
+        self._answers = count(1)
         self.version = 0
 
     @property
@@ -55,9 +57,10 @@ class ScriptedPolicy(Policy):
 
     def write(self, request: ChatRequest, reply: Reply) -> ChatResult:
         """Convert a reply to an answer with tokens."""
+        number = next(self._answers)  # hand-offs may shorten the messages
         calls = [
             RequestedCall(
-                id=f"call-{len(request.messages)}-{index}",
+                id=f"call-{number}-{index}",
                 name=name,
                 arguments=args if isinstance(args, str) else json.dumps(args),
             )

@@ -57,6 +57,9 @@ MOST_ROLES = 32
 """Limit of model calls of all roles in an episode, as a multiple of ``max_turns``.
 """
 
+YES = "yes"
+"""The answer to a question if the scenario has no user."""
+
 ONE_ANSWER = "one answer"
 """Kind of end for a task with ``one_answer``; it is not reported as a reason.
 """
@@ -310,6 +313,21 @@ class Episode:
                 self.tools[tool.spec.name] = tool
                 self.task_tools.append(tool.spec)
         return reply
+
+    def answer_to(self, question: str) -> str:
+        """Return the user's answer to a question on which the agent waits.
+
+        Raises:
+            EpisodeCut: The user has left. A scenario without a user answers ``yes``.
+        """
+        reply = self.user_reply(question)
+        if reply is not None:
+            return reply
+        if self.has_user:
+            wording = f"it waits for an answer to: {question}"
+            self.cut_short("interrupt", wording)
+            raise EpisodeCut("interrupt", wording)
+        return YES
 
     @property
     def has_user(self) -> bool:

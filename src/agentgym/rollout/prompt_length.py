@@ -16,6 +16,7 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 _LOOKED_AT = 32
 _TOKENIZER = "tokenizer.json"
+_TOKENIZER_SETTINGS = "tokenizer_config.json"
 _LEAST_ANSWER = 16
 """Least tokens that an answer needs: a short call has about as many."""
 
@@ -123,5 +124,8 @@ def _lengths(
     model = read_json(folder / CONFIG_FILE)
     text_part = model.get("text_config") or model
     context = int(text_part.get("max_position_embeddings") or 0)
+    if (own / _TOKENIZER_SETTINGS).is_file():
+        limit = read_json(own / _TOKENIZER_SETTINGS).get("model_max_length")
+        context = min(context, int(limit or context))
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
     return ([len(each.ids) for each in encoded] if context else []), context

@@ -206,7 +206,7 @@ def test_a_call_that_does_not_parse_is_seen_and_is_not_content(
     reading = read(form, text)
 
     assert [call.malformed for call in reading.calls] == [True]
-    assert reading.malformed == [text]
+    assert reading.written == text
     assert reading.content == ""
     assert tiles(reading)
 

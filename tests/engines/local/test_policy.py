@@ -306,6 +306,26 @@ def test_a_call_within_reasoning_that_the_prompt_began_is_not_made(
     assert result.reasoning == thought
 
 
+@pytest.mark.parametrize("written", ['{"name": "read", "arguments": {}}', '{"name'])
+def test_where_no_tool_is_offered_nothing_is_a_call(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    policy = LocalPolicy(loaded)
+    call = f"<tool_call>{written}</tool_call>"
+    ids = loaded.tokenizer.encode(call)
+
+    def write(job: DecodingJob) -> None:
+        job.future.set_result(Generation(ids, [-1.0] * len(ids), "stop", 0))
+
+    monkeypatch.setattr(policy.decoder, "submit", write)
+    plain, offered = chat(policy, [request(1, tools=[]), request(2)])
+    policy.close()
+
+    assert (plain.content, plain.tool_calls, plain.finish_reason) == (call, [], "stop")
+    assert offered.content is None
+    assert len(offered.tool_calls) == 1
+
+
 def test_a_closed_policy_refuses(loaded: LoadedModel) -> None:
     policy = LocalPolicy(loaded)
     policy.close()

@@ -10,12 +10,14 @@ from agent_framework import (
     AgentResponse,
     Executor,
     FunctionInvocationContext,
+    MCPStdioTool,
     Message,
     Workflow,
     WorkflowBuilder,
     WorkflowContext,
     executor,
     handler,
+    response_handler,
     tool,
 )
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
@@ -86,6 +88,7 @@ thinking = helper(
 searching = helper("searching", client.get_web_search_tool(), list_files)
 approved = helper("approved", list_if_allowed)
 greeting = helper("greeting", greet)
+afar = helper("afar", MCPStdioTool(name="shop", command="no-such-command", args=[]))
 quitting = helper("quitting", quit_all)
 author = helper("author", ask_openai)
 
@@ -136,6 +139,27 @@ class Counting(Executor):
         await ctx.yield_output(f"{self.asked}: {said.text}")
 
 
+class Asking(Executor):
+    """Asks a person before it answers."""
+
+    def __init__(self) -> None:
+        super().__init__(id="asking")
+        self.found = ""
+
+    @handler
+    async def ask(
+        self, found: AgentExecutorResponse, ctx: WorkflowContext[None, str]
+    ) -> None:
+        self.found = found.agent_response.text
+        await ctx.request_info("May they see it?", str)
+
+    @response_handler
+    async def tell(
+        self, question: str, answer: str, ctx: WorkflowContext[None, str]
+    ) -> None:
+        await ctx.yield_output(f"{answer}: {self.found}")
+
+
 planner = Agent(client, "You plan.", name="planner")
 worker = helper("worker", list_files)
 chain = (
@@ -144,6 +168,7 @@ chain = (
     .add_edge(worker, end)
     .build()
 )
+asked = WorkflowBuilder(start_executor=worker).add_edge(worker, Asking()).build()
 counted = WorkflowBuilder(start_executor=Counting(worker)).build()
 sequence = SequentialBuilder(participants=[planner, worker]).build()
 desk = Agent(

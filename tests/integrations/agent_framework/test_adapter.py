@@ -48,6 +48,12 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
         ADAPTER.own_tools(authored.boss)
 
 
+def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
+    wanted = r"MCP server shop of afar cannot be asked for its tools: \w+: .+\."
+    with pytest.raises(UnsupportedError, match=wanted):
+        ADAPTER.own_tools(authored.afar)
+
+
 def test_tools_of_a_providers_servers_are_left_out_and_named(authored: Any) -> None:
     [note] = ADAPTER.concerns(authored.searching)
     assert note.startswith("web_search of 'searching' is left out")

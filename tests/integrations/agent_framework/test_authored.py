@@ -35,6 +35,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import Agent Framework
         ("approved", [LIST, OK], None),
         ("reminded", [LIST, OK], None),
         ("chain", [PLAN, LIST, OK], ["planner", "worker", "worker"]),
+        ("asked", [LIST, OK], ["worker", "worker"]),
         ("counted", [LIST, OK], ["worker", "worker"]),
         ("sequence", [PLAN, LIST, OK], ["planner", "worker", "worker"]),
         (
@@ -56,6 +57,11 @@ def test_its_models_and_tools_are_led_to_training(
     assert acting(found) == SEEN
     assert len(found.model_calls) == len(script)
     assert who is None or roles(found) == who
+
+
+def test_a_question_without_a_user_is_answered_with_yes(tmp_path: Path) -> None:
+    found = run(tmp_path, "agent_framework", "asked", LIST, OK)
+    assert found.answer == "yes: Okay."
 
 
 def test_a_middleware_of_the_authors_is_part_of_it(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def greet(context: RunContextWrapper[User], word: str) -> str:
     return f"{word}, {context.context.name}!"
 
 
+@function_tool
+def label(word: str, size: int = 2, color: str | None = None) -> str:
+    """Print a label."""
+    return word * size
+
+
 class Answer(BaseModel):
     text: str
     files: int
@@ -101,6 +107,7 @@ boss = Agent(
 typed = Agent(name="typed", tools=[list_files], output_type=Answer)
 knowing = Agent(name="knowing", instructions=knows, tools=[list_files, greet])
 approved = Agent(name="approved", tools=[list_if_allowed])
+labelling = Agent(name="labelling", tools=[label])
 quitting = Agent(name="quitting", tools=[quit_all])
 author = Agent(name="author", tools=[ask_openai])
 searching = Agent(

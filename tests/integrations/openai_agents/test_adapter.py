@@ -58,6 +58,12 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
         ADAPTER.own_tools(authored.judge)
 
 
+async def test_arguments_with_a_default_may_be_left_out(authored: Any) -> None:
+    [tool] = ADAPTER.own_tools(authored.labelling)
+    assert tool.spec.parameters["required"] == ["word"]
+    assert await tool(word="so") == "soso"
+
+
 def test_tools_of_openais_servers_are_left_out_and_named(authored: Any) -> None:
     [note] = ADAPTER.concerns(authored.searching)
     assert note.startswith("FileSearchTool of 'searching' is left out")

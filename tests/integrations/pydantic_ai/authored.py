@@ -12,6 +12,7 @@ from pydantic_ai import (
     ModelRetry,
     NativeOutput,
     RunContext,
+    ToolDefinition,
 )
 from pydantic_ai.agent import AgentRunResult
 from pydantic_ai.toolsets import FunctionToolset
@@ -66,6 +67,30 @@ def who(ctx: RunContext[Deps]) -> str:
 def greet(ctx: RunContext[Deps], word: str) -> str:
     """Greet the user."""
     return f"{word}, {ctx.deps.user}!"
+
+
+async def if_known(
+    ctx: RunContext[Deps], definition: ToolDefinition
+) -> ToolDefinition | None:
+    return definition if ctx.deps.user else None
+
+
+choosing = Agent(
+    MODEL,
+    deps_type=Deps,
+    toolsets=[
+        FunctionToolset[Deps]([shout])
+        .filtered(lambda ctx, tool: bool(ctx.deps.user))
+        .prefixed("my")
+    ],
+)
+choosing.tool(prepare=if_known, name="greet")(greet)
+deciding = Agent(MODEL)
+
+
+@deciding.toolset
+def decided(ctx: RunContext[Any]) -> FunctionToolset[Any]:
+    return toolset
 
 
 @boss.tool_plain

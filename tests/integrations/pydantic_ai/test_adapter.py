@@ -10,6 +10,7 @@ from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.pydantic_ai.adapter import PydanticAIAdapter
+from agentgym.integrations.pydantic_ai.describe import servers_of
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.integrations.pydantic_ai.authored"
@@ -48,6 +49,25 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
         await leave()
     with pytest.raises(UnsupportedError, match="has no tools"):
         ADAPTER.own_tools(authored.instructed(ValueError).__class__("openai:gpt-4o"))
+
+
+def test_tools_that_need_a_run_to_be_chosen_are_listed(authored: Any) -> None:
+    tools = ADAPTER.own_tools(authored.choosing)
+    assert [tool.spec.name for tool in tools] == ["greet", "my_shout"]
+    tools = ADAPTER.own_tools(authored.deciding)
+    assert [tool.spec.name for tool in tools] == ["list_files"]
+
+
+def test_an_mcp_server_that_does_not_start_is_named(authored: Any) -> None:
+    from fastmcp.client.transports import StdioTransport  # takes a second
+    from pydantic_ai.mcp import MCPToolset
+
+    server = MCPToolset(StdioTransport(command="no-such-command", args=[]))
+    afar = type(authored.clerk)("openai:gpt-4o", toolsets=[server.prefixed("shop")])
+    assert servers_of(afar) == [server]
+    wanted = r"tools of .*MCPToolset.* cannot be listed.*Error: .*'no-such-command'"
+    with pytest.raises(UnsupportedError, match=wanted):
+        ADAPTER.own_tools(afar)
 
 
 async def test_the_scenarios_agent_uses_its_tools(

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
             ["boss", "clerk", "clerk", "boss"],
         ),
         ("held", [LIST, OK], None),
+        ("deciding", [LIST, OK], None),
         ("knowing", [LIST, OK], None),
         ("approved", [LIST, OK], None),
         ("checked", [LIST, Reply("No."), OK], None),

@@ -101,9 +101,9 @@ class Reading:
     reasoning: str
 
     @property
-    def malformed(self) -> list[str]:
-        """The text of each call that could not be read."""
-        return [self.text[c.start : c.end] for c in self.calls if c.malformed]
+    def written(self) -> str:
+        """The text of all calls, malformed ones included."""
+        return "".join(self.text[call.start : call.end] for call in self.calls)
 
 
 class ToolFormat(ABC):

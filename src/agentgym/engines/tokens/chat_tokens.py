@@ -132,14 +132,14 @@ class ChatTokens:
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
-        if content is None and not request.tools and reading.malformed:
-            # No tool can be called, and some frameworks fail on an empty answer.
-            content = "".join(reading.malformed)
-        calls = requested_calls(
-            reading,
-            key=f"{request.session}/{request.seed}/{len(prompt.ids)}",
-            offered=bool(request.tools),
-        )
+        calls: list[RequestedCall] = []
+        if request.tools:
+            key = f"{request.session}/{request.seed}/{len(prompt.ids)}"
+            calls = requested_calls(reading, key=key)
+        elif content is None and reading.calls:
+            # Servers answer with text if no tool can be called, and frameworks rely on
+            # it; some also fail on an empty answer.
+            content = reading.written
         self._remember(request, prompt, ids, _answer(content or "", calls), reading)
         return ChatResult(
             prompt_ids=prompt.ids,

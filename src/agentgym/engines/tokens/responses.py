@@ -137,9 +137,7 @@ def _parameters(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(found, None) or {}
 
 
-def requested_calls(
-    reading: Reading, key: str, *, offered: bool = True
-) -> list[RequestedCall]:
+def requested_calls(reading: Reading, key: str) -> list[RequestedCall]:
     """Return the calls of a response as the agent gets them.
 
     An unreadable call becomes one of a tool that no agent has, so that frameworks
@@ -148,15 +146,11 @@ def requested_calls(
     Args:
         reading: The parsed response.
         key: Text from which the calls' ids are derived.
-        offered: Whether the request offered tools; if not, malformed calls are left
-            out.
     """
     calls: list[RequestedCall] = []
     for call in reading.calls:
         name, arguments = call.name, call.arguments
         if name is None or arguments is None:
-            if not offered:
-                continue
             name = MALFORMED_CALL
             written = reading.text[call.start : call.end][:_SHOWN]
             arguments = json.dumps({"written": written}, ensure_ascii=False)

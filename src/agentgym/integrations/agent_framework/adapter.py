@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.base import Conversation
-from agentgym.integrations.on_client.adapter import (
-    ClientAdapter,
-    ClientLoop,
-    Closing,
-    Run,
-)
+from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.servers import Servers
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -82,11 +78,11 @@ class AgentFrameworkAdapter(ClientAdapter):
 
         return Agent(model, system_prompt or None, name=name, tools=list(tools))
 
-    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Return the copies that use the training client."""
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
-        return FrameworkCopies(model)
+        return FrameworkCopies(model, servers)
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
         """Return a new conversation."""

@@ -9,7 +9,7 @@ from pydantic_core import to_jsonable_python
 from agentgym.integrations.agent_framework.copies import FrameworkCopies
 from agentgym.integrations.agent_framework.redirect import running
 from agentgym.integrations.base import Conversation
-from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.on_client.adapter import ClientLoop
 from agentgym.integrations.openai_client import clients_redirected_to
 
@@ -85,17 +85,12 @@ async def _answer(asked: Any) -> Any:
     """Approve a call, answer one that is not run, or ask the user."""
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)
-    episode, question = current_episode(), _text(asked)
+    episode = current_episode()
     if isinstance(asked, Content) and asked.type == "function_call":
         given: Any = asked.arguments or {}
         text = await episode.use_tool(asked.name or "", given, call_id=asked.call_id)
         return Content.from_function_result(call_id=asked.call_id or "", result=text)
-    reply = episode.user_reply(question)
-    if reply is None:
-        wording = f"the user has nothing to say to: {question}"
-        episode.cut_short("interrupt", wording)
-        raise EpisodeCut("interrupt", wording)
-    return reply
+    return episode.answer_to(_text(asked))
 
 
 def _text(output: Any) -> str:

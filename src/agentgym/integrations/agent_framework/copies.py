@@ -1,9 +1,9 @@
 """FrameworkCopies: copy agents and workflows, with another chat client."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Self
 
 from agent_framework import Agent, BaseChatClient, FunctionTool, Workflow
 
@@ -13,6 +13,7 @@ from agentgym.integrations.agent_framework.redirect import running
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.clients import PlainOpenAI
 from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.on_client.servers import Servers
 
 _KEPT_OPTIONS = frozenset(
     [
@@ -58,6 +59,49 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
+class SharedServer:
+    """An MCP tool of an agent that all episodes of a worker share.
+
+    Agent Framework uses it like its own ``MCPTool``: it opens the server unless that is
+    connected, then takes its functions.
+
+    Args:
+        found: The agent's MCP tool.
+        servers: Opens it.
+        tool: Returns the copy of one of its functions.
+    """
+
+    def __init__(
+        self,
+        found: Any,
+        servers: Servers,
+        tool: Callable[[FunctionTool], FunctionTool],
+    ) -> None:
+        self._found = found
+        self._servers = servers
+        self._tool = tool
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its functions are loaded, which is later than the connection."""
+        return self._servers.is_open(self._found)
+
+    @property
+    def functions(self) -> list[FunctionTool]:
+        """Its functions, which act on the episode if that has them."""
+        return [self._tool(each) for each in self._found.functions]
+
+    async def _prepare_for_run(self, arguments: Mapping[str, Any]) -> None:
+        await self._found._prepare_for_run(arguments)
+
+    async def __aenter__(self) -> Self:
+        await self._servers.open(self._found, self._found)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing: other episodes use it too."""
+
+
 class FrameworkCopies:
     """Creates one copy of each agent; the originals are not changed.
 
@@ -66,10 +110,13 @@ class FrameworkCopies:
 
     Args:
         client: The chat client of all copies.
+        servers: Opens the agents' MCP servers, whose tools then act on the episode;
+            without it, agents keep theirs.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, servers: Servers | None = None) -> None:
         self._client = client
+        self._servers = servers
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []
 
@@ -90,6 +137,11 @@ class FrameworkCopies:
         tools = [x for x in options.get("tools") or () if isinstance(x, FunctionTool)]
         kept = {key: options[key] for key in options if key in _KEPT_OPTIONS}
         made.default_options = kept | {"tools": [self._tool(each) for each in tools]}
+        if self._servers is not None:
+            made.mcp_tools = [
+                SharedServer(each, self._servers, self._tool)
+                for each in agent.mcp_tools
+            ]
         return made
 
     def workflow(self, workflow: Workflow) -> Workflow:
@@ -98,7 +150,8 @@ class FrameworkCopies:
         Raises:
             UnsupportedError: A part cannot be copied.
         """
-        agents, copies = parts_of(workflow, Agent), FrameworkCopies(self._client)
+        copies = FrameworkCopies(self._client, self._servers)
+        agents = parts_of(workflow, Agent)
         instead: dict[int, Any] = {id(each): copies.of(each) for each in agents}
         clients = parts_of(workflow, BaseChatClient)
         instead |= {id(each): self._client for each in clients}

@@ -4,15 +4,17 @@ from typing import Any
 
 from agent_framework import Agent, BaseChatClient, Content, FunctionTool, Workflow
 
+from agentgym.core.background import in_background
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool, ToolSpec
-from agentgym.errors import UnsupportedError
+from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.agent_framework.copies import parts_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 AGENTS, TOOLS, MODEL = (Agent, Workflow), FunctionTool, BaseChatClient
+_MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
@@ -35,6 +37,7 @@ def roles(found: Any) -> list[AgentRole]:
             system_prompt=agent.default_options.get("instructions"),
             tools=[_spec(tool) for tool in _functions(agent)],
             model=agent.client,
+            answers=_answers(agent),
         )
         for agent in members(found)
     ]
@@ -66,16 +69,42 @@ def left_out(found: Any) -> list[tuple[str, str]]:
 def _passes_on(tool: FunctionTool) -> bool:
     """Return whether a tool belongs to the framework: another agent, or a hand-off."""
     module = getattr(tool.func, "__module__", None) or ""
-    return module.startswith("agent_framework")
+    return module.startswith("agent_framework") and module != _MCP
 
 
 def _named(tool: Any) -> str:
     return str(tool.get("type")) if isinstance(tool, dict) else type(tool).__name__
 
 
+def _answers(agent: Any) -> tuple[str, ...]:
+    form = agent.default_options.get("response_format")
+    return (form.__name__,) if isinstance(form, type) else ()
+
+
 def _functions(agent: Any) -> list[FunctionTool]:
+    """Return an agent's function tools, those of its MCP servers included."""
     tools = agent.default_options.get("tools") or ()
-    return [tool for tool in tools if isinstance(tool, FunctionTool)]
+    own = [tool for tool in tools if isinstance(tool, FunctionTool)]
+    return own + [tool for each in agent.mcp_tools for tool in _of_server(each, agent)]
+
+
+def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
+    async def listed() -> list[FunctionTool]:
+        async with server:  # otherwise it would stay in another event loop
+            return list(server.functions)
+
+    if server.functions:  # it keeps those that it has listed
+        return list(server.functions)
+    try:
+        return in_background(listed())
+    except Exception as error:  # the server's own exception
+        cause = error.__cause__ or error  # the framework repeats it in another one
+        older = isinstance(cause, ImportError)
+        remedy = " Agent Framework needs mcp 2.2 or later." if older else ""
+        raise UnsupportedError(
+            f"The MCP server {server.name} of {agent.name or DEFAULT_AGENT} cannot be "
+            f"asked for its tools: {type(cause).__name__}: {message_of(cause)}.{remedy}"
+        ) from error
 
 
 def _spec(tool: FunctionTool) -> ToolSpec:

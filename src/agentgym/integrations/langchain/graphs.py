@@ -11,8 +11,8 @@ from agentgym.core.tools import Tool, ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.agent_import import kind_of
 from agentgym.integrations.base import AgentRole, no_tools
+from agentgym.integrations.episode import YES
 from agentgym.integrations.langchain.in_place import call_in_place
-from agentgym.integrations.langchain.interrupts import YES
 from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:

@@ -3,10 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym.integrations.episode import EpisodeCut, current_episode
-
-YES = "yes"
-"""The answer to a question if the scenario has no user."""
+from agentgym.integrations.episode import current_episode
 
 _INTERRUPTED = "__interrupt__"
 _REJECTED = "This call is not allowed."
@@ -60,7 +57,7 @@ async def _answer(interrupt: Any) -> Any:
     if requests and all(is_inbox):
         accepted = [{"type": "accept", "args": None} for _ in requests]
         return accepted if isinstance(question, list) else accepted[0]
-    return _reply(question)
+    return current_episode().answer_to(str(question))
 
 
 async def _decision(
@@ -79,7 +76,7 @@ async def _decision(
             called = action.get("tool_call_id")
             said = await episode.use_tool(name, arguments, call_id=called)
         else:
-            said = _reply(action.get("description", action))
+            said = episode.answer_to(str(action.get("description", action)))
         return {"type": "respond", "message": said}
     return {"type": "reject", "message": _REJECTED}
 
@@ -94,13 +91,3 @@ def _constants(schema: Any) -> Iterator[str]:
     elif isinstance(schema, Sequence) and not isinstance(schema, str):
         for value in schema:
             yield from _constants(value)
-
-
-def _reply(question: Any) -> str:
-    episode = current_episode()
-    reply = episode.user_reply(str(question))
-    if reply is not None:
-        return reply
-    if episode.has_user:
-        raise EpisodeCut("interrupt", f"it waits for an answer to: {question}")
-    return YES

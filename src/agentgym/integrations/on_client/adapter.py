@@ -32,6 +32,7 @@ from agentgym.integrations.base import (
 )
 from agentgym.integrations.episode import current_episode
 from agentgym.integrations.example_tools import example_tools
+from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import require
 from agentgym.integrations.tool_sets import ToolSets
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
 """Runs a tool; takes the arguments, as JSON or parsed, and the id of the call."""
-
-Closing = list[Callable[[], Awaitable[None]]]
 
 _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 
@@ -57,6 +56,7 @@ class ClientLoop(AgentLoop):
 
     Attributes:
         blueprint: The argument ``blueprint``.
+        servers: The MCP servers of the agents.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
@@ -73,7 +73,7 @@ class ClientLoop(AgentLoop):
         self._adapter = adapter
         self._inputs = values_for(source.inputs, "--inputs")
         self._context = values_for(source.context, "--context")
-        self._closing: Closing = []
+        self.servers = Servers()
         self._http = episode_client(blueprint)
         client = gateway_client(blueprint, self._http)
         self._model = adapter.model(client, blueprint.model)
@@ -101,7 +101,7 @@ class ClientLoop(AgentLoop):
         if self.agent is None:
             self.agent = agent
         watch()
-        return agent, adapter.in_training(agent, self._model, self._closing)
+        return agent, adapter.in_training(agent, self._model, self.servers)
 
     def converse(self) -> Conversation:
         """Return a new conversation."""
@@ -133,8 +133,7 @@ class ClientLoop(AgentLoop):
 
     async def close(self) -> None:
         """Close the pooled connections, and the agent's servers."""
-        for close in self._closing:
-            await close()
+        await self.servers.close()
         await self._http.aclose()
 
 
@@ -175,7 +174,7 @@ class ClientAdapter(Adapter):
         """Return the scenario's own agent."""
 
     @abstractmethod
-    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Return the data of a trained agent that all conversations share.
 
         Tools with the name of one of the current episode act on that episode.
@@ -183,7 +182,7 @@ class ClientAdapter(Adapter):
         Args:
             agent: The user's agent.
             model: The training model.
-            closing: Collects functions to call when the agent is closed.
+            servers: Opens the agents' MCP servers once a worker.
         """
 
     @abstractmethod

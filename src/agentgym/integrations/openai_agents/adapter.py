@@ -16,12 +16,8 @@ from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError
 from agentgym.install import install_command
 from agentgym.integrations.base import Conversation
-from agentgym.integrations.on_client.adapter import (
-    ClientAdapter,
-    ClientLoop,
-    Closing,
-    Run,
-)
+from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
@@ -159,13 +155,11 @@ class OpenAIAgentsAdapter(ClientAdapter):
             tools=list(tools),
         )
 
-    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Return the function that copies agents for their runs."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
-        copies = AgentCopies(model, starts_servers=True)
-        closing.append(copies.close)
-        return copies.of
+        return AgentCopies(model, servers).of
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
         """Return a new conversation."""

@@ -1,6 +1,5 @@
 """AgentCopies: copy the Agents SDK's agents for another model and for episodes."""
 
-import asyncio
 import copy
 import dataclasses
 import inspect
@@ -8,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from agents import Agent, FunctionTool, Handoff, Model, ModelSettings
-from agents.mcp import MCPServerManager
 from agents.models import get_default_model_settings
 from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
 
 from agentgym.integrations.episode import episode_or_none
 from agentgym.integrations.on_client.in_place import running_in_place
+from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_agents.redirect import running
 from agentgym.integrations.transport import speaking_as
 
@@ -55,14 +54,12 @@ class AgentCopies:
 
     Args:
         model: The model of all copies.
-        starts_servers: Whether to start MCP servers at their first use; otherwise the
-            caller starts them.
+        servers: Opens the agents' MCP servers; without it, the caller opens them.
     """
 
-    def __init__(self, model: Model, *, starts_servers: bool = False) -> None:
+    def __init__(self, model: Model, servers: Servers | None = None) -> None:
         self._model = model
-        self._starts_servers = starts_servers
-        self._servers: dict[int, tuple[MCPServerManager, asyncio.Task[Any]]] = {}
+        self._servers = servers
         self._made: dict[int, Agent[Any]] = {}
         self._kept: list[Any] = []
 
@@ -82,19 +79,6 @@ class AgentCopies:
         made.output_guardrails = [self._guardrail(x) for x in agent.output_guardrails]
         vars(made)["get_all_tools"] = self._tools(agent)
         return made
-
-    async def close(self) -> None:
-        """Stop the MCP servers that were started."""
-        for manager, _ in self._servers.values():
-            await manager.cleanup_all()
-
-    async def _connected(self, agent: Any) -> None:
-        for server in agent.mcp_servers if self._starts_servers else ():
-            if id(server) not in self._servers:
-                manager = MCPServerManager([server], strict=True)
-                started = asyncio.ensure_future(manager.connect_all())
-                self._servers[id(server)] = manager, started
-            await asyncio.shield(self._servers[id(server)][1])
 
     def _handoff(self, found: Any) -> Any:
         if not isinstance(found, Handoff):
@@ -121,7 +105,8 @@ class AgentCopies:
 
     def _tools(self, agent: Any) -> Callable[[Any], Any]:
         async def get_all_tools(context: Any) -> list[Any]:
-            await self._connected(agent)
+            for server in agent.mcp_servers if self._servers else ():
+                await self._servers.open(server, server)
             with running(self.of):
                 found = await agent.get_all_tools(context)
             return [self._tool(x) for x in found if isinstance(x, FunctionTool)]

@@ -108,8 +108,28 @@ async def _of_servers(agent: Any) -> list[FunctionTool]:
 
 
 def _spec(tool: FunctionTool) -> ToolSpec:
-    arguments = model_of_schema(tool.name, dict(tool.params_json_schema))
+    arguments = model_of_schema(tool.name, _as_taken(dict(tool.params_json_schema)))
     return ToolSpec(tool.name, tool.description, arguments)
+
+
+def _as_taken(schema: Any) -> Any:
+    """Return a schema without arguments that are only required by OpenAI's strict mode.
+
+    The SDK makes all of them required for the model, and still takes calls without
+    those that have a default, or may be null.
+    """
+    if isinstance(schema, list):
+        return [_as_taken(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _as_taken(value) for key, value in schema.items()}
+    fields, required = made.get("properties"), made.get("required")
+    if isinstance(fields, dict) and isinstance(required, list):
+        for field in fields.values():
+            if isinstance(field, dict) and {"type": "null"} in field.get("anyOf", ()):
+                field.setdefault("default", None)
+        made["required"] = [x for x in required if "default" not in fields.get(x, {})]
+    return made
 
 
 def _own_tool(tool: FunctionTool) -> Tool:

@@ -11,12 +11,8 @@ from pydantic_core import to_jsonable_python
 from agentgym.core.tools import ToolSpec
 from agentgym.integrations.base import Conversation
 from agentgym.integrations.episode import current_episode
-from agentgym.integrations.on_client.adapter import (
-    ClientAdapter,
-    ClientLoop,
-    Closing,
-    Run,
-)
+from agentgym.integrations.on_client.adapter import ClientAdapter, ClientLoop, Run
+from agentgym.integrations.on_client.servers import Servers
 from agentgym.integrations.openai_client import clients_redirected_to
 
 if TYPE_CHECKING:
@@ -39,8 +35,11 @@ class _RunConversation(Conversation):
         from pydantic_ai import DeferredToolRequests
         from pydantic_ai.usage import UsageLimits
 
+        from agentgym.integrations.pydantic_ai.describe import connected, servers_of
         from agentgym.integrations.pydantic_ai.redirect import answering
 
+        for server in servers_of(self._agent):
+            await self._loop.servers.open(server, connected(server))
         given = None if self._said is not None else self._loop.first_input()
         options: dict[str, Any] = {
             "model": self._model,
@@ -138,7 +137,7 @@ class PydanticAIAdapter(ClientAdapter):
             retries=_RETRIES,
         )
 
-    def in_training(self, agent: Any, model: Any, closing: Closing) -> Any:
+    def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Return the model for each run of an agent."""
         return model
 

@@ -1,12 +1,25 @@
 """Read prompt, tools, output tools and model of a pydantic-ai agent."""
 
+import asyncio
+import copy
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import Tool as OwnTool
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    DynamicToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PreparedToolset,
+    WrapperToolset,
+)
 from pydantic_ai.usage import RunUsage
 
 from agentgym.core.background import in_background
@@ -16,6 +29,9 @@ from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.base import AgentRole
 from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
+
+_FAILING = (Exception, asyncio.CancelledError)
+"""What listing may raise; a server that breaks off cancels those who wait for it."""
 
 AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
@@ -60,21 +76,70 @@ def own_tools(found: Any) -> list[Tool]:
     return [tool for toolset in found.toolsets for tool in _tools_of(toolset)]
 
 
-def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
-    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+def servers_of(agent: Any) -> list[Any]:
+    """Return the MCP servers of an agent, also those within other toolsets."""
+    return [server for toolset in agent.toolsets for server in _servers_in(toolset)]
 
-    async def listed() -> list[Tool]:
-        async with toolset:
-            found = await toolset.get_tools(context)
-        return [_own_tool(name, toolset, each, context) for name, each in found.items()]
 
+def _servers_in(toolset: AbstractToolset[Any]) -> list[Any]:
+    mcp = sys.modules.get("pydantic_ai.mcp")  # imported by those who have a server
+    parts: list[Any] = []
+    toolset.apply(parts.append)
+    return [x for x in parts if mcp is not None and isinstance(x, mcp.MCPToolset)]
+
+
+@asynccontextmanager
+async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
+    """Enter a toolset; afterwards end its servers, which a client else keeps alive."""
     try:
-        return in_background(listed())
-    except Exception as error:  # a toolset's own code, or a server that does not start
+        async with toolset:
+            yield
+    finally:
+        for server in _servers_in(toolset):
+            await server.client.close()
+
+
+def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
+    try:
+        return in_background(_listed(toolset))
+    except _FAILING as failed:  # its own code, or a server that does not start
+        error = failed
+    try:  # its own code may need a run's dependencies
+        return in_background(_listed(_unprepared(toolset)))
+    except _FAILING:
         raise UnsupportedError(
             f"The tools of {toolset.label} cannot be listed before it runs: "
             f"{type(error).__name__}: {message_of(error)}."
         ) from error
+
+
+async def _listed(toolset: AbstractToolset[Any]) -> list[Tool]:
+    context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+    run = await toolset.for_run(context)
+    async with connected(run):  # a server would stay in another event loop
+        step = await run.for_run_step(context)
+        found = await step.get_tools(context)
+    return [_own_tool(name, step, each, context) for name, each in found.items()]
+
+
+def _unprepared(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    """Return a toolset without the functions that choose and change tools in a run.
+
+    A toolset that a function makes in a run then has no tools.
+    """
+    if isinstance(toolset, FilteredToolset | PreparedToolset):
+        return _unprepared(toolset.wrapped)
+    if isinstance(toolset, WrapperToolset):
+        return replace(toolset, wrapped=_unprepared(toolset.wrapped))
+    if isinstance(toolset, DynamicToolset):
+        return FunctionToolset()
+    if isinstance(toolset, FunctionToolset):
+        made = copy.copy(toolset)
+        made.tools = {name: copy.copy(tool) for name, tool in made.tools.items()}
+        for tool in made.tools.values():
+            tool.prepare = None
+        return made
+    return toolset
 
 
 def _own_tool(name: str, toolset: Any, tool: Any, context: RunContext[Any]) -> Tool:

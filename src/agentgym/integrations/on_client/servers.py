@@ -1,0 +1,62 @@
+"""Servers: keep the MCP servers of a worker's agents open for all its episodes."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context
+from typing import Any
+
+Connection = AbstractAsyncContextManager[Any]
+"""Connects to a server when it is entered, and closes the server when it is left."""
+
+
+class Servers:
+    """Opens each MCP server at its first use, and closes all at the end.
+
+    A task opens and closes a server, as the MCP package requires one task for both. It
+    does not belong to an episode.
+    """
+
+    def __init__(self) -> None:
+        self._opened: dict[int, tuple[Any, asyncio.Future[None]]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ending = asyncio.Event()
+
+    async def open(self, server: Any, connection: Connection) -> None:
+        """Open a server, or wait until it is open.
+
+        Args:
+            server: The framework's object for it.
+            connection: Opens it, unless that was done before.
+
+        Raises:
+            Exception: It cannot be opened; it is not tried again.
+        """
+        if id(server) not in self._opened:
+            loop = asyncio.get_running_loop()
+            opened: asyncio.Future[None] = loop.create_future()
+            self._opened[id(server)] = server, opened
+            holding = self._hold(connection, opened)
+            self._tasks.append(loop.create_task(holding, context=Context()))
+        await asyncio.shield(self._opened[id(server)][1])
+
+    def is_open(self, server: Any) -> bool:
+        """Return whether a server was opened."""
+        _, opened = self._opened.get(id(server), (None, None))
+        return opened is not None and opened.done() and opened.exception() is None
+
+    async def close(self) -> None:
+        """Close all servers, also after one that does not close properly."""
+        self._ending.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _hold(
+        self, connection: Connection, opened: "asyncio.Future[None]"
+    ) -> None:
+        try:
+            async with connection:
+                opened.set_result(None)
+                await self._ending.wait()
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
