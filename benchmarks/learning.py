@@ -21,11 +21,14 @@ from machine import machine
 
 from agentgym import TrainingConfig
 from agentgym.evaluate.evaluation import measure_baselines
+from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.roles import role_metrics
 from agentgym.scenarios.registry import get_scenario
 
 # Student's t, two-sided 95 %, for 2, 3, … values; then nearly normal.
 _T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
+_NONE = {"value": 0.0, "n": 0}
 _ROWS = {
     "pass^1": "pass_1",
     "pass^k": "pass_k",
@@ -96,10 +99,55 @@ def _print(results: list[dict], trivial: list[list[list[dict]]], what: str) -> N
             columns = (idle, busy, before, after, gain)
             cells = " | ".join(_mean(estimates, key) for estimates in columns)
             print(f"| {name} | {label} | {cells} |")
+    _print_parts(results)
     print()
     for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb", "episodes", "steps"):
         print(f"{key}: {', '.join(f'{r[key]:.0f}' for r in results)}")
     print("stopped:", ", ".join(r["stopped"] for r in results))
+
+
+def _print_parts(results: list[dict]) -> None:
+    """Print the success of each family of tasks, and each role of a team."""
+    print("\n| part | metric | before | after | gain |\n|---|---|---|---|---|")
+    sides = [
+        [Metrics.model_validate(result[side]) for result in results]
+        for side in ("baseline", "metrics")
+    ]
+    families = dict.fromkeys(t.family for found in sides[0] for t in found.by_task)
+    for name in families:
+        own = [[_of_family(found, name) for found in side] for side in sides]
+        _print_part(name or "all tasks", "pass^1", own)
+    roles = [[role_metrics(found) for found in side] for side in sides]
+    for role in dict.fromkeys(role for side in roles for each in side for role in each):
+        for label in ("right_tool", "tool_reliability"):
+            own = [
+                [
+                    dict(each[role])[label].model_dump() if role in each else _NONE
+                    for each in side
+                ]
+                for side in roles
+            ]
+            _print_part(role, label.replace("_", " "), own)
+
+
+def _of_family(metrics: Metrics, name: str) -> dict:
+    tasks = [t for t in metrics.by_task if t.family == name]
+    attempts = sum(t.attempts for t in tasks)
+    value = sum(t.successes for t in tasks) / max(1, attempts)
+    return {"value": value, "n": attempts}
+
+
+def _print_part(name: str, label: str, sides: list[list[dict]]) -> None:
+    known = [
+        (before, after)
+        for before, after in zip(*sides, strict=True)
+        if before["n"] and after["n"]
+    ]
+    if not known:
+        return
+    gain = [{"value": a["value"] - b["value"], "n": b["n"]} for b, a in known]
+    columns = ([b for b, _ in known], [a for _, a in known], gain)
+    print(f"| {name} | {label} | {' | '.join(_mean(c, '') for c in columns)} |")
 
 
 def _pair(result: dict, name: str) -> tuple[dict, dict]:

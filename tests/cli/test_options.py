@@ -31,7 +31,7 @@ TRAINED |= {"name", "output", "max_hourly", "max_cost"}
 JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
 JUDGE |= {"judge_price_in", "judge_price_out"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}
-YOURS |= {"prompts"}
+YOURS |= {"prompts", "role_adapters"}
 ROLLED_OUT = {"agent", "max_steps", "max_tokens_per_step", "temperature", "timeout_s"}
 
 

@@ -1,6 +1,8 @@
 """solve: the team at work on a request, with scripted models."""
 
 import json
+import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,50 @@ def test_models_that_never_answer_are_not_called_failing_tests() -> None:
     assert solution.error == "No model answered. ConnectionError: no server listens"
     told = [event.text for event in seen if event.kind == "said"]
     assert "no answer: ConnectionError: no server listens" in told
+
+
+class TestNoServer:
+    @pytest.fixture
+    def address(self) -> str:
+        """Return the address of a port on which nothing listens."""
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            return f"http://127.0.0.1:{held.getsockname()[1]}/v1#m"
+
+    def test_it_is_told_at_once(self, address: str) -> None:
+        """The client tries again for a second or two, and no role tries after it."""
+        seen: list[Any] = []
+        began = time.monotonic()
+        solution = solved(models=None, model=address, listener=seen.append)
+        assert time.monotonic() - began < 10  # 24 s when each role tried
+        assert solution.outcome == "stopped"
+        root = address.removesuffix("v1#m")
+        assert solution.error == (
+            f"No model answered: no server listens at {root}. Start it, or name "
+            "another model."
+        )
+        assert [e.role for e in seen if e.kind == "asked"] == ["supervisor"]
+
+    def test_a_fallback_answers_for_it(self, address: str) -> None:
+        models = {**good(), "generator": address}
+        solution = solved(models=models, fallback=cast.writes(RIGHT))
+        assert solution.passed
+        assert solution.usage["generator"].calls == 3  # one of them not answered
+
+    def test_a_server_that_starts_is_asked_again(self) -> None:
+        class StartingError(Exception):
+            status_code = 503
+
+        writer = cast.writes(RIGHT)
+        heard: list[Any] = []
+
+        def play(messages: Any) -> Any:
+            heard.append(messages)
+            if len(heard) == 1:
+                raise StartingError("loading")
+            return writer.play(messages)
+
+        assert solved(models=good(generator=cast.actor(play))).passed
 
 
 def test_a_model_that_never_stops_comes_to_an_end() -> None:

@@ -105,6 +105,14 @@ def train(
             rich_help_panel=AGENT,
         ),
     ] = None,
+    role_adapters: Annotated[
+        bool,
+        opt(
+            "With --train-roles: a LoRA adapter for each of these roles.",
+            "--role-adapters",
+            rich_help_panel=AGENT,
+        ),
+    ] = False,
     tasks: Annotated[
         Path | None,
         opt(

@@ -96,6 +96,10 @@ class Trained(Protocol):
         """The weights and tokenizer."""
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """The agents of its team with adapters of their own."""
+
+    @property
     def scenario(self) -> str:
         """Reference that loads the scenario: its name, or the path of its pack."""
 

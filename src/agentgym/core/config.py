@@ -191,6 +191,8 @@ class TrainingConfig(Settings, BaseSettings):
             text.
         train_roles: Names of the agents in a team that are trained; None: all. The
             others use the same weights, but their calls are not trained on.
+        role_adapters: ``local``: train a LoRA adapter for each of ``train_roles``, over
+            one copy of the model; the other agents are answered by the model as it was.
         train_tokens: The tokens of its responses that the model learns from: those of
             its tool ``calls``, ``calls+reasoning``, or ``all`` (for a reward that reads
             the text of the answer). None takes the scenario's value, by default
@@ -301,6 +303,7 @@ class TrainingConfig(Settings, BaseSettings):
     algorithm: Algorithm = "rloo"
     prompts: Annotated[str, BeforeValidator(_path_as_text)] = ""
     train_roles: Annotated[Roles | None, NoDecode] = None
+    role_adapters: bool = False
     train_tokens: TrainTokens | None = None
     judge: str | None = None
     judge_rubric: Annotated[str, BeforeValidator(_path_as_text)] = ""

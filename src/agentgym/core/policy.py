@@ -20,6 +20,8 @@ class ChatRequest:
         temperature: 0 is greedy.
         max_tokens: Most tokens to sample.
         seed: Seed of this request's random numbers.
+        agent: Name of the agent of a team that asks; selects its adapter if the policy
+            has several.
         session: Shared by all requests of one agent in one rollout attempt: exact ids
             of earlier turns are reused if the rendered text continues them.
         wants_call: Whether the answer must be a tool call.
@@ -35,6 +37,7 @@ class ChatRequest:
     temperature: float = 1.0
     max_tokens: int = 256
     seed: int = 0
+    agent: str = ""
     session: str = ""
     wants_call: bool = False
     one_call: bool = False

@@ -1,9 +1,11 @@
 """LoRA adapters: create, load and merge them, and sample with them."""
 
 import copy
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
+
+from agentgym.errors import UnsupportedError
+from agentgym.models.folder import adapter_folders
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -20,23 +25,38 @@ _FUSED_OUTPUT = {"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"}
 
 
 def adapt(
-    causal: PreTrainedModel, source: str | None, rank: int | None, seed: int
+    causal: PreTrainedModel,
+    source: str | None,
+    rank: int | None,
+    seed: int,
+    roles: Sequence[str] = (),
 ) -> "PeftModel | None":
-    """Add an adapter to a model and freeze the model's own weights.
+    """Add an adapter, or one for each role, and freeze the model's own weights.
 
     Args:
         causal: The model; its layers from :func:`adapted_layers` get the adapter.
-        source: A folder with a saved adapter; None creates a new one.
+        source: A folder with saved adapters; None creates new ones.
         rank: Rank of a new adapter; None or 0 for none. None also if nothing is to be
             trained.
         seed: Seed of a new adapter's initial weights.
+        roles: Agents of a team with adapters of their own.
+
+    Raises:
+        UnsupportedError: A layer cannot have several adapters.
     """
     if source is None and not rank:
         return None
     from peft import LoraConfig, PeftModel, get_peft_model  # takes seconds
 
+    first, *others = names_of(roles) or ["default"]
+    is_trainable = rank is not None
     if source is not None:
-        return PeftModel.from_pretrained(causal, source, is_trainable=rank is not None)
+        held, *more = map(str, adapter_folders(Path(source)).values())
+        made = PeftModel.from_pretrained(causal, held, first, is_trainable)
+        for folder, name in zip(more, others, strict=True):
+            made.load_adapter(folder, name, is_trainable)
+        _require_choice(causal, roles)
+        return made
     assert rank is not None
     config = LoraConfig(
         r=rank,
@@ -46,9 +66,34 @@ def adapt(
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        adapted = get_peft_model(causal, config)
-    assert isinstance(adapted, PeftModel)
+        adapted = get_peft_model(causal, config, first)
+        assert isinstance(adapted, PeftModel)
+        for name in others:
+            adapted.add_adapter(name, copy.copy(config))
+    _require_choice(causal, roles)
     return adapted
+
+
+def names_of(roles: Sequence[str]) -> list[str]:
+    """Return the names of roles' adapters, which are also names of folders.
+
+    The number keeps one name from being a part of another, which peft takes for it.
+    """
+    return [f"r{n}_{re.sub(r'\W+', '_', role)}" for n, role in enumerate(roles, 1)]
+
+
+def _require_choice(causal: PreTrainedModel, roles: Sequence[str]) -> None:
+    """Check that each adapted layer can choose among the adapters of roles."""
+    from peft.tuners.lora import LoraLayer
+
+    count = sum(isinstance(module, LoraLayer) for module in causal.modules())
+    if roles and count != len(mergeable(causal)):
+        kind = causal.config.model_type
+        raise UnsupportedError(
+            f"role_adapters with a model of the architecture {kind!r}: some of its "
+            "layers can have one adapter only. Leave role_adapters out, or choose "
+            "another --model."
+        )
 
 
 def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
@@ -116,16 +161,29 @@ class SamplingCopy:
     :meth:`refresh` merges again from the original weights, so that rounding does not
     accumulate. All other weights are shared with the original model.
 
+    With several adapters nothing is merged: each token has the product of its own
+    (:meth:`choose`), so that one batch answers all roles.
+
+    Args:
+        source: The model.
+        adapters: Names of its adapters to choose from; none if there is only one.
+
     Attributes:
         model: The model without adapter modules; has the weights of the last refresh.
     """
 
-    def __init__(self, source: PreTrainedModel) -> None:
+    def __init__(self, source: PreTrainedModel, adapters: Sequence[str] = ()) -> None:
         held = {id(t): t for t in chain(source.parameters(), source.buffers())}
         self.model = copy.deepcopy(source, held)
-        self._layers: list[_MergedLinear | _LowRankLinear] = []
+        self._choice = _Choice(adapters)
+        self._layers: list[_MergedLinear | _LowRankLinear | _ChosenLinear] = []
         for name, layer in mergeable(source).items():
-            made = _LowRankLinear(layer) if _is_half(layer) else _MergedLinear(layer)
+            made: _MergedLinear | _LowRankLinear | _ChosenLinear
+            if adapters:
+                made = _ChosenLinear(layer, self._choice)
+            else:
+                is_half = _is_half(layer)
+                made = _LowRankLinear(layer) if is_half else _MergedLinear(layer)
             self.model.set_submodule(name, made)
             self._layers.append(made)
         self.refresh()
@@ -135,6 +193,30 @@ class SamplingCopy:
         """Copy the adapter's current weights."""
         for layer in self._layers:
             layer.refresh()
+
+    def choose(self, numbers: Tensor) -> None:
+        """Set the adapters of the tokens of the next forward passes.
+
+        Args:
+            numbers: The number of each token's adapter; -1 for none.
+        """
+        assert self._choice.owners is not None
+        self._choice.mask = numbers[:, None] == self._choice.owners
+
+
+class _Choice:
+    """The adapter of each token of a forward pass.
+
+    Attributes:
+        adapters: Names of the adapters.
+        owners: The number of the adapter of each of their dimensions.
+        mask: The dimensions that count for each token, (tokens, dimensions).
+    """
+
+    def __init__(self, adapters: Sequence[str]) -> None:
+        self.adapters = adapters
+        self.owners: Tensor | None = None
+        self.mask: Tensor | None = None
 
 
 class _MergedLinear(nn.Linear):
@@ -180,6 +262,38 @@ class _LowRankLinear(nn.Module):
         return made
 
 
+class _ChosenLinear(nn.Module):
+    """A layer's own weights; adds to each token the product of its own adapter.
+
+    The matrices of all adapters are one. So a token's row has the same operations
+    whatever the others' adapters are, and the same result.
+    """
+
+    def __init__(self, layer: Any, choice: _Choice) -> None:
+        super().__init__()
+        base = layer.get_base_layer()
+        self.weight, self.bias = base.weight, base.bias
+        self._adapted = [layer]
+        self._choice = choice
+
+    def refresh(self) -> None:
+        layer, choice = self._adapted[0], self._choice
+        found = list(_factors(layer, self.weight.dtype, choice.adapters))
+        self._down = torch.cat([down for down, _ in found])
+        self._up = torch.cat([up for _, up in found], 1).t().contiguous()
+        if choice.owners is None:
+            sizes = torch.tensor([len(down) for down, _ in found])
+            owners = torch.arange(len(found)).repeat_interleave(sizes)
+            choice.owners = owners.to(self.weight.device)
+
+    def forward(self, states: Tensor) -> Tensor:
+        made = functional.linear(states, self.weight, self.bias)
+        low = functional.linear(states.flatten(0, -2), self._down)
+        assert self._choice.mask is not None
+        low = low * self._choice.mask
+        return torch.addmm(made.flatten(0, -2), low, self._up).view_as(made)
+
+
 def compute_in_half(model: PreTrainedModel) -> None:
     """Run an adapter in bfloat16 if the layer below it runs in bfloat16.
 
@@ -207,9 +321,17 @@ def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
     return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
 
 
-def _factors(layer: Any, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield both matrices of each adapter of a layer; the second one is scaled."""
-    for name in layer.active_adapters:
+def _factors(
+    layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield both matrices of each adapter of a layer; the second one is scaled.
+
+    Args:
+        layer: The layer.
+        dtype: Number type of the matrices.
+        adapters: Names of the adapters; None for the active ones.
+    """
+    for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:
             up = layer.lora_B[name].weight * layer.scaling[name]
             yield layer.lora_A[name].weight.to(dtype), up.to(dtype)

@@ -124,6 +124,8 @@ class TrainingSequence:
         prompt_ids: Sequence[int],
         response_ids: Sequence[int],
         logprobs: Sequence[float],
+        *,
+        agent: str = "",
     ) -> Self:
         """Return a sequence of one answer: all tokens trained, with advantage 1.
 
@@ -132,12 +134,13 @@ class TrainingSequence:
             prompt_ids: Tokens of the prompt.
             response_ids: Tokens of the answer.
             logprobs: Log-probabilities of the answer's tokens when they were sampled.
+            agent: Name of the agent in a team.
         """
         trained = [
             TrainedToken(position, logprob, 1.0)
             for position, logprob in enumerate(logprobs, len(prompt_ids))
         ]
-        return cls("", group, [*prompt_ids, *response_ids], trained)
+        return cls(agent, group, [*prompt_ids, *response_ids], trained)
 
 
 @dataclass

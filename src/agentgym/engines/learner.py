@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.files import write_json
 from agentgym.core.ledger import FAR_OFF, NOT_FINITE
+from agentgym.engines.adapter import names_of
 from agentgym.engines.base import (
     AFTER_WARM_START,
     BETAS,
@@ -34,7 +36,7 @@ from agentgym.engines.local.loss import LossSums, PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.quiet import quiet
 from agentgym.engines.local.reference import ReferencePolicy
-from agentgym.models.folder import SMALL_PARAMETERS
+from agentgym.models.folder import ROLES_FILE, SMALL_PARAMETERS
 
 _WEIGHTS, _OPTIMIZER = "weights", "optimizer"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -191,6 +193,8 @@ class Learner:
                 self._optimizer.state[parameter] = {
                     key: state[f"{key}:{name}"].to(parameter.device) for key in _MOMENTS
                 }
+            else:
+                self._optimizer.state.pop(parameter, None)
         torch.set_rng_state(state["rng"])
         self.step = step
 
@@ -202,7 +206,7 @@ class Learner:
             "type": str(self._loaded.model.config.model_type),
             "adapter": self._loaded.adapter is not None,
             "shapes": digest[:16],
-        }
+        } | ({"roles": list(self._loaded.roles)} if self._loaded.roles else {})
 
     def export(self, folder: Path) -> None:
         """Write model (or adapter) and tokenizer for transformers and peft.
@@ -214,6 +218,9 @@ class Learner:
         self._loaded.tokenizer.save_pretrained(folder)
 
     def write_weights(self, folder: Path) -> None:
-        """Write the model (or adapter) without tokenizer."""
+        """Write the model (or adapters) without tokenizer."""
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
+        if roles := self._loaded.roles:  # peft writes each into a folder of its name
+            names = dict(zip(roles, names_of(roles), strict=True))
+            write_json(folder / ROLES_FILE, names)

@@ -21,6 +21,7 @@ from agentgym.engines.device import (
 )
 from agentgym.engines.lengths import longest_episode
 from agentgym.engines.local.shape import FLOAT, SEEN, CountedShape, Shape, Use
+from agentgym.engines.settings import adapted_roles
 from agentgym.errors import ModelError, NotEnoughMemoryError
 from agentgym.models.folder import (
     SMALL_PARAMETERS,
@@ -189,11 +190,12 @@ class MemoryEstimate:
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
         is_small = held < SMALL_PARAMETERS and not use.on_gpu
-        added = shape.adapter_parameters(use.rank)
+        added = use.adapters * shape.adapter_parameters(use.rank)
         trained = FLOAT * (added or held)
         copied = 0
-        if use.rank and use.samples:  # in bfloat16 only the adapter is copied
-            copied = shape.linear_parameters if size == FLOAT else added
+        if use.rank and use.samples:  # in bfloat16, or of several, only adapters are
+            is_merged = size == FLOAT and use.adapters == 1
+            copied = shape.linear_parameters if is_merged else added
         if use.samples and is_small and shape.kind == "llama":
             # Its fused copy, with the last layer.
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
@@ -343,6 +345,7 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
         longest=longest_episode(config),
         on_gpu=on_gpu,
         cores=usable_cores(),
+        adapters=max(1, len(adapted_roles(config))),
         compares=config.kl_coefficient > 0,
     )
 

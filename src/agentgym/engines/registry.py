@@ -31,6 +31,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "gradient_checkpointing": ("local", "vllm"),
     "kl_coefficient": ("local", "vllm"),
     "ratio_limit": ("local", "vllm"),
+    "role_adapters": ("local",),
 }
 """Settings that only some of the built-in engines read."""
 

@@ -5,7 +5,12 @@ from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ConfigError, ModelError
-from agentgym.models.folder import ADAPTER_FILE, model_source, read_json
+from agentgym.models.folder import (
+    ADAPTER_FILE,
+    held_adapter,
+    model_source,
+    read_json,
+)
 
 LIBRARIES = ("verl", "vllm")
 """Engines whose library has settings of the form ``NAME.KEY``."""
@@ -19,12 +24,18 @@ def base_source(model: str) -> str:
         ModelError: The adapter does not name its base.
     """
     source = Path(model_source(model))
-    if not (source / ADAPTER_FILE).is_file():
+    adapter = held_adapter(source)
+    if adapter is None:
         return str(source)
-    base = read_json(source / ADAPTER_FILE).get("base_model_name_or_path")
+    base = read_json(adapter / ADAPTER_FILE).get("base_model_name_or_path")
     if not isinstance(base, str):
-        raise ModelError(f"The adapter in {source} does not name its base model.")
+        raise ModelError(f"The adapter in {adapter} does not name its base model.")
     return model_source(base)
+
+
+def adapted_roles(config: TrainingConfig) -> tuple[str, ...]:
+    """Return the agents of a team that a run trains an adapter for each."""
+    return config.train_roles or () if config.role_adapters else ()
 
 
 def context_length(config: TrainingConfig) -> int:

@@ -44,6 +44,11 @@ def speaking_as(role: str) -> Iterator[None]:
         _SPEAKER.reset(token)
 
 
+def speaker() -> str | None:
+    """Return the role set by :func:`speaking_as`, or None."""
+    return _SPEAKER.get()
+
+
 def _on_one_line(role: str) -> str | None:
     return " ".join(role.split()) or None
 

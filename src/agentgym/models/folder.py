@@ -2,18 +2,22 @@
 
 import math
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.files import parse_json, write_json
+from agentgym.core.files import is_below, parse_json, write_json
 from agentgym.errors import ModelError
 from agentgym.models.gguf import converted_folder, is_converted, source_of
 from agentgym.models.nano import nano_path
 
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
+ROLES_FILE = "roles.json"
+"""The folders of a team's adapters, by role."""
 CONFIG_FILE = "config.json"
+_MARKS = (CONFIG_FILE, ADAPTER_FILE, ROLES_FILE)
 _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -35,7 +39,7 @@ def model_source(model: str) -> str:
     if is_converted(model):
         return str(converted_folder(model))
     path = nano_path() if model == NANO else Path(model).expanduser()
-    if any((path / name).is_file() for name in ("config.json", ADAPTER_FILE)):
+    if any((path / name).is_file() for name in _MARKS):
         return str(path.resolve())
     if model == NANO:
         raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
@@ -71,9 +75,10 @@ def held_rank(folder: Path) -> int:
     Raises:
         ModelError: The adapter's settings cannot be read, or have no rank.
     """
-    path = folder / ADAPTER_FILE
-    if not path.is_file():
+    held = held_adapter(folder)
+    if held is None:
         return 0
+    path = held / ADAPTER_FILE
     try:
         return int(parse_json(path.read_text())["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -82,18 +87,52 @@ def held_rank(folder: Path) -> int:
         ) from None
 
 
+def adapter_folders(folder: Path) -> dict[str, Path]:
+    """Return the folders of the adapters in a model's folder, by role.
+
+    An adapter for all roles has the role ``""``. A model without adapters has none.
+
+    Raises:
+        ModelError: The file that names them cannot be read, or names other folders.
+    """
+    if (folder / ADAPTER_FILE).is_file():
+        return {"": folder}
+    if not (folder / ROLES_FILE).is_file():
+        return {}
+    names = read_json(folder / ROLES_FILE)
+    for name in names.values():
+        if not isinstance(name, str) or not is_below(name):
+            raise ModelError(
+                f"{folder / ROLES_FILE} names {name!r}, which is not a folder below "
+                "it. Train or download the agent again."
+            )
+    return {role: folder / name for role, name in names.items()}
+
+
+def held_adapter(folder: Path) -> Path | None:
+    """Return the folder of an adapter in a model's folder, or None.
+
+    Of several, the first: all have one base and one rank.
+    """
+    return next(iter(adapter_folders(folder).values()), None)
+
+
+def held_roles(folder: Path) -> tuple[str, ...]:
+    """Return the roles with adapters of their own in a model's folder."""
+    return tuple(role for role in adapter_folders(folder) if role)
+
+
 def name_base(folder: Path) -> None:
-    """Make an adapter refer to the GGUF file of its base, not to the converted folder.
+    """Make adapters refer to the GGUF file of their base, not to the converted folder.
 
     That folder is a cache: it may be deleted, and differs between machines.
     """
-    path = folder / ADAPTER_FILE
-    if not path.is_file():
-        return
-    settings = read_json(path)
-    named = source_of(Path(str(settings.get(_BASE))))
-    if named is not None:
-        write_json(path, {**settings, _BASE: named})
+    for held in adapter_folders(folder).values():
+        path = held / ADAPTER_FILE
+        settings = read_json(path)
+        named = source_of(Path(str(settings.get(_BASE))))
+        if named is not None:
+            write_json(path, {**settings, _BASE: named})
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
@@ -106,9 +145,9 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
     Returns:
         None if it is not available; loading the model then raises.
     """
-    adapter = Path(source) / ADAPTER_FILE
-    if adapter.is_file():
-        base = read_json(adapter).get(_BASE)
+    adapter = held_adapter(Path(source))
+    if adapter is not None:
+        base = read_json(adapter / ADAPTER_FILE).get(_BASE)
         if not isinstance(base, str):
             return None
         source = model_source(base)
@@ -172,20 +211,27 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def describe_model(model: str, rank: int) -> str:
+def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
     """Describe the policy, e.g. ``nano (1.1M parameters, full weights)``.
+
+    Args:
+        model: The setting ``config.model``.
+        rank: Rank of its adapters; 0 without.
+        roles: The agents of a team with adapters of their own.
 
     Raises:
         ModelError: The model's folder is missing, or has no tokenizer.
     """
     source = model_source(model)
     trained = f"LoRA rank {rank}" if rank else "full weights"
+    if roles:
+        trained += f" for each of {', '.join(roles)}"
     folder = Path(source)
     if not folder.is_dir():
         return f"{model} ({trained})"
     _check_tokenizer(folder)
     count = sum(_parameters(path) for path in sorted(folder.glob("*.safetensors")))
-    if (folder / ADAPTER_FILE).is_file() or not count:
+    if held_adapter(folder) is not None or not count:
         return f"{model} ({trained})"
     return f"{model} ({_short(count)} parameters, {trained})"
 

@@ -26,6 +26,7 @@ def model_card(
     name: str,
     *,
     rank: int,
+    roles: Mapping[str, str],
     form: str,
     variables: Mapping[str, Any],
     constrains: bool,
@@ -42,6 +43,7 @@ def model_card(
         spec: Definition of the agent, apart from its weights.
         name: Name of the agent.
         rank: Rank of the LoRA adapter; 0 if the weights need no base model.
+        roles: Folder names of the adapters of a team's roles; empty for a single one.
         form: Format of the model's tool calls, e.g. ``hermes``.
         variables: Variables of its chat template, as in training.
         constrains: Whether its calls were restricted to the tools' schemas in training.
@@ -81,7 +83,7 @@ On {plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_use(spec, rank, grammar.vllm_parser, variables)}
+{_use(spec, rank, roles, grammar.vllm_parser, variables)}
 It writes tool calls in the form `{grammar.example}`.
 {_CONSTRAINED if constrains else ""}\
 It was measured at temperature {spec.temperature:g}
@@ -105,6 +107,8 @@ _SERVED = """    vllm serve {} \\
 server, and so do the other `to_...` methods.
 """
 _BASE = "BASE --enable-lora --max-lora-rank RANK --lora-modules NAME=FOLDER"
+_OF_ROLES = """BASE --served-model-name NAME \\
+        --enable-lora --max-lora-rank RANK --lora-modules MODULES"""
 _LOADED = {
     "model": f"""With `FOLDER` as this folder:
 
@@ -119,13 +123,32 @@ _LOADED = {
     AutoTokenizer.from_pretrained("FOLDER")
 
 {_SERVED.format(_BASE)}""",
+    "roles": f"""Each role of its team has an adapter of its own, in a folder below
+`FOLDER`, this one. They need the base model, too (`adapter_config.json` has its name):
+
+    AutoPeftModelForCausalLM.from_pretrained("FOLDER/FIRST")
+    AutoTokenizer.from_pretrained("FOLDER")
+
+{_SERVED.format(_OF_ROLES)}
+The model `NAME/ROLE` is the one with the adapter of that role.
+""",
 }
 """Instructions to load and serve weights; NAME is the model name for requests."""
 
 
-def _use(spec: AgentSpec, rank: int, parser: str, variables: Mapping[str, Any]) -> str:
+def _use(
+    spec: AgentSpec,
+    rank: int,
+    roles: Mapping[str, str],
+    parser: str,
+    variables: Mapping[str, Any],
+) -> str:
     """Return instructions to load and serve the weights under the agent's name."""
     text = _LOADED["adapter" if rank else "model"]
+    if roles:
+        served = [f"NAME/{quote(role)}=FOLDER/{name}" for role, name in roles.items()]
+        text = _LOADED["roles"].replace("MODULES", " ".join(served))
+        text = text.replace("FIRST", next(iter(roles.values())))
     room = next((room for room in LORA_RANKS if room >= rank), rank)
     text = text.replace("PARSER", parser).replace("RANK", str(room))
     given = quote(json.dumps(dict(variables)))

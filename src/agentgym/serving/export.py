@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from agentgym.core.agent import Trained
 from agentgym.core.files import disk_trouble, new_folder
 from agentgym.errors import UsageError
-from agentgym.models.folder import ADAPTER_FILE
+from agentgym.models.folder import held_adapter
 
 Format = Literal["hf", "merged"]
 
@@ -16,8 +16,8 @@ CARD = "README.md"
 
 
 def is_adapter(trained: Trained) -> bool:
-    """Return whether an agent's weights are a LoRA adapter."""
-    return (trained.model_path / ADAPTER_FILE).is_file()
+    """Return whether an agent's weights are LoRA adapters."""
+    return held_adapter(trained.model_path) is not None
 
 
 def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
@@ -34,12 +34,18 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
         The folder.
 
     Raises:
-        UsageError: The form is unknown, or the folder exists or cannot be created.
+        UsageError: The form is unknown or not possible, or the folder exists or cannot
+            be created.
         AgentGymError: The weights differ from those saved, or cannot be merged.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))
         raise UsageError(f"No format is named {form!r}; give {known}.")
+    if form == "merged" and trained.roles:
+        raise UsageError(
+            f"{trained.name} has an adapter for each of {', '.join(trained.roles)}, "
+            "and merged weights are of one only: give --format hf."
+        )
     folder = folder.expanduser().absolute()
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists already: name a new folder.")

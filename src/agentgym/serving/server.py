@@ -50,6 +50,8 @@ class AgentServer:
 
     Args:
         models: Model names that requests may use; the first is the default.
+        roles: Agents of a team with adapters of their own: ``NAME/ROLE`` is one's model
+            for each name, and the name alone is the model without adapters.
         host: Address to listen on. One reachable from other machines, such as
             ``0.0.0.0``, needs a key.
         port: 0 takes a free one.
@@ -70,6 +72,7 @@ class AgentServer:
         self,
         models: Sequence[str],
         *,
+        roles: Sequence[str] = (),
         host: str = "127.0.0.1",
         port: int = 0,
         api_key: str | None = None,
@@ -78,7 +81,9 @@ class AgentServer:
         grace_s: float = 10.0,
     ) -> None:
         check_address(host, port, api_key, how="with --api-key or AGENTGYM_API_KEY")
-        self.models, self.api_key = tuple(dict.fromkeys(models)), api_key
+        names = dict.fromkeys(models)
+        self._roles = {f"{name}/{role}": role for name in names for role in roles}
+        self.models, self.api_key = (*names, *self._roles), api_key
         self._temperature, self._max_tokens = temperature, max_tokens
         self._policy: Policy | None = None
         settings = GatewaySettings(host=host, port=port)
@@ -124,6 +129,7 @@ class AgentServer:
         spec = trained.spec
         server = cls(
             [name, name.partition("@")[0], spec.scenario],
+            roles=trained.roles,
             temperature=spec.temperature,
             max_tokens=spec.max_tokens,
             **options,
@@ -212,6 +218,7 @@ class AgentServer:
         return asked_chat(
             self._policy,
             body,
+            agent=self._roles.get(body["model"], ""),
             temperature=self._temperature,
             max_tokens=self._max_tokens,
         )
@@ -238,7 +245,12 @@ class AgentServer:
 
 
 def asked_chat(
-    policy: Policy, body: dict[str, Any], *, temperature: float, max_tokens: int
+    policy: Policy,
+    body: dict[str, Any],
+    *,
+    temperature: float,
+    max_tokens: int,
+    agent: str = "",
 ) -> Chat:
     """Return the chat completion for a request to a policy.
 
@@ -247,6 +259,7 @@ def asked_chat(
         body: The request, with a model name.
         temperature: Default temperature.
         max_tokens: Default token limit of an answer.
+        agent: The role whose adapter answers, if roles have their own.
 
     Raises:
         ApiError: 400: a field is malformed or unsupported.
@@ -255,6 +268,7 @@ def asked_chat(
     asked = chat_request(
         body,
         form,
+        agent=agent,
         temperature=asked_temperature(body, temperature),
         max_tokens=asked_tokens(body, max_tokens),
         seed=_seed(body),

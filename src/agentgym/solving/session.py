@@ -146,8 +146,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         try:
             outcome = await self._run({"messages": [("user", asked)]})
         except Exception as error:  # noqa: BLE001 - all that was written is kept
-            kind = type(error).__name__
-            return self.so_far(f"{kind}: {message_of(error)}")
+            return self.so_far(_why(error))
         if outcome == "failed" and self._events.no_answer:
             return self.so_far(f"No model answered. {self._events.no_answer}")
         return self._solution(outcome)
@@ -227,3 +226,16 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _why(error: Exception) -> str:
+    """Return why a team's work ended early."""
+    from agentgym.scenarios.coding_team.team.turns import is_unreachable
+
+    request = getattr(error, "request", None)  # of OpenAI's and Anthropic's packages
+    if is_unreachable(error) and request is not None:
+        return (
+            f"No model answered: no server listens at {request.url.copy_with(path='/')}"
+            ". Start it, or name another model."
+        )
+    return f"{type(error).__name__}: {message_of(error)}"

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from agentgym.core.components import TRAIN_TOKENS, tokens_name
 from agentgym.core.config import LONGEST_EPISODE, TrainingConfig
@@ -21,6 +22,7 @@ from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
 from agentgym.evaluate.progress import Plan, Progress
 from agentgym.integrations.registry import FRAMEWORKS
+from agentgym.models.folder import held_roles, model_source
 from agentgym.models.hub import require_config
 from agentgym.rollout.probe import probed, require_trainable
 from agentgym.rollout.prompt_length import prompt_notes
@@ -85,6 +87,11 @@ def make_plan(config: TrainingConfig) -> Plan:
     saved_as = _saved_as(config, scenario)
     require_tracker(config.tracker)
     summary = check_engine(config)
+    if roles := held_roles(Path(model_source(config.model))):
+        raise UsageError(
+            f"{config.model} holds adapters of {', '.join(roles)}, which are not "
+            "trained further: give --model their base model."
+        )
     given, config = config, paced_settings(config)
     require_config(base_source(config.model))
     per_step = config.group_size * config.tasks_per_step

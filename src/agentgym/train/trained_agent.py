@@ -12,11 +12,12 @@ from agentgym.core.files import parse_json, write_json
 from agentgym.core.formats.settings import Constrain, TemplateSettings
 from agentgym.core.policy import Policy
 from agentgym.core.task import TaskSource
-from agentgym.errors import AgentGymError, UsageError
+from agentgym.errors import AgentGymError, UnsupportedError, UsageError
 from agentgym.evaluate.metrics import Metrics
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models import hub
 from agentgym.models.checksums import checksums, refuse_links, refuse_pickles, verify
+from agentgym.models.folder import held_roles
 from agentgym.rollout.wording import WordedPolicy, Wording
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.versions import AGENT_FILE, Version, Versions, find
@@ -91,6 +92,11 @@ class TrainedAgent(BaseModel):
     def model_path(self) -> Path:
         """The folder of weights and tokenizer, for transformers and vLLM."""
         return self.path / MODEL_FOLDER
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The agents of its team with adapters of their own; none if all share one."""
+        return held_roles(self.model_path)
 
     @property
     def scenario(self) -> str:
@@ -293,7 +299,7 @@ class TrainedAgent(BaseModel):
             AgentGymError: The weights differ from those saved, or cannot be merged.
         """
         from agentgym.models.chat_template import form_of
-        from agentgym.models.folder import held_rank
+        from agentgym.models.folder import adapter_folders, held_rank
         from agentgym.serving.card import model_card
         from agentgym.serving.export import export_model
 
@@ -303,6 +309,11 @@ class TrainedAgent(BaseModel):
             self.spec,
             self.name,
             rank=held_rank(self.model_path) if form == "hf" else 0,
+            roles={
+                role: folder.name
+                for role, folder in adapter_folders(self.model_path).items()
+                if role
+            },
             form=form_found.name,
             variables=form_found.variables,
             constrains=form_found.constrains,
@@ -330,6 +341,12 @@ class TrainedAgent(BaseModel):
         api_key: str | None,
     ) -> Any:
         """Convert the agent to an object of a framework."""
+        if self.roles and framework != "langchain":
+            raise UnsupportedError(
+                f"{self.name} has an adapter for each of {', '.join(self.roles)}, and "
+                f"an agent of {framework} does not say which role is asking: use "
+                "to_langchain(), or train it without --role-adapters."
+            )
         return FRAMEWORKS.get(framework).wrap_agent(
             self, tools=tools, agent=agent, base_url=base_url, api_key=api_key
         )

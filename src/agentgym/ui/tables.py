@@ -89,11 +89,12 @@ def plan_view(plan: Plan) -> RenderableType:
             facts.add_row("note", text)
     if config.train_roles is not None:
         named = ", ".join(config.train_roles)
-        facts.add_row(
-            "roles",
-            f"only {named}: the others are answered by the same weights, and none of "
-            "their calls is learned from",
-        )
+        others = "the others are answered by the same weights, and none of their calls "
+        others += "is learned from"
+        if config.role_adapters:
+            others = "each has an adapter of its own, and the others are answered by "
+            others += "the model as it was"
+        facts.add_row("roles", f"only {named}: {others}")
     if plan.trained:
         facts.add_row("learns from", trained_words(plan.trained))
     if plan.judge:

@@ -11,12 +11,16 @@ from langchain_core.tools import tool
 from langgraph.errors import GraphRecursionError
 
 from agentgym.core.agent import AgentSpec
+from agentgym.core.policy import ChatRequest
+from agentgym.engines.scripted import Reply
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.train.trained_agent import Provenance, TrainedAgent
+from tests.integrations.exported import scripted, trained_in
 from tests.rollout.stub_server import LISTED, StubServer
 from tests.ui import made_up
 
 MAX_TURNS = 4
+TEAM = "tests.integrations.langchain.teams:make_graph"
 
 
 class Busy(BaseChatModel):
@@ -100,3 +104,20 @@ async def test_one_model_call_too_many_ends_the_run(
         graph.invoke(asked)
     with pytest.raises(GraphRecursionError, match="4 times"):
         await graph.ainvoke(asked)
+
+
+async def test_each_call_of_an_exported_team_says_which_role_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weights' adapter is chosen by it: streamed, from a nested agent, and sync."""
+
+    def respond(request: ChatRequest) -> Reply:
+        is_worker = request.tools and request.messages[-1]["role"] != "tool"
+        return Reply(calls=[("list_files", {})]) if is_worker else Reply("DONE")
+
+    asked = scripted(monkeypatch, respond)
+    graph = trained_in(tmp_path, "langchain", TEAM).to_langchain()
+    await graph.ainvoke({"messages": [("user", "What is there?")]})
+    assert [request.agent for request in asked] == [
+        *("planner", "worker", "worker", "critic")
+    ]

@@ -28,6 +28,7 @@ class Agent:
 
     name = folder = scenario = "none"
     model_path = Path("none")
+    roles = ()
     spec = AgentSpec(
         scenario="none",
         framework="native",

@@ -18,6 +18,7 @@ from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.memory import roomy_use
+from agentgym.engines.settings import adapted_roles
 from agentgym.models.folder import new_rank
 
 
@@ -52,6 +53,7 @@ class LocalEngine(Engine):
             precision="float32" if is_exact else config.precision,
             recompute=recompute,
             template=config.template,
+            roles=adapted_roles(config),
         )
         return cls(config, replace(loaded, tree_nodes=nodes))
 

@@ -36,7 +36,14 @@ from agentgym.engines.local.quiet import quiet
 from agentgym.engines.memory import CACHE_BYTES, RECOMPUTED_PARAMETERS
 from agentgym.errors import GPUNotAvailableError, ModelError, first_line
 from agentgym.models.chat_template import ChatTemplate
-from agentgym.models.folder import ADAPTER_FILE, is_small, model_source, read_json
+from agentgym.models.folder import (
+    ADAPTER_FILE,
+    held_adapter,
+    held_roles,
+    is_small,
+    model_source,
+    read_json,
+)
 from agentgym.models.template import template_of
 
 _LEAST_TOKENS = 512
@@ -55,6 +62,7 @@ def load_model(
     precision: Precision = "auto",
     recompute: bool | None = None,
     template: TemplateSettings | None = None,
+    roles: tuple[str, ...] = (),
 ) -> LoadedModel:
     """Load a policy by name, folder or Hugging Face id.
 
@@ -71,8 +79,10 @@ def load_model(
         recompute: Whether the backward pass computes layers again; None does so for
             large models.
         template: How to use its chat template; None takes the folder's settings.
+        roles: Agents of a team that get an adapter each; the folder's own come first.
 
     Raises:
+        UnsupportedError: Its layers cannot have an adapter for each of them.
         ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
             no memory for responses.
         GPUNotAvailableError: torch sees no CUDA device.
@@ -84,16 +94,18 @@ def load_model(
             "is false). Install a CUDA build of torch, or use --gpu none."
         )
     source = model_source(model)
-    given = (Path(source) / ADAPTER_FILE).is_file()
+    saved = held_adapter(Path(source))
+    given = saved is not None
+    roles = held_roles(Path(source)) if given else roles
     keeps = given or rank or (rank is None and _is_held_in_half(source))
     dtype = _dtype(model, precision, device) if keeps else torch.float32
     with quiet():
-        tokenizer, causal = _read(model, source, given=given, dtype=dtype)
+        tokenizer, causal = _read(model, source, saved, dtype=dtype)
     used = template_of(source, template)
     tokenizer.chat_template = used.chat_template or tokenizer.chat_template
     chat_template = ChatTemplate(model, tokenizer, used)
     traits = find_traits(model, causal)
-    adapter = adapt(causal, source if given else None, rank, seed)
+    adapter = adapt(causal, source if given else None, rank, seed, roles)
     if adapter is not None:
         causal = adapter.get_base_model()  # type: ignore[assignment]
         compute_in_half(causal)
@@ -103,10 +115,10 @@ def load_model(
         _freeze_unused(causal)
     if rank is None:
         causal.requires_grad_(False)
-        if adapter is not None:
+        if adapter is not None and not roles:
             merge(causal)
             adapter = None
-    merged = 0 if adapter is None else _merged_bytes(causal)
+    merged = 0 if adapter is None or roles else _merged_bytes(causal)
     merges = _free_bytes(causal) >= 2 * merged
     budget = _cache_budget(causal, merged if merges else 0)
     held = _cache_tokens(model, causal, traits, budget)
@@ -123,6 +135,7 @@ def load_model(
         cache_bytes=budget,
         cache_tokens=held,
         traits=traits,
+        roles=roles,
         merges=merges,
         recomputed=_recomputed(model, causal, recompute) if rank is not None else (),
     )
@@ -146,13 +159,13 @@ def _remove_empty_caches() -> None:
 
 
 def _read(
-    model: str, source: str, *, given: bool, dtype: torch.dtype
+    model: str, source: str, adapter: Path | None, *, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """Load tokenizer and base weights, those below the adapter if one is given."""
+    """Load tokenizer and base weights, those below an adapter if one is given."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        if given:
-            settings = parse_json((Path(source) / ADAPTER_FILE).read_text())
+        if adapter is not None:
+            settings = parse_json((adapter / ADAPTER_FILE).read_text())
             source = model_source(str(settings["base_model_name_or_path"]))
         causal = find_class(model, source).from_pretrained(
             source, dtype=dtype, attn_implementation="eager"

@@ -165,7 +165,7 @@ class PolicyLoss:
         """Arrange sequences as the model can take them: as trees, or one by one."""
         if self._loaded.traits.is_packed:
             return plant(sequences, self.tree_nodes)
-        return [plant_apart(sequences)]
+        return plant_apart(sequences)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's share of the mean loss over ``total`` tokens.
@@ -173,14 +173,15 @@ class PolicyLoss:
         The head is computed once. Each micro-batch leaves gradients at the head's keys
         and values, which go back through the head once at the end.
         """
-        with self._loaded.recomputing():
+        with self._loaded.speaking(forest.agent), self._loaded.recomputing():
             return self._backward(forest, total)
 
     def _backward(self, forest: Forest, total: int) -> LossSums:
         parts = list(self._parts(forest))
         computed = self._head(self._loaded, forest.head)
         leaves = [tensor.detach().requires_grad_() for tensor in computed]
-        wanted = [*(p for _, p in self._loaded.trained_parameters()), *leaves]
+        trained = (p for _, p in self._loaded.trained_parameters() if p.requires_grad)
+        wanted = [*trained, *leaves]
         alone = self._loaded.threads[0] == 1
         each = self._one_by_one if alone else self._side_by_side
         sums = LossSums()
@@ -250,9 +251,11 @@ class PolicyLoss:
     @torch.no_grad()
     def total(self, forest: Forest) -> LossSums:
         """Return the sums of a whole forest, without gradients."""
-        head, sums = self._head(self._loaded, forest.head), LossSums()
-        for trees in forest.chunks(self.chunk_tokens):
-            sums = LossSums(*map(add, sums, self._objective(_Part(trees), head)[1]))
+        sums = LossSums()
+        with self._loaded.speaking(forest.agent):
+            head = self._head(self._loaded, forest.head)
+            for trees in forest.chunks(self.chunk_tokens):
+                sums = LossSums(*map(add, sums, self._objective(_Part(trees), head)[1]))
         return sums
 
     @torch.no_grad()
@@ -263,8 +266,10 @@ class PolicyLoss:
             The k3 estimate of each trained token, by its sequence's ``id``.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
-        head = self._head(self._loaded, forest.head)
-        covered, now, _ = self._forward(self._loaded, chunks[len(chunks) // 2], head)
+        middle = chunks[len(chunks) // 2]
+        with self._loaded.speaking(forest.agent):
+            head = self._head(self._loaded, forest.head)
+            covered, now, _ = self._forward(self._loaded, middle, head)
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from agentgym.engines.adapter import SamplingCopy
+from agentgym.engines.adapter import SamplingCopy, names_of
 from agentgym.engines.local.architecture import Traits
 from agentgym.engines.local.attention import Layout
 from agentgym.engines.local.decoding.kv_cache import CacheShape
@@ -43,6 +43,8 @@ class LoadedModel:
         cache_bytes: Memory for keys and values of running responses.
         cache_tokens: Number of tokens that fit into it.
         traits: How its layers can be computed.
+        roles: Agents of a team with adapters of their own; without any, all agents
+            share the adapter.
         merges: Whether sampling uses a copy without adapter modules, which takes memory
             for weights in float32; False on a GPU that lacks the memory.
         recomputed: Layers that the backward pass computes again.
@@ -63,6 +65,7 @@ class LoadedModel:
     cache_bytes: int
     cache_tokens: int
     traits: Traits
+    roles: tuple[str, ...] = ()
     merges: bool = True
     recomputed: tuple[nn.Module, ...] = ()
     tree_nodes: int | None = None
@@ -102,9 +105,9 @@ class LoadedModel:
 
         A model with an adapter has one; refresh it after each update.
         """
-        if self.adapter is None or not self.merges:
+        if self.adapter is None or not (self.merges or self.roles):
             return self, None
-        made = SamplingCopy(self.model)
+        made = SamplingCopy(self.model, names_of(self.roles))
         return replace(self, model=made.model, adapter=None), made
 
     @property
@@ -164,9 +167,35 @@ class LoadedModel:
             for layer in self.recomputed:
                 del layer.forward
 
+    def adapter_of(self, agent: str) -> int:
+        """Return the number of an agent's own adapter; -1 if it has none."""
+        return self.roles.index(agent) if agent in self.roles else -1
+
+    @contextmanager
+    def speaking(self, agent: str) -> Iterator[None]:
+        """Compute and train with the adapter of an agent within the block.
+
+        If others have adapters of their own and it has none, it is the model without.
+        """
+        if not self.roles or self.adapter is None:
+            yield
+        elif (number := self.adapter_of(agent)) < 0:
+            with self.adapter.disable_adapter():
+                yield
+        else:
+            self.adapter.set_adapter(names_of(self.roles)[number])
+            yield
+
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Return the parameters that training changes, by name."""
-        return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        """Return the parameters that training changes, by name.
+
+        Of several adapters, only the one that computes requires gradients.
+        """
+        return [
+            (name, parameter)
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad or (self.roles and ".lora_" in name)
+        ]
 
 
 def decoder_states(

@@ -168,6 +168,7 @@ class LocalPolicy(Policy):
         return prompt, DecodingJob(
             prompt=prompt.ids,
             head=prompt.head,
+            adapter=self._loaded.adapter_of(request.agent),
             session=request.session,
             temperature=request.temperature,
             max_tokens=min(request.max_tokens, room),

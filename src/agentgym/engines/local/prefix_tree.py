@@ -8,7 +8,7 @@ prefix of all sequences (system prompt and tools) is the head, computed once for
 trees. Loss and gradients do not change; a test checks this.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby, pairwise
@@ -176,10 +176,17 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees with a common head, the (possibly empty) prefix of all sequences."""
+    """Trees with a common head, the (possibly empty) prefix of all sequences.
+
+    Attributes:
+        head: The head's tokens.
+        trees: The trees.
+        agent: The agent of a team that all sequences are of.
+    """
 
     head: list[int]
     trees: list[PrefixTree]
+    agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
         """Yield trees in chunks of at most ``tokens`` nodes, or single larger trees."""
@@ -198,19 +205,28 @@ def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest
 
     A group that needs more than ``most_nodes`` gets several trees.
     """
+    return [_forest(found, most_nodes) for found in _by_agent(sequences)]
+
+
+def plant_apart(sequences: Sequence[TrainingSequence]) -> list[Forest]:
+    """Arrange each sequence in a tree of its own, for models that cannot pack them."""
+    forests = []
+    for found in _by_agent(sequences):
+        trees = [PrefixTree(0) for _ in found]
+        for tree, sequence in zip(trees, found, strict=True):
+            tree.add(sequence)
+        ordered = sorted(trees, key=len, reverse=True)
+        forests.append(Forest([], ordered, found[0].agent))
+    return forests
+
+
+def _by_agent(
+    sequences: Sequence[TrainingSequence],
+) -> Iterable[list[TrainingSequence]]:
     agents: dict[str, list[TrainingSequence]] = {}
     for sequence in sequences:
         agents.setdefault(sequence.agent, []).append(sequence)
-    return [_forest(of_agent, most_nodes) for of_agent in agents.values()]
-
-
-def plant_apart(sequences: Sequence[TrainingSequence]) -> Forest:
-    """Arrange each sequence in a tree of its own, for models that cannot pack them."""
-    trees = []
-    for sequence in sequences:
-        trees.append(PrefixTree(0))
-        trees[-1].add(sequence)
-    return Forest([], sorted(trees, key=len, reverse=True))
+    return agents.values()
 
 
 def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
@@ -235,4 +251,5 @@ def _forest(sequences: Sequence[TrainingSequence], most_nodes: int) -> Forest:
                 trees.append(PrefixTree(len(head)))
             trees[-1].add(sequence)
     # Large trees first, so that threads end together.
-    return Forest(head, sorted(trees, key=len, reverse=True))
+    ordered_trees = sorted(trees, key=len, reverse=True)
+    return Forest(head, ordered_trees, sequences[0].agent)

@@ -28,6 +28,7 @@ class Use:
         cores: Number of CPU cores.
         samples: Whether it also samples; else it only learns.
         nodes: Most nodes of a prefix tree; None takes the default.
+        adapters: Number of adapters.
         compares: Whether each update computes the KL penalty against the untrained
             model.
     """
@@ -40,6 +41,7 @@ class Use:
     cores: int = 1
     samples: bool = True
     nodes: int | None = None
+    adapters: int = 1
     compares: bool = False
 
 

@@ -15,6 +15,7 @@ from agentgym.engines.memory import (
     shape_of,
     with_episodes,
 )
+from agentgym.engines.settings import adapted_roles
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import (
@@ -61,9 +62,11 @@ class LocalEngines(EngineFactory):
                 "update's steps would be lost in its rounding. Leave precision out, or "
                 "train an adapter: lora_rank = 16."
             )
+        if config.role_adapters:
+            _check_role_adapters(config, rank, is_held=bool(held))
         form = form_of(config.model, config.template)
         return EngineSummary(
-            describe_model(config.model, rank),
+            describe_model(config.model, rank, adapted_roles(config)),
             describe_device(device),
             check_memory(config, device),
             form.name,
@@ -93,6 +96,31 @@ class LocalEngines(EngineFactory):
         device = check_device(config.gpu, deterministic=config.deterministic)
         check_memory(config, device, fetch=True)
         return LocalEngine.create(config)
+
+
+def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) -> None:
+    """Check that a run can train an adapter for each role.
+
+    Raises:
+        UnsupportedError: It cannot; the message says why.
+    """
+    why = ""
+    if not rank:
+        why = (
+            f"all weights of {config.model!r} are trained, and roles share these: "
+            "choose a --model that trains an adapter, such as smollm2"
+        )
+    elif is_held:
+        why = f"{config.model} holds an adapter already: give its base model"
+    elif not config.train_roles:
+        why = "name the roles that get an adapter: --train-roles planner,worker"
+    elif config.framework != "langchain":
+        why = (
+            f"a trained agent of {config.framework} does not say which role is asking; "
+            "one of langchain does"
+        )
+    if why:
+        raise UnsupportedError(f"--role-adapters: {why}.")
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:

@@ -23,7 +23,11 @@ from agentgym.integrations.agent_import import (
     takes_tools,
 )
 from agentgym.integrations.example_tools import example_tools
-from agentgym.integrations.langchain.graphs import most_steps, require_graph
+from agentgym.integrations.langchain.graphs import (
+    asking_role,
+    most_steps,
+    require_graph,
+)
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.langchain.rebound import rebound
 from agentgym.models.served import served_name
@@ -74,13 +78,26 @@ def export(
 def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
     if base_url is None:
         return PolicyChatModel.of(trained)
-    return ChatOpenAI(
+    return _RoleChatOpenAI(
+        roles=trained.roles,
         model=served_name(base_url, api_key, trained.spec.served_name),
         base_url=base_url,
         api_key=lambda: api_key or "none",
         temperature=trained.spec.temperature,
         max_completion_tokens=trained.spec.max_tokens,
     )
+
+
+class _RoleChatOpenAI(ChatOpenAI):
+    """Asks a server for the adapter of the running role, if it has its own."""
+
+    roles: tuple[str, ...] = ()
+
+    def _get_request_payload(self, input_: Any, **options: Any) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(input_, **options)
+        if (role := asking_role()) in self.roles:
+            payload["model"] = f"{payload['model']}/{role}"
+        return payload
 
 
 def bound_tool(tool: Tool) -> BaseTool:

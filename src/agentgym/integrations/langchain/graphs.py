@@ -46,6 +46,13 @@ def running_role() -> str | None:
     return nodes[0] if nodes else None
 
 
+def asking_role() -> str:
+    """Return the role of the current model call, as training records it."""
+    from agentgym.integrations.transport import speaker
+
+    return speaker() or running_role() or DEFAULT_AGENT
+
+
 def most_steps(graph: Any, turns: int) -> int:
     """Return LangGraph's step limit for a graph whose model calls are counted.
 

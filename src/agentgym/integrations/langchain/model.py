@@ -48,6 +48,7 @@ from agentgym.core.policy import ChatResult as PolicyResult
 from agentgym.core.tools import parse_arguments
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import UnsupportedError
+from agentgym.integrations.langchain.graphs import asking_role
 from agentgym.models.forms import NO_FORM, Form, form_as_tool, request_in_form
 from agentgym.models.stopping import stream_until_stop, until_stop
 
@@ -134,6 +135,7 @@ class PolicyChatModel(BaseChatModel):
             converted if isinstance(converted, list) else [converted],
             asked,
             form,
+            agent=asking_role(),
             temperature=self.temperature if temperature is None else temperature,
             max_tokens=self.max_tokens if max_tokens is None else max_tokens,
             seed=self.seed + next(self._requests) if seed is None else seed,
@@ -146,7 +148,9 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return in_background(self._agenerate(messages, stop, **kwargs))
+        options, form = _formed(kwargs)
+        request = self._request(messages, form, **options)  # here: it names the role
+        return in_background(self._answer(request, form, stop))
 
     async def _agenerate(
         self,
@@ -157,6 +161,11 @@ class PolicyChatModel(BaseChatModel):
     ) -> ChatResult:
         options, form = _formed(kwargs)
         request = self._request(messages, form, **options)
+        return await self._answer(request, form, stop)
+
+    async def _answer(
+        self, request: ChatRequest, form: Form, stop: list[str] | None
+    ) -> ChatResult:
         result = until_stop(stop, await self._policy.chat(request))
         message = _in_form(_message(result), form.name)
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -171,7 +180,8 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        chunks = self._astream(messages, stop, **kwargs)
+        request = self._request(messages, **kwargs)  # here: it names the role
+        chunks = self._chunks(request, stop)
         with closing(_iterate_in_background(chunks)) as items:
             for chunk in items:
                 if run_manager is not None:
@@ -186,11 +196,16 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._request(messages, **kwargs)
-        async for piece in stream_until_stop(stop, self._policy.stream(request)):
-            chunk = _chunk(piece)
+        async for chunk in self._chunks(request, stop):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
+
+    async def _chunks(
+        self, request: ChatRequest, stop: list[str] | None
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async for piece in stream_until_stop(stop, self._policy.stream(request)):
+            yield _chunk(piece)
 
 
 def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:

@@ -138,7 +138,7 @@ def chat_request(
         body: The request, with a tool instead of a JSON schema.
         form: The JSON-schema form that this tool replaces.
         in_training: See :func:`~agentgym.core.openai.unsupported_option`.
-        **sampling: Temperature, ``max_tokens``, seed and session.
+        **sampling: Temperature, ``max_tokens``, seed, session and agent.
 
     Raises:
         ApiError: 400; the message names the problem.

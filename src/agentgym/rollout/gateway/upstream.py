@@ -170,9 +170,8 @@ class PolicyUpstream(Upstream):
         body, form = call.body, NO_FORM
         if self._policy.gives_forms:
             body, form = asked_form(body)
-        request = chat_request(
-            body, form, in_training=True, session=call.session, **sampling
-        )
+        of_team = {"session": call.session, "agent": call.agent}
+        request = chat_request(body, form, in_training=True, **of_team, **sampling)
         asked = orjson.dumps(body | sampling)
         exchange = Exchange(call, self.model_name, "in-process", None, asked)
         chat = Chat(

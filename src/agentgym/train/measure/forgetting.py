@@ -19,6 +19,7 @@ from agentgym.core.background import in_background
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.engines.base import TrainingBatch, TrainingSequence
+from agentgym.engines.settings import adapted_roles
 from agentgym.evaluate.numbers import plural
 from agentgym.models.folder import is_small
 
@@ -38,8 +39,13 @@ _LEAST = 8
 
 
 class PlainAnswer(BaseModel):
-    """An answer of the untrained model, in tokens."""
+    """An answer of the untrained model, in tokens.
 
+    Attributes:
+        agent: The role whose adapter is compared, if roles have their own.
+    """
+
+    agent: str = ""
     prompt_ids: list[int]
     response_ids: list[int]
     logprobs: list[float]
@@ -119,9 +125,11 @@ def ask_questions(
         return Forgetting(skipped=f"the engine {config.engine} does not compare models")
     if count < _LEAST:
         return Forgetting(skipped=f"the run is too short for {_LEAST} questions")
+    agents = adapted_roles(config) or ("",)
     requests = [
         ChatRequest(
             [{"role": "user", "content": question}],
+            agent=agents[number % len(agents)],
             max_tokens=MOST_TOKENS,
             seed=config.seed + number,
         )
@@ -130,11 +138,14 @@ def ask_questions(
     with engine.sampling():
         answers = [
             PlainAnswer(
+                agent=asked.agent,
                 prompt_ids=made.prompt_ids,
                 response_ids=made.response_ids,
                 logprobs=made.logprobs,
             )
-            for made in in_background(_all_of(policy, requests))
+            for asked, made in zip(
+                requests, in_background(_all_of(policy, requests)), strict=True
+            )
         ]
     tokens = sum(len(answer.response_ids) for answer in answers)
     return Forgetting(answers=answers, questions=len(answers), tokens=tokens)
@@ -150,7 +161,11 @@ def compare(engine: "Engine", found: Forgetting) -> Forgetting:
         return found
     sequences = [
         TrainingSequence.of_answer(
-            number, answer.prompt_ids, answer.response_ids, answer.logprobs
+            number,
+            answer.prompt_ids,
+            answer.response_ids,
+            answer.logprobs,
+            agent=answer.agent,
         )
         for number, answer in enumerate(found.answers)
     ]

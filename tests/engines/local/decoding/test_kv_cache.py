@@ -125,7 +125,9 @@ def test_idle_sessions_are_kept_as_memory_permits(loaded: LoadedModel) -> None:
         job.future.result(timeout=60)
     decoder.close()
 
-    kept = [name for name in range(8) if decoder._parked.match((f"s{name}", 0), [5])[0]]
+    kept = [
+        name for name in range(8) if decoder._parked.match((-1, f"s{name}", 0), [5])[0]
+    ]
     assert kept == [6, 7]
 
 

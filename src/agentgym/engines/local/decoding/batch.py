@@ -10,6 +10,7 @@ response takes fewer steps than it has tokens.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -111,9 +112,9 @@ class BatchDecoder(Decoder):
         columns = max(job.columns for job in running)
         used = max((row.length for row in self._rows), default=0)
         self._cache.make_room(len(running), columns, held=(len(self._rows), used))
-        unique: dict[tuple[int, ...], list[DecodingJob]] = {}
+        unique: dict[Any, list[DecodingJob]] = {}
         for job in jobs:
-            unique.setdefault(tuple(job.prompt), []).append(job)
+            unique.setdefault(_key(job), []).append(job)
         plans = sorted(map(self._plan, unique.values()), key=lambda p: len(p.new))
         while plans:
             count = 1 if self._fixed_rows else _chunk([len(p.new) for p in plans])
@@ -124,24 +125,27 @@ class BatchDecoder(Decoder):
         job = jobs[0]
         most = len(job.prompt) - 1  # the last token's logits are always needed
         start = job.head if job.head <= most else 0
-        head = self._head(tuple(job.prompt[:start])) if start else None
-        known, parked = self._prompts.match(tuple(job.prompt), job.prompt[start:])
+        head = self._head(job, start) if start else None
+        known, parked = self._prompts.match(_key(job), job.prompt[start:])
         held = start + known
         if job.session and parked is None:
-            found, parked = self._parked.match((job.session, start), job.prompt)
+            name = (job.adapter, job.session, start)
+            found, parked = self._parked.match(name, job.prompt)
             held = max(held, found)
         runs = sampling.runs_of(job.prompt[job.head :]) if self.drafted else {}
         held = min(held, most)
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
-    def _head(self, ids: tuple[int, ...]) -> torch.Tensor:
-        """Return the keys and values of a head, computed once."""
-        _, segment = self._heads.match(ids, ids)
+    def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
+        """Return the keys and values of a prompt's head, computed once."""
+        ids = tuple(job.prompt[:length])
+        name = (job.adapter, ids)
+        _, segment = self._heads.match(name, ids)
         if segment is None:
-            spare = len(self._rows)
-            self._forward.predict([ids], [0], first=spare, only_last=True)
+            spare, own = len(self._rows), [job.adapter]
+            self._forward.predict([ids], [0], own, first=spare, only_last=True)
             segment = self._cache.take(spare, slice(0, len(ids)))
-            self._heads.put(ids, ids, segment)
+            self._heads.put(name, ids, segment)
         return segment
 
     def _prefill(self, plans: list[_Plan]) -> None:
@@ -152,14 +156,16 @@ class BatchDecoder(Decoder):
             if plan.parked is not None and plan.held > plan.start:
                 self._cache.put(row, plan.parked, slice(plan.start, plan.held))
         new, held = [plan.new for plan in plans], [plan.held for plan in plans]
-        logits = self._forward.predict(new, held, first=first, only_last=True)
+        own = [plan.jobs[0].adapter for plan in plans]
+        logits = self._forward.predict(new, held, own, first=first, only_last=True)
         joining = [(index, plan.jobs[0]) for index, plan in enumerate(plans)]
         for index, plan in enumerate(plans):
             prompt = plan.jobs[0].prompt
             if not self._fixed_rows and len(plan.new) > 1:
                 columns = slice(plan.start, len(prompt))
                 segment = self._cache.take(first + index, columns)
-                self._prompts.put(tuple(prompt), prompt[plan.start :], segment)
+                name = _key(plan.jobs[0])
+                self._prompts.put(name, prompt[plan.start :], segment)
             for job in plan.jobs[1:]:
                 row, columns = first + len(joining), slice(0, len(prompt))
                 self._cache.copy(first + index, row, columns)
@@ -202,6 +208,7 @@ class BatchDecoder(Decoder):
         logits = self._forward.predict(
             tokens + [[0]] * idle,
             [row.length for row in self._rows] + [0] * idle,
+            [row.job.adapter for row in self._rows] + [-1] * idle,
             shared_prefix=self._shared_prefix(),
         )
         self._sample(0, logits, tokens)
@@ -261,13 +268,19 @@ class BatchDecoder(Decoder):
             if job.session:
                 segment = self._cache.take(place, slice(row.start, row.length))
                 held = [*job.prompt, *row.ids[:-1]]
-                self._parked.put((job.session, row.start), held, segment)
+                name = (job.adapter, job.session, row.start)
+                self._parked.put(name, held, segment)
         moved = self._rows.pop()
         if place != last:
             self._rows[place] = moved
             start = row.start if moved.head is row.head else 0
             self._cache.copy(last, place, slice(start, moved.length))
         self._answer(row, reason)
+
+
+def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
+    """Return the name of a prompt: its keys and values depend on the adapter."""
+    return job.adapter, tuple(job.prompt)
 
 
 def _hold(

@@ -49,6 +49,7 @@ class DecodingJob:
 
     Attributes:
         head: Number of prompt tokens in its head, which other requests share.
+        adapter: Number of the role's own adapter; -1 for none.
         path: Position in the grammar of the response; None without a grammar.
         on_token: Called with each sampled token, in the decoder's thread.
         future: Receives the generation; cancelling it ends the request.
@@ -60,6 +61,7 @@ class DecodingJob:
     temperature: float
     max_tokens: int
     seed: int
+    adapter: int = -1
     path: GrammarPath | None = None
     on_token: Callable[[int], None] | None = None
     future: "Future[Generation]" = field(default_factory=Future)

@@ -59,6 +59,7 @@ class BatchForward:
         self,
         ids: Sequence[Sequence[int]],
         starts: Sequence[int],
+        adapters: Sequence[int] = (),
         *,
         first: int = 0,
         only_last: bool = False,
@@ -73,6 +74,8 @@ class BatchForward:
         Args:
             ids: New tokens of each row, at least one; their number may differ.
             starts: For each row, the number of tokens that it has already.
+            adapters: For each row, the number of its role's own adapter, -1 for none;
+                read only if roles have adapters of their own.
             first: Index of the first row.
             only_last: Predict only the token after each row's last one.
             shared_prefix: Number of first tokens that are the same in every row.
@@ -84,6 +87,12 @@ class BatchForward:
         def run(part: slice) -> Tensor:
             begin = first + part.start
             return self._run(ids[part], starts[part], begin, only_last, shared_prefix)
+
+        if self._copy is not None and self.loaded.roles:  # then in one part
+            given = adapters or [-1] * len(ids)
+            owners = [[own] * len(row) for own, row in zip(given, ids, strict=True)]
+            chosen = torch.tensor(list(chain(*owners)), device=self.loaded.device)
+            self._copy.choose(chosen)
 
         mine, *others = _parts(list(map(len, ids)), self._workers)
         if not others:

@@ -104,7 +104,7 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
     memory.
     """
     model = loaded.model
-    if type(model) is not LlamaForCausalLM or not loaded.is_small:
+    if type(model) is not LlamaForCausalLM or not loaded.is_small or loaded.roles:
         return None
     config: Any = model.config
     linears = [m for m in model.modules() if isinstance(m, nn.Linear)]

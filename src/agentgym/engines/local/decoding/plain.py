@@ -90,6 +90,7 @@ class PlainDecoder(Decoder):
         self._keeps = keeps and loaded.traits.continues
         self._store = CacheStore(loaded.cache_bytes // 2)
         self._rows: list[Row] = []
+        self._adapter = -1
         self._cache = DynamicCache()
         # Starts the thread, which needs all these.
         super().__init__(loaded, fixed_threads=not keeps)
@@ -120,6 +121,7 @@ class PlainDecoder(Decoder):
             stream = sampling.random_stream(job.seed, job.max_tokens)
             row = Row(job, stream)
             self._rows.append(row)
+            self._choose(job.adapter)
             states = self._prefill(job)
         elif self._rows:
             row = self._rows[0]
@@ -127,6 +129,15 @@ class PlainDecoder(Decoder):
         else:
             return
         self._sample(row, self._sampled.predict(states[-1:]))
+
+    def _choose(self, adapter: int) -> None:
+        """Compute with the adapter of a role, if roles have adapters of their own."""
+        if self._copy is None or not self._loaded.roles:
+            return
+        if adapter != self._adapter:
+            self._store.clear()
+        self._adapter = adapter
+        self._copy.choose(torch.tensor([adapter], device=self._loaded.device))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
         """Compute the part of a prompt that is not cached; return the last states."""

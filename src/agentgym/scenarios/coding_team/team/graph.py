@@ -45,6 +45,8 @@ from agentgym.scenarios.coding_team.team.turns import (
     TeamTools,
     TurnResult,
     agents_of,
+    answers,
+    is_final,
     take_turn,
 )
 
@@ -116,8 +118,11 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
         known = _known(state, await tools.record())
         asked = SystemMessage(SUPERVISOR_PROMPT), HumanMessage(supervisor_brief(known))
         choice, note, by_rule = None, "", ""
-        for model in (offered[0], *offered):
-            choice, note = await _chosen(model, list(asked), hand_over, known["facts"])
+
+        async def ask(model: Any) -> tuple[Choice | None, str]:
+            return await _chosen(model, list(asked), hand_over, known["facts"])
+
+        async for choice, note in answers(offered, ask):  # noqa: B007 - used below
             if choice is not None:
                 break
         if choice is None:
@@ -144,7 +149,7 @@ async def _chosen(
     """Return the model's choice and note; None if it makes no allowed choice.
 
     Raises:
-        Exception: The provider refuses the key or the model.
+        Exception: The provider refuses the key or the model, or does not listen.
     """
     for _ in range(_TRIES):
         try:
@@ -156,7 +161,7 @@ async def _chosen(
         except GraphBubbleUp:
             raise
         except Exception as error:
-            if getattr(error, "status_code", None) in (401, 403, 404):
+            if is_final(error):
                 raise
             return None, ""
         choice = call["args"].get("to")

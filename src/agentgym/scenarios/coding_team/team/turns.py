@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ TURN_S = 600.0
 _STEPS = 40
 _REFUSED = frozenset({401, 403, 404})
 """HTTP statuses for which a retry is useless."""
+_DEEPEST = 10
 _CODE = re.compile(r"```[\w+-]*\n(.*?)```", re.DOTALL)
 _MOST_SAID = 2_000
 _AGAIN = "Your last attempt could not be used: {problem} Use your tools."
@@ -130,9 +131,12 @@ async def take_turn(
         before: The state of the work so far.
     """
     problem, said = "", ""
-    for agent in (*agents[:1], *agents):
-        asked = f"{brief}\n{_AGAIN.format(problem=problem)}" if problem else brief
-        said, problem = await _asked(agent, asked)
+
+    async def ask(agent: Any) -> tuple[str, str]:
+        again = f"\n{_AGAIN.format(problem=problem)}" if problem else ""
+        return await _asked(agent, brief + again)
+
+    async for said, problem in answers(agents, ask):
         work = await tools.record()
         if _is_usable(role, before, work):
             return TurnResult(work, said)
@@ -143,6 +147,54 @@ async def take_turn(
         await tools.record("fall_back", role)
         await _stand_in(role, tools, before)
     return TurnResult(await tools.record(), said, problem)
+
+
+async def answers[M, A](
+    models: Sequence[M], ask: Callable[[M], Awaitable[A]]
+) -> AsyncIterator[A]:
+    """Yield the answers to a request: two of the first model, one of each other.
+
+    A model whose server is not running is not asked again.
+
+    Args:
+        models: The role's models.
+        ask: Asks one of them.
+
+    Raises:
+        Exception: The provider refuses the key or the model, or the last model's server
+            is not running.
+    """
+    gone = None
+    for model in (*models[:1], *models):
+        if model is gone:
+            continue
+        try:
+            answer = await ask(model)
+        except Exception as error:
+            if model is models[-1] or not is_unreachable(error):
+                raise
+            gone = model
+        else:
+            yield answer
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether asking the model again is useless."""
+    return getattr(error, "status_code", None) in _REFUSED or is_unreachable(error)
+
+
+def is_unreachable(error: BaseException | None, depth: int = 0) -> bool:
+    """Return whether an error says that no server listens at its address.
+
+    A server that is starting or overloaded answers with a status instead.
+    """
+    if error is None or depth > _DEEPEST:
+        return False
+    if isinstance(error, BaseExceptionGroup):  # one of each address of a name
+        return all(is_unreachable(each, depth + 1) for each in error.exceptions)
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    return is_unreachable(error.__cause__ or error.__context__, depth + 1)
 
 
 def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) -> bool:
@@ -179,7 +231,7 @@ async def _asked(agent: Any, brief: str) -> tuple[str, str]:
     """Return an agent's last message, and the problem if it failed.
 
     Raises:
-        Exception: The provider refuses the key or the model.
+        Exception: The provider refuses the key or the model, or does not listen.
     """
     given = {"messages": [HumanMessage(brief)]}
     try:
@@ -188,7 +240,7 @@ async def _asked(agent: Any, brief: str) -> tuple[str, str]:
     except GraphBubbleUp:
         raise
     except Exception as error:
-        if getattr(error, "status_code", None) in _REFUSED:
+        if is_final(error):
             raise
         return "", f"it failed with {type(error).__name__}: {error}"[:300]
     return str(state["messages"][-1].text)[:_MOST_SAID], ""
