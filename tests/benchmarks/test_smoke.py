@@ -11,7 +11,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
     "turns.py": "--conversations 1 --turns 2 --rounds 1",
-    "authored.py": "--rollouts 2 --kinds langchain",
+    "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
     "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
