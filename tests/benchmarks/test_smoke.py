@@ -21,7 +21,6 @@ QUICK = {
     "programs.py": "--episodes 2",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "sandbox_languages.py": "--runs 1",
-    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "solve.py": "--rounds 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
@@ -32,6 +31,7 @@ LONG = {
     "first_table.py": "--episodes 8",
     "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
     "sandbox_latency.py": "--runs 1",
+    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "startup.py": "--runs 1",
     "threads.py": "--rounds 2",
 }
