@@ -27,7 +27,6 @@ from machine import machine
 from rollouts import HERE, instant_model
 
 AT_ONCE = 64
-ROUNDS = 3
 KINDS = (
     "langchain",
     "langchain-graph",
@@ -42,6 +41,7 @@ def main() -> None:
     """Measure each framework and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3, help="the least counts")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--of", help="framework:whose, at an endpoint; for itself")
     parser.add_argument("--endpoint", default="")
@@ -54,17 +54,19 @@ def main() -> None:
     print("|---|---|---|---|")
     with instant_model() as endpoint:
         for kind in options.kinds:
-            floor = asked(f"{kind}:own", endpoint, options.rollouts)
-            ours = asked(f"{kind}:ours", endpoint, options.rollouts)
+            floor, ours = (
+                asked(f"{kind}:{whose}", endpoint, options.rollouts, options.rounds)
+                for whose in ("own", "ours")
+            )
             print(f"| {kind} | {floor:.1f} | {ours:.1f} | {ours / floor:.2f} |")
 
 
-def asked(of: str, endpoint: str, count: int) -> float:
-    """Return what a process of its own has measured, the least of some."""
+def asked(of: str, endpoint: str, count: int, rounds: int) -> float:
+    """Return what a process of its own has measured, the least of ``rounds``."""
     command = [sys.executable, __file__, "--of", of, "--endpoint", endpoint]
     command += ["--rollouts", str(count)]
     found = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found.append(float(told.stdout.splitlines()[-1]))
     return min(found)

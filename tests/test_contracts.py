@@ -167,6 +167,7 @@ def test_contract_4_and_5_kills_lose_and_repeat_no_step_and_change_no_bit(
     whole.mkdir()
     killed.mkdir()
     settings: dict[str, object] = {"deterministic": True, "name": "run"}
+    settings |= {"tasks_per_step": 2, "episodes": 8 * _STEPS}  # such runs are slow
     finish(train(whole, settings=settings))
     run = RunFolder(killed / "run")
     process = train(killed, settings=settings)
@@ -182,7 +183,7 @@ def test_contract_4_and_5_kills_lose_and_repeat_no_step_and_change_no_bit(
     assert steps_of(run) == list(range(1, _STEPS + 1))
     state = run.load_state()
     assert state is not None
-    assert state[0].episodes == _SMALL["episodes"]
+    assert state[0].episodes == settings["episodes"]
     assert Ledger.model_validate(state[0].ledger).adds_up
     assert weights_of(killed / "run") == weights_of(whole / "run")
 

@@ -11,7 +11,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
     "turns.py": "--conversations 1 --turns 2 --rounds 1",
-    "authored.py": "--rollouts 2 --kinds langchain",
+    "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
     "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
@@ -22,7 +22,6 @@ QUICK = {
     "programs.py": "--episodes 2",
     "rollouts.py": "--rollouts 4 --theirs 1",
     "sandbox_languages.py": "--runs 1",
-    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "solve.py": "--rounds 1",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
     "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
@@ -33,6 +32,7 @@ LONG = {
     "first_table.py": "--episodes 8",
     "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
     "sandbox_latency.py": "--runs 1",
+    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "startup.py": "--runs 1",
     "threads.py": "--rounds 2",
 }

@@ -1,6 +1,7 @@
 """The apps of examples/bring_your_agent: trained as they are, then used.
 
-Each trains for real, in a process of its own: what is shown is what a user runs.
+Each trains for real, in a process of its own: what is shown is what a user runs. All
+but the first are a sweep: ``tests/train/test_unchanged.py`` trains every app.
 """
 
 import os
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.variants import first_of
 
 FOLDER = Path(__file__).parents[2] / "examples" / "bring_your_agent"
 APPS = {"langgraph": "clinic.py", "autogen": "warehouse.py", "crewai": "library.py"}
@@ -31,7 +34,7 @@ def test_an_app_knows_nothing_of_training(framework: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("framework", APPS)
+@pytest.mark.parametrize("framework", first_of([*APPS]))
 def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> None:
     folder = tmp_path / framework
     shutil.copytree(FOLDER / framework, folder)

@@ -258,8 +258,12 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
 
 
 def trained(agent: Any, framework: str) -> TrainingResult:
-    """Train an agent for two steps at a high rate, so that it says something else."""
+    """Train for two steps at a high rate, so that it says something else.
+
+    With a warm start, as the examples' ``train.py``, of which most are run in a sweep.
+    """
     more: dict[str, Any] = {"learning_rate": 5e-3, "tasks_per_step": 4}
+    more |= {"warm_start": True, "warm_start_tasks": 8}
     if framework == "crewai":
         more["inputs"] = "inputs:of_task"
     if framework == "pydantic_ai":
