@@ -28,7 +28,6 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),
-    "kl_coefficient": ("local", "vllm"),
     "ratio_limit": ("local", "vllm"),
 }
 """Settings that only some of the built-in engines read."""
@@ -48,6 +47,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
         )
     if config.engine in _OWN:
         _refuse_others(config)
+        _refuse_value_model(config)
     return factory.check(paced_settings(config))
 
 
@@ -90,6 +90,16 @@ def _refuse_others(config: TrainingConfig) -> None:
                 f"and this run has --engine {config.engine}. Leave it out, or choose "
                 "that engine."
             )
+
+
+def _refuse_value_model(config: TrainingConfig) -> None:
+    if config.algorithm == "ppo" and config.engine != "verl":
+        raise UnsupportedError(
+            f"algorithm = 'ppo' with engine = {config.engine!r}: PPO trains a value "
+            "model beside the policy, about as large, which only --engine verl does. "
+            "All other algorithms need none: leave --algorithm out for rloo, or choose "
+            "--engine verl."
+        )
 
 
 def _factory(config: TrainingConfig) -> EngineFactory:

@@ -43,6 +43,7 @@ class Plan:
             user message.
         answers: Description of the limits of answers and rollouts.
         judge: Description of the judge, its use and its price; empty without one.
+        objective: Description of the algorithm and of the KL penalty.
     """
 
     config: TrainingConfig
@@ -65,6 +66,7 @@ class Plan:
     drops_reasoning: bool = False
     answers: str = ""
     judge: str = ""
+    objective: str = ""
 
 
 @dataclass(frozen=True)

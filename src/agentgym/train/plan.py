@@ -11,7 +11,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.lengths import answer_words
 from agentgym.engines.registry import check_engine, paced_settings
-from agentgym.engines.settings import base_source
+from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
@@ -132,6 +132,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         answers=answer_words(given, config),
         trained=tokens,
         judge=plan_words(config),
+        objective=objective_words(config),
         notes=(
             *scenario.notes(),
             *([_NO_CHECK] if not scenario.has_check else []),

@@ -96,6 +96,8 @@ def plan_view(plan: Plan) -> RenderableType:
         )
     if plan.trained:
         facts.add_row("learns from", trained_words(plan.trained))
+    if plan.objective:
+        facts.add_row("algorithm", plan.objective)
     if plan.judge:
         facts.add_row("judge", plan.judge)
     if config.task_choice == "adaptive":
