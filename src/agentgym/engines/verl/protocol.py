@@ -1,6 +1,6 @@
 """The protocol of client and server; both import it, so it imports little."""
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 PROTOCOL = 1
 """Version, increased when a request or an answer changes its meaning."""
@@ -16,12 +16,17 @@ class UpdateRow(TypedDict):
         ids: Token ids of prompt and responses, up to the last trained token.
         start: The position of the first trained token, 1 or more.
         trained: For each trained token: its position, log-probability at sampling, and
-            advantage.
+            advantage; for ``ppo`` the return of its model call instead.
+        targets: For each trained token, the target of the value model; only ``ppo``.
+        reference: For each trained token, its log-probability under the untrained
+            model; only with a KL penalty.
     """
 
     ids: list[int]
     start: int
     trained: list[tuple[int, float, float]]
+    targets: NotRequired[list[float]]
+    reference: NotRequired[list[float]]
 
 
 def row_problem(row: Any) -> str:
