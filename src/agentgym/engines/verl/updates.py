@@ -2,12 +2,73 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
+from statistics import fmean, pstdev
 from typing import Any
 
 from agentgym.engines.verl.protocol import UpdateRow
 from agentgym.engines.verl.rows import divisible, to_tensors
 
 _MEASURED_ROWS = 8
+_EPSILON = 1e-8
+
+
+def gae(
+    returns: Sequence[float], values: Sequence[float], lam: float
+) -> tuple[list[float], list[float]]:
+    """Generalised advantage estimation (arXiv:1506.02438), with a discount of 1.
+
+    ``A_t = sum over l of lam^l d_(t+l)`` with ``d_t = r_t + V_(t+1) - V_t``, where V
+    is 0 after the last token. The reward r_t is the difference between a token's return
+    and the next one's, so that the rewards from a token on add up to its return.
+
+    Args:
+        returns: The return of each trained token of a sequence, in order.
+        values: The value model's prediction before each of them.
+        lam: λ: 1 compares the return with the value, 0 each value with the next.
+
+    Returns:
+        The advantages, and the targets of the value model, ``A_t + V_t``.
+    """
+    advantages: list[float] = []
+    advantage = after = value_after = 0.0
+    for earned, value in zip(reversed(returns), reversed(values), strict=True):
+        reward = earned - after
+        advantage = reward + value_after - value + lam * advantage
+        advantages.insert(0, advantage)
+        after, value_after = earned, value
+    return advantages, [a + v for a, v in zip(advantages, values, strict=True)]
+
+
+def with_advantages(
+    rows: Sequence[UpdateRow], values: Sequence[Sequence[float]], lam: float
+) -> list[UpdateRow]:
+    """Replace returns by advantages, standardised over the batch; add the targets.
+
+    Args:
+        rows: Rows with a return for each trained token.
+        values: For each row, the value before each trained token.
+        lam: See :func:`gae`.
+    """
+    found = [
+        gae([earned for _, _, earned in row["trained"]], own, lam)
+        for row, own in zip(rows, values, strict=True)
+    ]
+    every = list(chain.from_iterable(advantages for advantages, _ in found))
+    mean, spread = fmean(every), pstdev(every) + _EPSILON
+    return [
+        {
+            **row,
+            "trained": [
+                (position, logprob, (advantage - mean) / spread)
+                for (position, logprob, _), advantage in zip(
+                    row["trained"], advantages, strict=True
+                )
+            ],
+            "targets": targets,
+        }
+        for row, (advantages, targets) in zip(rows, found, strict=True)
+    ]
 
 
 class Updates:
@@ -35,24 +96,31 @@ class Updates:
         """
         from verl.utils import tensordict_utils
 
-        actor = self._config.actor_rollout_ref.actor
+        actor, critic = self._config.actor_rollout_ref.actor, self._config.critic
         padded = divisible(rows, self._ranks)
-        data = self._batch(padded, temperature)
-        tensordict_utils.assign_non_tensor(
-            data,
-            calculate_entropy=True,
-            distillation_use_topk=False,
-            global_batch_size=len(padded),
-            mini_batch_size=len(padded),
-            epochs=1,
-            seed=0,
-            dataloader_kwargs={"shuffle": False},
-            compute_loss=True,
-        )
         self._workers.set_rate(rate)
-        answer = self._workers.update_actor(data)
-        found = tensordict_utils.get(answer, "metrics")
-        flat = {key: _number(value) for key, value in found.items()}
+        more: dict[str, float] = {}
+        if critic.enable:
+            values = self._of_tokens("compute_values", "values", padded, temperature)
+            padded = with_advantages(padded, values, self._config.algorithm.lam)
+            learned = self._workers.update_critic(self._mini_batch(padded, temperature))
+            found = tensordict_utils.get(learned, "metrics")
+            more["value_loss"] = _number(found["value_loss"])
+        if actor.use_kl_loss:
+            reference = self._of_tokens(
+                "compute_reference", "log_probs", padded, temperature
+            )
+            padded = [
+                {**row, "reference": own}
+                for row, own in zip(padded, reference, strict=True)
+            ]
+        answer = self._workers.update_actor(self._mini_batch(padded, temperature))
+        flat = {
+            key: _number(value)
+            for key, value in tensordict_utils.get(answer, "metrics").items()
+        }
+        if actor.use_kl_loss:
+            more["reference_kl"] = flat["kl_loss"]
         return {
             "loss": flat["actor/pg_loss"],
             "grad_norm": flat["grad_norm"],
@@ -62,7 +130,44 @@ class Updates:
             "kl": self._moved(rows, temperature),
             "rate": rate,
             "clip": float(actor.clip_ratio),
+            **more,
         }
+
+    def _mini_batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
+        """Convert rows to a batch for one optimizer step."""
+        from verl.utils import tensordict_utils
+
+        data = self._batch(rows, temperature)
+        tensordict_utils.assign_non_tensor(
+            data,
+            calculate_entropy=True,
+            distillation_use_topk=False,
+            global_batch_size=len(rows),
+            mini_batch_size=len(rows),
+            epochs=1,
+            seed=0,
+            dataloader_kwargs={"shuffle": False},
+            compute_loss=True,
+        )
+        return data
+
+    def _of_tokens(
+        self, verb: str, name: str, rows: Sequence[UpdateRow], temperature: float
+    ) -> list[list[float]]:
+        """Return what the workers compute for each trained token of each row."""
+        from verl.utils import tensordict_utils
+        from verl.workers.utils.padding import no_padding_2_padding
+
+        data = self._batch(rows, temperature)
+        tensordict_utils.assign_non_tensor(
+            data, calculate_entropy=False, compute_loss=False
+        )
+        answer = getattr(self._workers, verb)(data)
+        found = no_padding_2_padding(answer[name], data).float().tolist()
+        return [
+            [own[position - row["start"]] for position, _, _ in row["trained"]]
+            for row, own in zip(rows, found, strict=True)
+        ]
 
     def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
         """Convert rows to the batch that verl's workers take."""
@@ -83,19 +188,14 @@ class Updates:
 
     def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
         """Return the mean k3 estimate between sampling and now, over some tokens."""
-        from verl.utils import tensordict_utils
-        from verl.workers.utils.padding import no_padding_2_padding
-
         some = divisible(rows[:_MEASURED_ROWS], self._ranks)
-        data = self._batch(some, temperature)
-        tensordict_utils.assign_non_tensor(
-            data, calculate_entropy=False, compute_loss=False
-        )
-        answer = self._workers.compute_log_prob(data)
-        now = no_padding_2_padding(answer["log_probs"], data)
-        covered = data["response_mask"].bool()
-        apart = (now.float() - data["old_log_probs"])[covered]
-        return float((apart.exp() - 1 - apart).mean())
+        found = self._of_tokens("compute_log_prob", "log_probs", some, temperature)
+        apart = [
+            now - logprob
+            for row, own in zip(some, found, strict=True)
+            for (_, logprob, _), now in zip(row["trained"], own, strict=True)
+        ]
+        return fmean(math.exp(each) - 1 - each for each in apart)
 
 
 def _number(value: Any) -> float:
