@@ -5,21 +5,80 @@ from functools import partial
 from typing import Any
 
 import torch
-from verl.single_controller.base.decorator import Dispatch, register
+from verl.single_controller.base.decorator import (
+    Dispatch,
+    make_nd_compute_dataproto_dispatch_fn,
+    register,
+)
+from verl.utils import tensordict_utils
+from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import AggregationType, Metric
-from verl.workers.engine_workers import ActorRolloutRefWorker
+from verl.workers.config import TrainingWorkerConfig
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
 
+_CRITIC = "critic"
+_OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
+"""Each process gets its part of a batch."""
+
+
 class VerlLearner(ActorRolloutRefWorker):
-    """One process of the actor: it learns, and sends its weights to the servers."""
+    """One process of the actor: it learns, and sends its weights to the servers.
+
+    Args:
+        config: verl's settings of the actor.
+        role: The actor's parts, in verl's words.
+        critic: verl's settings of the value model; None for none.
+        given: verl's further arguments.
+    """
+
+    def __init__(
+        self, config: Any, role: str, critic: Any = None, **given: Any
+    ) -> None:
+        super().__init__(config=config, role=role, **given)
+        self._critic_config = critic
+        self.critic: TrainingWorker | None = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
-        """Load model and optimizer, and record the inputs of the loss."""
+        """Load models and optimizers, and record the inputs of the loss."""
         super().init_model()
         clip = float(self.config.actor.clip_ratio)
         self.actor.set_loss_fn(partial(measured_loss, inner=self.loss_fn, clip=clip))
+        if self._critic_config is not None:
+            self.critic = value_model(self._critic_config)
+
+    @register(dispatch_mode=_OF_ROWS)
+    def compute_reference(self, data: Any) -> Any:
+        """Return the log-probabilities under the untrained model."""
+        if self.ref is None:
+            tensordict_utils.assign_non_tensor(data, no_lora_adapter=True)
+        return (self.actor if self.ref is None else self.ref).infer_batch(data).cpu()
+
+    @register(dispatch_mode=_OF_ROWS)
+    def compute_values(self, data: Any) -> Any:
+        """Return the value model's prediction at each token."""
+        return self.critic.infer_batch(data).cpu()
+
+    @register(dispatch_mode=_OF_ROWS)
+    def update_critic(self, data: Any) -> Any:
+        """Take one optimizer step of the value model; return its metrics."""
+        return self.critic.train_mini_batch(data).cpu()
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def save_checkpoint(self, folder: str, *given: Any) -> None:
+        """Write weights, optimizer and random state, the value model's in a folder."""
+        super().save_checkpoint(folder, *given)
+        if self.critic is not None:
+            self.critic.save_checkpoint(os.path.join(folder, _CRITIC), *given)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_checkpoint(self, folder: str, *given: Any) -> None:
+        """Load a checkpoint of :meth:`save_checkpoint`."""
+        super().load_checkpoint(folder, *given)
+        if self.critic is not None:
+            self.critic.load_checkpoint(os.path.join(folder, _CRITIC), *given)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_rate(self, rate: float) -> None:
@@ -67,6 +126,37 @@ class VerlLearner(ActorRolloutRefWorker):
             model.dtype = dtype
             model.save_pretrained(folder)
             save_torch_state_dict(weights, folder)
+
+
+def value_model(settings: Any) -> TrainingWorker:
+    """Load a value model: the policy's weights, with a head of one number."""
+    config = omega_conf_to_dataclass(settings)
+    engine = config.model.fsdp_config
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="value_model",
+            model_config=config.model_config,
+            engine_config=engine,
+            optimizer_config=config.optim,
+            checkpoint_config=config.checkpoint,
+        )
+    )
+    worker.reset()
+    worker.set_loss_fn(value_loss)
+    return worker
+
+
+def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
+    """Return the loss of the value model, and its metrics.
+
+    Half the mean squared error at the batch's trained tokens (PPO, arXiv:1707.06347).
+    Each batch is used for one update, so predictions need no clip.
+    """
+    now = no_padding_2_padding(model_output["values"], data)
+    padded = data.select("response_mask", "returns").to_padded_tensor()
+    error = (now - padded["returns"]) * padded["response_mask"]
+    loss = error.square().sum() / 2 * data["dp_size"] / data["batch_num_tokens"]
+    return loss, {"value_loss": Metric(AggregationType.SUM, loss.detach())}
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:
