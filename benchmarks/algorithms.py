@@ -36,7 +36,10 @@ def main() -> None:
     parser.add_argument("--rest", nargs="*", default=[], help="KEY=VALUE settings")
     options = parser.parse_args()
     output = options.output or Path(tempfile.mkdtemp(prefix="agentgym-algorithms-"))
-    print(f"{options.scenario}, {options.framework}, {options.episodes} episodes, ", end="")
+    print(
+        f"{options.scenario}, {options.framework}, {options.episodes} episodes, ",
+        end="",
+    )
     print(f"seed {options.seed}; {machine()}\n")
     print(
         "| algorithm | tool reliability | pass^1 | gain of pass^1 | steps "
@@ -91,9 +94,7 @@ def _row(name: str, run: Path) -> str:
 
 def _interval(found: object) -> str:
     """Return an estimate in percent with its interval."""
-    value, low, high = (
-        100 * getattr(found, part) for part in ("value", "low", "high")
-    )
+    value, low, high = (100 * getattr(found, part) for part in ("value", "low", "high"))
     return f"{value:.0f} [{low:.0f}, {high:.0f}]"
 
 

@@ -77,7 +77,7 @@ def test_ppo_has_a_value_model_like_the_policy() -> None:
     [
         ({}, ""),
         # 1.1 million parameters of 16 bytes.
-        ({"algorithm": "ppo"}, "0.0 GB over all GPUs"),
+        ({"algorithm": "ppo"}, " MB over all GPUs"),
         ({"algorithm": "ppo", "model": "some/model"}, "4 bytes a parameter over all"),
         (
             {"algorithm": "ppo", "model": "some/model", "lora_rank": 0},

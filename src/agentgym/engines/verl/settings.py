@@ -227,7 +227,7 @@ def value_model_words(config: TrainingConfig) -> str:
     folder = base_folder(model_source(config.model))
     count = count_parameters(folder) if folder is not None else 0
     each = _FROZEN_BYTES if trained_rank(config) else _TRAINED_BYTES
-    size = f"{count * each / 1e9:.1f} GB" if count else f"{each} bytes a parameter"
+    size = f"{count * each / 1e6:,.0f} MB" if count else f"{each} bytes a parameter"
     return f"a value model beside the policy: {size} over all GPUs, and activations"
 
 

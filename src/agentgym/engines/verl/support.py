@@ -17,7 +17,11 @@ from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
 from agentgym.engines.verl.protocol import KEY_VARIABLE
-from agentgym.engines.verl.settings import trained_rank, value_model_words, verl_settings
+from agentgym.engines.verl.settings import (
+    trained_rank,
+    value_model_words,
+    verl_settings,
+)
 from agentgym.errors import (
     ConfigError,
     EngineError,
