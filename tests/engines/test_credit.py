@@ -38,8 +38,10 @@ REWARDS = [[1.0, 0.0, 0.5, 0.5], [0.2, 0.2, 0.2, 1.0]]
         # 0.55, -0.45, 0.05, 0.05, -0.25, …, 0.55 / 0.353553.
         (
             "reinforce++",
-            [1.555635, -1.272792, 0.141421, 0.141421]
-            + [-0.707107, -0.707107, -0.707107, 1.555635],
+            [
+                *(1.555635, -1.272792, 0.141421, 0.141421),
+                *(-0.707107, -0.707107, -0.707107, 1.555635),
+            ],
         ),
         ("ppo", [1.0, 0.0, 0.5, 0.5, 0.2, 0.2, 0.2, 1.0]),
     ],
@@ -53,7 +55,7 @@ def test_each_algorithm_by_hand(algorithm: Any, expected: list[float]) -> None:
 
 
 def test_grpo_is_a_mean_over_rollouts_of_means_over_tokens() -> None:
-    """Two rollouts of 2 and 6 tokens: the mean over all 8 is then that of both means."""
+    """Of 2 and 6 tokens: the mean over all 8 is then that of both means."""
     short, long = token_weights("grpo", [2, 6])
 
     assert (short, long) == pytest.approx((2.0, 2 / 3))

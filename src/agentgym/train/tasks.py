@@ -89,9 +89,9 @@ class TaskStream:
     ) -> list[Sequence[Trajectory]]:
         """Sample the groups of a step.
 
-        ``dapo`` draws further tasks in place of those whose groups have no signal, while
-        the budget allows it. Groups without a signal are returned too, since they are
-        part of the budget and of the run's record; they add nothing to the loss.
+        ``dapo`` draws further tasks in place of those whose groups have no signal,
+        while the budget allows it. Groups without a signal are returned too, since they
+        are part of the budget and of the run's record; they add nothing to the loss.
 
         Args:
             room: Number of groups left in the budget; at least one is sampled.

@@ -17,7 +17,6 @@ from verl.workers.config import TrainingWorkerConfig
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
-
 _CRITIC = "critic"
 _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
 """Each process gets its part of a batch."""
