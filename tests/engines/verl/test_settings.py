@@ -64,7 +64,7 @@ def test_ppo_has_a_value_model_like_the_policy() -> None:
     assert settings["critic.model.path"] == "some/model"
     assert settings["critic.model.lora_rank"] == 8
     assert settings["critic.optim.lr"] == 1e-4
-    assert settings["critic.model.fsdp_config.param_offload"] is True
+    assert settings["critic.fsdp.param_offload"] is True
     whole = made(algorithm="ppo", model="some/model", lora_rank=0)
     assert whole["critic.optim.lr"] == 1e-5
     assert {key for key in whole if not is_known(key)} == set()

@@ -51,19 +51,20 @@ class VerlLearner(ActorRolloutRefWorker):
     @register(dispatch_mode=_OF_ROWS)
     def compute_reference(self, data: Any) -> Any:
         """Return the log-probabilities under the untrained model."""
-        if self.ref is None:
-            tensordict_utils.assign_non_tensor(data, no_lora_adapter=True)
-        return (self.actor if self.ref is None else self.ref).infer_batch(data).cpu()
+        if self.ref is not None:
+            return _on_cpu(self.ref.infer_batch(data))
+        tensordict_utils.assign_non_tensor(data, no_lora_adapter=True)
+        return _on_cpu(self.actor.infer_batch(data))
 
     @register(dispatch_mode=_OF_ROWS)
     def compute_values(self, data: Any) -> Any:
         """Return the value model's prediction at each token."""
-        return self.critic.infer_batch(data).cpu()
+        return _on_cpu(self.critic.infer_batch(data))
 
     @register(dispatch_mode=_OF_ROWS)
     def update_critic(self, data: Any) -> Any:
         """Take one optimizer step of the value model; return its metrics."""
-        return self.critic.train_mini_batch(data).cpu()
+        return _on_cpu(self.critic.train_mini_batch(data))
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_checkpoint(self, folder: str, *given: Any) -> None:
@@ -127,15 +128,19 @@ class VerlLearner(ActorRolloutRefWorker):
             save_torch_state_dict(weights, folder)
 
 
+def _on_cpu(output: Any) -> Any:
+    """Move an output to CPU memory; only some processes have one."""
+    return None if output is None else output.cpu()
+
+
 def value_model(settings: Any) -> TrainingWorker:
     """Load a value model: the policy's weights, with a head of one number."""
     config = omega_conf_to_dataclass(settings)
-    engine = config.model.fsdp_config
     worker = TrainingWorker(
         TrainingWorkerConfig(
             model_type="value_model",
-            model_config=config.model_config,
-            engine_config=engine,
+            model_config=config.model,
+            engine_config=config.engine,
             optimizer_config=config.optim,
             checkpoint_config=config.checkpoint,
         )

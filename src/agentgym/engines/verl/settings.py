@@ -212,10 +212,10 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
         "model.path": base_source(config.model),
         "model.lora_rank": rank,
         "model.lora_alpha": 2 * rank,
-        "model.fsdp_config.strategy": "fsdp2",
-        "model.fsdp_config.param_offload": config.offload,
-        "model.fsdp_config.optimizer_offload": config.offload,
-        "model.fsdp_config.seed": config.seed % 2**31,
+        "fsdp.strategy": "fsdp2",
+        "fsdp.param_offload": config.offload,
+        "fsdp.optimizer_offload": config.offload,
+        "fsdp.seed": config.seed % 2**31,
     }
     return {f"critic.{key}": value for key, value in values.items()}
 
