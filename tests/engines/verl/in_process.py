@@ -30,7 +30,8 @@ def main(asked: Path, folder: Path) -> None:
     given = json.loads(asked.read_text())
     config = compose(given["settings"])
     OmegaConf.resolve(config)
-    worker = VerlLearner(config=config.actor_rollout_ref, role="actor")
+    critic = config.critic if config.critic.enable else None
+    worker = VerlLearner(config.actor_rollout_ref, role="actor", critic=critic)
     worker.init_model()
     updates = Updates(worker, config, ranks=1)
     done = [updates.learn(**batch) for batch in given["batches"]]
