@@ -1,8 +1,8 @@
 """Trains one agent with each algorithm and prints before and after, with intervals.
 
 All runs have the same seed, tasks, sizes and number of episodes, so the measurement
-before is of the same policy. ``rloo+kl`` is ``rloo`` with ``kl_coefficient`` 0.01. A run
-that is there already (``--output``) is not made again.
+before is of the same policy. ``rloo+kl`` is ``rloo`` with ``kl_coefficient`` 0.01. A
+run that is there already (``--output``) is not made again.
 
 uv run python benchmarks/algorithms.py --framework native --episodes 768
 """

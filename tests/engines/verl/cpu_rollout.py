@@ -198,25 +198,9 @@ def __getattr__(name: str) -> Any:  # verl looks for the class by its name
     return CpuAdapter
 
 
-def _value_head(
-    local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool
-) -> Any:
-    """Load a model with a head of one number; verl's own wants flash attention."""
-    from transformers import AutoModelForTokenClassification
-
-    return AutoModelForTokenClassification.from_pretrained(
-        local_path,
-        dtype=torch_dtype,
-        config=model_config,
-        attn_implementation="sdpa",
-        trust_remote_code=trust_remote_code,
-    )
-
-
 def install() -> None:
     """Name the engine and the rollout backend of a machine without a GPU."""
     import verl.utils.distributed as distributed
-    import verl.utils.model
     from verl.workers.engine.base import EngineRegistry
     from verl.workers.engine.fsdp.transformer_impl import (
         FSDPEngineWithLMHead,
@@ -238,5 +222,4 @@ def install() -> None:
     EngineRegistry.register("value_model", ["fsdp2"], device="cpu")(
         FSDPEngineWithValueHead
     )
-    verl.utils.model.load_valuehead_model = _value_head
     RolloutReplicaRegistry.register("hf_cpu", _replica)

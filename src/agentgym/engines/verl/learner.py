@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import verl.utils.model
 from verl.single_controller.base.decorator import (
     Dispatch,
     make_nd_compute_dataproto_dispatch_fn,
@@ -136,6 +137,7 @@ def _on_cpu(output: Any) -> Any:
 def value_model(settings: Any) -> TrainingWorker:
     """Load a value model: the policy's weights, with a head of one number."""
     config = omega_conf_to_dataclass(settings)
+    verl.utils.model.load_valuehead_model = _with_value_head
     worker = TrainingWorker(
         TrainingWorkerConfig(
             model_type="value_model",
@@ -148,6 +150,20 @@ def value_model(settings: Any) -> TrainingWorker:
     worker.reset()
     worker.set_loss_fn(value_loss)
     return worker
+
+
+def _with_value_head(
+    local_path: str, torch_dtype: torch.dtype, model_config: Any, **given: Any
+) -> Any:
+    """Load a model with a new head of one number.
+
+    verl's own function takes flash attention whatever the settings say.
+    """
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path, dtype=torch_dtype, config=model_config, **given
+    )
 
 
 def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
