@@ -42,6 +42,7 @@ ON_CPU: dict[str, Any] = {
 CRITIC_ON_CPU: dict[str, Any] = {
     "critic.model.use_remove_padding": False,
     "critic.model.enable_gradient_checkpointing": False,
+    "critic.model.override_config.attn_implementation": "sdpa",
     "critic.ppo_mini_batch_size": 1,
     "critic.fsdp.use_torch_compile": False,
     "critic.fsdp.mixed_precision": FLOATS,
