@@ -346,17 +346,17 @@ class TrainingLoop:
     def _attempt(
         self, tasks: Sequence[Task], step: int, first: int
     ) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times.
+        """Attempt each task ``group_size`` times; ``first`` numbers the first group.
 
         Raises:
-            TrainingFailedError: Every rollout was dropped.
+            TrainingFailedError: Every rollout of a step's first tasks was dropped.
         """
         size = self._config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
         self._progress.phase("rollouts", len(requests))
         with self._engine.sampling():
             found = self._session.run(requests, self._on_rollout)
-        if all(t.status is RolloutStatus.DROPPED for t in found):
+        if not first and all(t.status is RolloutStatus.DROPPED for t in found):
             raise TrainingFailedError(
                 f"Every rollout of step {step} was dropped: {found[0].reason}. "
                 f"See `agentgym doctor {self._run.path}`."
