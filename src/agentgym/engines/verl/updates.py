@@ -154,7 +154,14 @@ class Updates:
     def _of_tokens(
         self, verb: str, name: str, rows: Sequence[UpdateRow], temperature: float
     ) -> list[list[float]]:
-        """Return what the workers compute for each trained token of each row."""
+        """Return the workers' result for each trained token of each row.
+
+        Args:
+            verb: The workers' method.
+            name: The result's name.
+            rows: The rows.
+            temperature: Sampling temperature.
+        """
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding
 
