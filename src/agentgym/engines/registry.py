@@ -95,8 +95,8 @@ def _refuse_others(config: TrainingConfig) -> None:
 def _refuse_value_model(config: TrainingConfig) -> None:
     if config.algorithm == "ppo" and config.engine != "verl":
         raise UnsupportedError(
-            f"algorithm = 'ppo' with engine = {config.engine!r}: PPO also trains a value "
-            "model, about as large as the policy, which only --engine verl does. "
+            f"algorithm = 'ppo' with engine = {config.engine!r}: PPO also trains a "
+            "value model, about as large as the policy, which only --engine verl does. "
             "All other algorithms need none: leave --algorithm out for rloo, or choose "
             "--engine verl."
         )

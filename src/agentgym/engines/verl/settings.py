@@ -228,7 +228,7 @@ def value_model_words(config: TrainingConfig) -> str:
     count = count_parameters(folder) if folder is not None else 0
     each = _FROZEN_BYTES if trained_rank(config) else _TRAINED_BYTES
     size = f"{count * each / 1e6:,.0f} MB" if count else f"{each} bytes a parameter"
-    return f"a further model for values: {size} over all GPUs, and activations"
+    return f"value model, in addition: {size} over all GPUs, and activations"
 
 
 def _rollout(config: TrainingConfig) -> dict[str, Any]:
