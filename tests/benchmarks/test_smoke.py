@@ -47,6 +47,7 @@ LIBRARIES = {
 }
 """Imported or started by the scripts above."""
 CHAINED = {
+    "algorithms.py",
     "bfcl_verdicts.py",
     "learning.py",
     "overhead.py",
@@ -110,6 +111,16 @@ def test_learning_curves_and_the_overhead_of_their_run(tmp_path: Path) -> None:
     assert "| held-out | pass^1 |" in printed
     run = str(tmp_path / "runs" / "seed-0")
     assert "| seed-0 |" in table("overhead.py", run, home=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_algorithms_are_trained_one_after_the_other(tmp_path: Path) -> None:
+    words = ["--episodes", "16", "--output", str(tmp_path / "runs")]
+    words += ["--algorithms", "dapo", "rloo+kl", "--rest", "tasks_per_step=1"]
+    printed = table("algorithms.py", *words, home=tmp_path)
+    assert "| dapo |" in printed
+    assert "| rloo+kl |" in printed
 
 
 @pytest.mark.sweep

@@ -21,15 +21,15 @@ def test_help_of_train_has_panels_and_choices(agentgym: Command) -> None:
     ]
     assert "<str>" not in text
     for told in (
-        "<rloo|grpo|dr_grpo|dapo|reinforce++>",
+        "<rloo|grpo|dr_grpo|dapo|reinforce++|ppo>",
         "langchain|autogen|crewai|...",
         "--debug",
     ):
         assert told in text
-    ended = agentgym("train", "coding", "--algorithm", "ppo")
+    ended = agentgym("train", "coding", "--algorithm", "a2c")
     assert ended.code == 2
-    known = "'rloo', 'grpo', 'dr_grpo', 'dapo', 'reinforce++'"
-    assert f"'ppo' is not one of {known}" in ended.err
+    known = "'rloo', 'grpo', 'dr_grpo', 'dapo', 'reinforce++', 'ppo'"
+    assert f"'a2c' is not one of {known}" in ended.err
 
 
 def test_a_shell_completes_options_and_scenarios(

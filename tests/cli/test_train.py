@@ -233,6 +233,11 @@ def test_ctrl_c_says_how_to_resume(agentgym: Command, fake: type[FakeTrainer]) -
             "verl.KEY=VALUE and vllm.KEY=VALUE, after",
         ),
         (["coding", "--nodes", "2"], 2, "nodes = 2 is a setting of --engine verl"),
+        (
+            ["coding", "--algorithm", "ppo"],
+            2,
+            "algorithm = 'ppo' with engine = 'local'",
+        ),
         (["--config", "absent.yaml"], 2, "absent.yaml"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),
         (["coding", "--output", "file"], 1, "Cannot write the run folder"),

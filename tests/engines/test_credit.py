@@ -13,8 +13,71 @@ from agentgym.engines.credit import (
     call_failures,
     clip_range,
     group_advantages,
+    most_draws,
     normalise,
+    token_weights,
 )
+
+REWARDS = [[1.0, 0.0, 0.5, 0.5], [0.2, 0.2, 0.2, 1.0]]
+"""Means 0.5 and 0.4, deviations √0.125 and √0.12; of all 0.45 and √0.125."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        # 1 - 1/3, 0 - 2/3, 0.5 - 1.5/3, … and 0.2 - 1.4/3, 1 - 0.6/3; their root mean
+        # square is √(1.742222/8) = 0.466667, by which all are divided.
+        (
+            "rloo",
+            [1.428571, -1.428571, 0, 0, -0.571429, -0.571429, -0.571429, 1.714286],
+        ),
+        # ±0.5 / 0.353553, and -0.2 and 0.6 / 0.346410.
+        ("grpo", [1.414214, -1.414214, 0, 0, -0.57735, -0.57735, -0.57735, 1.732051]),
+        ("dapo", [1.414214, -1.414214, 0, 0, -0.57735, -0.57735, -0.57735, 1.732051]),
+        ("dr_grpo", [0.5, -0.5, 0, 0, -0.2, -0.2, -0.2, 0.6]),
+        # 0.55, -0.45, 0.05, 0.05, -0.25, …, 0.55 / 0.353553.
+        (
+            "reinforce++",
+            [
+                *(1.555635, -1.272792, 0.141421, 0.141421),
+                *(-0.707107, -0.707107, -0.707107, 1.555635),
+            ],
+        ),
+        ("ppo", [1.0, 0.0, 0.5, 0.5, 0.2, 0.2, 0.2, 1.0]),
+    ],
+)
+def test_each_algorithm_by_hand(algorithm: Any, expected: list[float]) -> None:
+    groups: list[Any] = [[[reward] for reward in group] for group in REWARDS]
+
+    found = batch_advantages(groups, algorithm, none_of(groups))
+
+    assert flat(found) == pytest.approx(expected, abs=1e-5)
+
+
+def test_grpo_is_a_mean_over_rollouts_of_means_over_tokens() -> None:
+    """Of 2 and 6 tokens: the mean over all 8 is then that of both means."""
+    short, long = token_weights("grpo", [2, 6])
+
+    assert (short, long) == pytest.approx((2.0, 2 / 3))
+    for first, second in ((1.0, -1.0), (0.3, 0.8)):
+        over_tokens = (2 * short * first + 6 * long * second) / 8
+        assert over_tokens == pytest.approx((first + second) / 2)
+
+
+@pytest.mark.parametrize("name", ["rloo", "dr_grpo", "dapo", "reinforce++", "ppo"])
+def test_in_all_others_length_does_not_count(name: Any) -> None:
+    assert token_weights(name, [2, 6]) == [1.0, 1.0]
+    assert most_draws(name) == (10 if name == "dapo" else 1)
+
+
+def test_ppo_has_a_signal_wherever_there_is_a_reward() -> None:
+    """Equal rewards and a single attempt too: its baseline is the value model's."""
+    groups: list[Any] = [[[0.0], [0.0]], [[0.5, 0.5], None], [None]]
+    charges = [[[0.0], [0.2]], [[0.0, 0.3], []], [[]]]
+
+    found = batch_advantages(groups, "ppo", charges)
+
+    assert found == [[[0.0], [-0.2]], [[0.5, 0.2], None], None]
 
 
 def test_rloo_subtracts_the_mean_of_the_others() -> None:

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from agentgym.core.components import Components, label_tokens
+from agentgym.core.config import Algorithm
 from agentgym.core.formats import FORMATS
 from agentgym.core.ledger import (
     NO_COMPARISON,
@@ -46,9 +49,10 @@ def build(
     failure_cost: float = 0.0,
     train_roles: Sequence[str] | None = None,
     longest: int | None = None,
+    algorithm: Algorithm = "rloo",
 ) -> Credited:
     builder = BatchBuilder(
-        algorithm="rloo",
+        algorithm=algorithm,
         trainable=trainable,
         label=label or labelled,
         failure_cost=failure_cost,
@@ -75,6 +79,43 @@ def test_calls_that_continue_each_other_exactly_become_one_sequence() -> None:
     assert [t.position for t in first.trained] == [3, 4, 5, 6, 7, 8, 11, 12]
     assert [t.logprob for t in first.trained] == [-1.0] * 6 + [-3.0] * 2
     assert len(batch.batch.sequences) == 2
+
+
+def test_a_long_rollout_weighs_more_unless_it_is_grpos() -> None:
+    """Advantages are +1 and -1; the loss is a mean over the 14 trained tokens."""
+    second = [*PROMPT, *CALL, 8, 8]
+    groups = pair(call(PROMPT, CALL), call(second, [7, 1]))
+
+    for algorithm, weighs in (("dapo", (8.0, -6.0)), ("grpo", (7.0, -7.0))):
+        sequences = build(groups, algorithm=algorithm).batch.sequences  # type: ignore[arg-type]
+        assert [len(s.trained) for s in sequences] == [8, 6]
+        sums = [sum(t.advantage for t in s.trained) for s in sequences]
+        assert sums == pytest.approx(weighs)
+
+
+def test_ppo_trains_on_attempts_that_all_fail() -> None:
+    groups = [[rollout(name, 0.0, [call(PROMPT, CALL)]) for name in ("it", "other")]]
+
+    assert build(groups).ledger["it"] == [Bucket("masked", NO_VARIANCE)]
+    made = build(groups, algorithm="ppo")
+    assert made.ledger["it"] == [TRAINED]
+    assert made.skipped_groups == 0
+
+
+@pytest.mark.parametrize("rewards", [(1.0, 0.0), (1.0, 1.0), (0.0, 0.0)])
+def test_a_group_has_a_signal_unless_it_would_be_skipped(
+    rewards: tuple[float, float],
+) -> None:
+    group = [
+        rollout(name, reward, [call(PROMPT, CALL)])
+        for name, reward in zip(("it", "other"), rewards, strict=True)
+    ]
+    builder = BatchBuilder("dapo", TRAINABLE, labelled, 0.0)
+
+    made = builder.build([group], broadcast)
+
+    assert builder.has_signal(group, broadcast) is (made.skipped_groups == 0)
+    assert builder.has_signal(group, broadcast) is (rewards[0] != rewards[1])
 
 
 def test_a_prompt_that_differs_in_one_token_starts_another_sequence() -> None:

@@ -1,7 +1,9 @@
 """The training loop: when it ends, and what is left when the user ends it."""
 
+import json
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,25 @@ class NoRoomForAReport(Progress):
 
     def warned(self, remarks: Sequence[str]) -> None:
         self.warnings += remarks
+
+
+def test_dapo_replaces_groups_of_equal_rewards_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first group of each step has no signal, so a third one is drawn."""
+    alike = 'endswith("1") and "-t000-" not in trajectory.rollout_id'
+    text = SCENARIO.replace('endswith("1")', alike)
+    monkeypatch.setattr(sys.modules[__name__], "SCENARIO", text)
+    given: Any = {"early_stop": False, "eval_every": 99}
+    groups = {}
+    for algorithm in ("dapo", "rloo"):
+        made = trainer(tmp_path / algorithm, 4, algorithm=algorithm, **given).train()
+        assert made.episodes == 16
+        lines = (made.artifacts.run / "metrics.jsonl").read_text().splitlines()
+        steps = list(map(json.loads, lines))
+        assert [step["skipped_groups"] for step in steps] == [1] * made.steps
+        groups[algorithm] = [step["groups"] for step in steps]
+    assert groups == {"dapo": [3, 3, 2], "rloo": [2, 2, 2, 2]}
 
 
 def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:

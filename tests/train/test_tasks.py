@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentgym import TrainingConfig
-from agentgym.core.task import Split
+from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, Step, ToolCall, Trajectory
 from agentgym.errors import ScenarioError
@@ -151,3 +151,51 @@ def test_a_scenario_without_training_tasks_is_refused(
     empty = TaskStream(short(0, monkeypatch), settings(), StreamState())
     with pytest.raises(ScenarioError, match=r"tasks\(train\) of coding is empty"):
         empty.take(1)
+
+
+def drawn(algorithm: str, room: int, signals: Sequence[bool]) -> list[tuple[int, int]]:
+    """Sample a step of four tasks; return the size and the first number of each draw.
+
+    ``signals`` says which of the groups, in order, have a signal.
+    """
+    config = TrainingConfig.create(
+        seed=3, task_choice="uniform", algorithm=algorithm, tasks_per_step=4
+    )
+    tasks = TaskStream(SCENARIO, config, StreamState())
+    coming, draws = iter(signals), list[tuple[int, int]]()
+
+    def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
+        draws.append((len(chosen), first))
+        return [
+            [
+                Trajectory(
+                    rollout_id=task.id,
+                    scenario="coding",
+                    task_id=task.id,
+                    reward=float(next(coming, False)),
+                )
+            ]
+            for task in chosen
+        ]
+
+    groups = tasks.groups(room, attempt, lambda group: bool(group[0].reward))
+    taken = TaskStream(SCENARIO, config, StreamState()).take(len(groups))
+    assert [group[0].task_id for group in groups] == [task.id for task in taken]
+    return draws
+
+
+def test_dapo_draws_other_tasks_for_groups_without_a_signal() -> None:
+    """Until four groups have one, the budget is spent, or ten draws were made."""
+    some = [True, False, False, True, False, True, True]
+
+    assert drawn("dapo", 100, some) == [(4, 0), (2, 4), (1, 6)]
+    assert drawn("dapo", 5, some) == [(4, 0), (1, 4)]
+    assert drawn("dapo", 100, [True] * 4) == [(4, 0)]
+    assert drawn("dapo", 100, []) == [(4, 4 * number) for number in range(10)]
+
+
+@pytest.mark.parametrize("algorithm", ["rloo", "grpo", "dr_grpo", "reinforce++"])
+def test_others_draw_once(algorithm: str) -> None:
+    assert drawn(algorithm, 100, []) == [(4, 0)]
+    assert drawn(algorithm, 3, []) == [(3, 0)]
+    assert drawn(algorithm, 0, []) == [(1, 0)]

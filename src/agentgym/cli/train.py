@@ -172,7 +172,7 @@ def train(
         opt("Most training rollouts.", metavar="N", rich_help_panel=TRAINING),
     ] = None,
     algorithm: Annotated[
-        Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++"] | None,
+        Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"] | None,
         opt("How attempts are compared.", rich_help_panel=TRAINING),
     ] = None,
     warm_start: Annotated[

@@ -79,7 +79,7 @@ def _read_time(value: Any) -> Any:
     return 3600 * hours + 60 * minutes + seconds
 
 
-Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++"]
+Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
 """How rewards become advantages; see :mod:`agentgym.engines.credit`."""
 
 
@@ -184,8 +184,9 @@ class TrainingConfig(Settings, BaseSettings):
             families without a training signal at present; ``uniform`` takes all
             equally.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
-            ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476) or
-            ``reinforce++`` (arXiv:2501.03262).
+            ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
+            ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a
+            value model (arXiv:1707.06347).
         prompts: A file of system prompts and tool descriptions that replace the agent's
             own in requests to the model, as ``agentgym improve`` writes it, or its
             text.
@@ -214,8 +215,8 @@ class TrainingConfig(Settings, BaseSettings):
         learning_rate: AdamW's peak learning rate, which falls linearly to a tenth at
             the end of the budget; None takes the model's default.
         entropy_coefficient: Weight of the entropy bonus.
-        kl_coefficient: ``local`` and ``vllm``: weight of the KL penalty against the
-            untrained model (k3, per trained token); 0 does not compute it.
+        kl_coefficient: Weight of the KL penalty against the untrained model (k3, per
+            trained token); 0 does not compute it.
         ratio_limit: ``local`` and ``vllm``: updates skip, and count, sequences whose
             probability ratio of learner to sampler (geometric mean over tokens, before
             the update) is above this number or below its inverse. None skips none.

@@ -29,7 +29,6 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),
-    "kl_coefficient": ("local", "vllm"),
     "ratio_limit": ("local", "vllm"),
     "role_adapters": ("local",),
 }
@@ -70,6 +69,7 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
         )
     if config.engine in _OWN:
         _refuse_others(config)
+        _refuse_value_model(config)
     return factory.check(paced_settings(config))
 
 
@@ -112,6 +112,16 @@ def _refuse_others(config: TrainingConfig) -> None:
                 f"and this run has --engine {config.engine}. Leave it out, or choose "
                 "that engine."
             )
+
+
+def _refuse_value_model(config: TrainingConfig) -> None:
+    if config.algorithm == "ppo" and config.engine != "verl":
+        raise UnsupportedError(
+            f"algorithm = 'ppo' with engine = {config.engine!r}: PPO also trains a "
+            "value model, about as large as the policy, which only --engine verl does. "
+            "All other algorithms need none: leave --algorithm out for rloo, or choose "
+            "--engine verl."
+        )
 
 
 def _factory(config: TrainingConfig) -> EngineFactory:

@@ -1,9 +1,10 @@
-"""Convert a run's settings to those of verl or vLLM: the common part."""
+"""Settings of several engines: those of verl or vLLM, and the objective in words."""
 
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import Algorithm, TrainingConfig
+from agentgym.engines.credit import most_draws
 from agentgym.errors import ConfigError, ModelError
 from agentgym.models.folder import (
     ADAPTER_FILE,
@@ -15,6 +16,15 @@ from agentgym.models.folder import (
 LIBRARIES = ("verl", "vllm")
 """Engines whose library has settings of the form ``NAME.KEY``."""
 _CONTEXT = 8192
+_ALGORITHMS: dict[Algorithm, str] = {
+    "rloo": "each attempt is compared with the others at its task",
+    "grpo": "each attempt is compared with its group, in standard deviations",
+    "dr_grpo": "each attempt is compared with its group's mean",
+    "dapo": "as grpo, each token weighs the same, and groups of equal rewards are "
+    f"replaced (up to {most_draws('dapo')} draws of tasks a step)",
+    "reinforce++": "each attempt is compared with all attempts of the step",
+    "ppo": "each token is compared with a value model, which is trained as well",
+}
 
 
 def base_source(model: str) -> str:
@@ -46,6 +56,14 @@ def context_length(config: TrainingConfig) -> int:
     known = text if isinstance(text, dict) else known
     longest = known.get("max_position_embeddings")
     return min(_CONTEXT, longest if isinstance(longest, int) and longest else _CONTEXT)
+
+
+def objective_words(config: TrainingConfig) -> str:
+    """Return a description of the objective: the algorithm, and the KL penalty."""
+    words = f"{config.algorithm}: {_ALGORITHMS[config.algorithm]}"
+    if config.kl_coefficient:
+        words += f"; KL penalty against the untrained model, {config.kl_coefficient:g}"
+    return words
 
 
 def log_file(config: TrainingConfig) -> Path:

@@ -45,6 +45,7 @@ class Plan:
         judge: Description of the judge, its use and its price; empty without one.
         expected: Description of the expected hours, before anything was timed; empty
             if unknown.
+        objective: Description of the algorithm and of the KL penalty.
     """
 
     config: TrainingConfig
@@ -68,6 +69,7 @@ class Plan:
     answers: str = ""
     judge: str = ""
     expected: str = ""
+    objective: str = ""
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,20 @@ class RolloutRequest:
     step: int
 
     @classmethod
-    def of_groups(cls, tasks: Sequence[Task], size: int, step: int) -> list[Self]:
-        """Return a training step's requests; the attempts at each task are a group."""
-        groups = [(task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks)]
+    def of_groups(
+        cls, tasks: Sequence[Task], size: int, step: int, first: int = 0
+    ) -> list[Self]:
+        """Return a training step's requests; the attempts at each task are a group.
+
+        Args:
+            tasks: The tasks.
+            size: Number of attempts at each.
+            step: Number of the step.
+            first: Number of the first group in the step.
+        """
+        groups = [
+            (task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks, first)
+        ]
         return [
             cls(f"{group}-{attempt:02d}", task, train=True, group=group, step=step)
             for task, group in groups

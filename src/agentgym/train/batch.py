@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from agentgym.core.components import Components, components_of, is_trained
@@ -27,7 +27,7 @@ from agentgym.engines.base import (
     TrainingSequence,
     UpdateMetrics,
 )
-from agentgym.engines.credit import batch_advantages, call_failures
+from agentgym.engines.credit import batch_advantages, call_failures, token_weights
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.folder import model_source
 from agentgym.scenarios.base import Scenario
@@ -39,8 +39,7 @@ Label = Callable[[ModelCall], list[Components] | None]
 Replay = Callable[[ModelCall], Sequence[Allowed] | None]
 """Returns the tokens that a call's grammar allowed at each position of its response."""
 Places = Mapping[int, Allowed | None]
-"""Positions of trained tokens, each with the tokens that the grammar allowed.
-"""
+"""Positions of trained tokens, each with the tokens that the grammar allowed."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """Returns a reward for each model call of a scored rollout."""
 
@@ -164,27 +163,55 @@ class BatchBuilder:
         """Build the batch of ``groups``, with a bucket for each model call."""
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
-        every = [attempt for group in attempts for attempt in group]
-        speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
-        credited = {
-            role: self._advantages(role, attempts)
-            for role in speaking
-            if self.train_roles is None or role in self.train_roles
-        }
+        credited = self._credited(attempts)
+        rollouts: list[list[TrainingSequence]] = []
         for number, group in enumerate(attempts):
             credit = {role: found[number] for role, found in credited.items()}
             made.skipped_groups += all(found is None for found in credit.values())
             for index, attempt in enumerate(group):
                 earned: list[float | Bucket] = list(attempt.left_out)
                 for role, places in attempt.places.items() if attempt.rewards else ():
-                    entries = _entries(role, index, group, credit)
+                    entries = _entries(role, index, group, credit, self.algorithm)
                     for place, entry in zip(places, entries, strict=True):
                         earned[place] = entry
                 rollout = attempt.rollout
-                entries = self._add(made.batch, number, rollout, earned)
+                sequences, entries = self._trained(number, rollout, earned)
+                rollouts.append(sequences)
                 made.ledger[rollout.rollout_id] = entries
+        made.batch.sequences += self._weighted(rollouts)
         made.batch.rollouts = made.rollouts
         return made
+
+    def has_signal(self, group: Sequence[Trajectory], broadcast: Broadcast) -> bool:
+        """Return whether a group alone can be trained on; see ``skipped_groups``."""
+        credited = self._credited([[_Attempt.of(r, broadcast) for r in group]])
+        return any(found[0] is not None for found in credited.values())
+
+    def _credited(
+        self, groups: Sequence[Sequence["_Attempt"]]
+    ) -> dict[str, list[list[list[float] | None] | None]]:
+        """Return the advantages of each trained role, by group and rollout."""
+        every = [attempt for group in groups for attempt in group]
+        speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
+        return {
+            role: self._advantages(role, groups)
+            for role in speaking
+            if self.train_roles is None or role in self.train_roles
+        }
+
+    def _weighted(
+        self, rollouts: Sequence[Sequence[TrainingSequence]]
+    ) -> list[TrainingSequence]:
+        """Return all sequences; their advantages include the tokens' weights."""
+        trained = [sequences for sequences in rollouts if sequences]
+        lengths = [sum(len(s.trained) for s in sequences) for sequences in trained]
+        weights = token_weights(self.algorithm, lengths)
+        for sequences, weight in zip(trained, weights, strict=True):
+            for s in sequences if weight != 1.0 else ():
+                s.trained = [
+                    replace(t, advantage=weight * t.advantage) for t in s.trained
+                ]
+        return [sequence for sequences in trained for sequence in sequences]
 
     def _advantages(
         self, role: str, groups: Sequence[Sequence["_Attempt"]]
@@ -206,17 +233,12 @@ class BatchBuilder:
             ],
         )
 
-    def _add(
-        self,
-        batch: TrainingBatch,
-        group: int,
-        rollout: Trajectory,
-        earned: Sequence[float | Bucket],
-    ) -> list[Bucket]:
-        """Add a rollout's trained calls to the batch; return the bucket of each call.
+    def _trained(
+        self, group: int, rollout: Trajectory, earned: Sequence[float | Bucket]
+    ) -> tuple[list[TrainingSequence], list[Bucket]]:
+        """Return a rollout's trained sequences, and the bucket of each of its calls.
 
         Args:
-            batch: The batch to add sequences to.
             group: Number of the rollout's group.
             rollout: The rollout.
             earned: Advantage of each call, or the bucket of an untrained one.
@@ -233,8 +255,7 @@ class BatchBuilder:
             else:
                 entries.append(TRAINED)
                 trained.append((call, positions, advantage))
-        batch.sequences += merged(trained, group)
-        return entries
+        return merged(trained, group), entries
 
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
         """Return a response's trained positions, or the bucket of an untrained call."""
@@ -374,14 +395,18 @@ def _entries(
     index: int,
     group: Sequence[_Attempt],
     credited: Mapping[str, list[list[float] | None] | None],
+    algorithm: Algorithm,
 ) -> Sequence[float | Bucket]:
-    """Return the advantages of a role's calls in one attempt, or the calls' bucket."""
+    """Return the advantages of a role's calls in one attempt, or the calls' bucket.
+
+    Advantages that are all 0 train nothing; a return of 0 (``ppo``) does.
+    """
     count = len(group[index].places[role])
     if role not in credited:
         return [Bucket("masked", ROLE_NOT_TRAINED)] * count
     found = credited[role]
     own = None if found is None else found[index]
-    if own is not None and any(own):
+    if own is not None and (any(own) or algorithm == "ppo"):
         return own
     scored = [attempt for attempt in group if attempt.rewards]
     alone = sum(role in attempt.places for attempt in scored) < 2 <= len(scored)
@@ -431,8 +456,14 @@ def to_dataproto(
 
     Raises:
         MissingExtraError: verl is not installed.
-        UsageError: No call can be trained; the message says why.
+        UsageError: No call can be trained; the message says why. Or the algorithm is
+            ``ppo``, whose advantages need a value model.
     """
+    if algorithm == "ppo":
+        raise UsageError(
+            "algorithm = 'ppo' gives no advantages here: they need a value model's "
+            "predictions. Choose another algorithm, or compute them in your trainer."
+        )
     try:
         from tensordict import TensorDict
         from verl import DataProto

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Any
 
 from agentgym.core.components import tokens_name
 from agentgym.core.config import TrainingConfig
@@ -21,6 +22,7 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.evaluate.forecast import Forecast
+from agentgym.evaluate.judge.group_judge import Ranker
 from agentgym.evaluate.judge.settings import open_judge
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.outlook import doubts, warm_start_offer
@@ -38,7 +40,7 @@ from agentgym.train.measure.measuring import Measuring
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.process import InterruptFlag, ResourceUse
 from agentgym.train.report import credit_lines, report_step
-from agentgym.train.result import Artifacts, TrainingResult
+from agentgym.train.result import Artifacts, TrainingResult, require_trained
 from agentgym.train.run_folder import RunFolder, RunState, metrics_line
 from agentgym.train.tasks import TaskStream
 from agentgym.train.tracking import open_tracker
@@ -158,7 +160,7 @@ class TrainingLoop:
             self._ask(offer)
         stopped = self._train()
         self._progress.ended(stopped, state.ledger)
-        self._check_trained()
+        require_trained(state.ledger, self._run.path, warmed=bool(state.warmed))
         weights = self._measuring.load_best_weights(
             self._run, goal_reached=stopped == GOAL
         )
@@ -271,22 +273,6 @@ class TrainingLoop:
                 resumable=False,
             )
 
-    def _check_trained(self) -> None:
-        """Check that training changed the weights.
-
-        Raises:
-            TrainingFailedError: It did not.
-        """
-        ledger = self.state.ledger
-        if not ledger.trained and not self.state.warmed:
-            raise TrainingFailedError(
-                f"None of {ledger.calls:,} model calls was trained"
-                f"{ledger.why_untrained()}. The policy "
-                "is as it was before, and nothing was saved. See "
-                f"`agentgym doctor {self._run.path}`.",
-                resumable=False,
-            )
-
     def _train(self) -> str:
         """Do steps until goal, budget or patience ends; return which one."""
         config, state, engine = self._config, self.state, self._engine
@@ -299,14 +285,13 @@ class TrainingLoop:
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():
                 begun = time.monotonic()
-                chosen = tasks.take(self._most_tasks())
-                groups = judge.ranked(self._attempt(chosen, step))
+                groups, verdicts = self._sample(tasks, builder, judge, step)
                 sampled = time.monotonic()
                 credited = builder.build(groups, self._scenario.broadcast_rewards)
                 credited.batch.spent = self._time.spent(state, self._measured)
                 update = self._engine.update(credited.batch)
                 self._account(credited, update)
-                lines = list(credit_lines(credited, judge.verdicts, update))
+                lines = list(credit_lines(credited, verdicts, update))
                 patiently(partial(self._run.append_credit, lines), self._say_stalled)
                 tasks.learn(groups)
                 report = self._report(credited, update, begun, sampled)
@@ -341,24 +326,36 @@ class TrainingLoop:
         """Wall seconds per measured rollout, with the run's number in flight."""
         return self._forecast.measured or self.state.rollout_seconds or 0.0
 
-    def _most_tasks(self) -> int:
-        """Return the number of tasks in a step, fewer at the end of the budget."""
-        config = self._config
-        left = (config.episodes - self.state.episodes) // config.group_size
-        return max(1, min(config.tasks_per_step, left))
+    def _sample(
+        self, tasks: TaskStream, builder: BatchBuilder, judge: Ranker, step: int
+    ) -> tuple[Sequence[Sequence[Trajectory]], dict[str, Any]]:
+        """Return the groups of a step, and the judge's verdicts on their attempts."""
+        verdicts: dict[str, Any] = {}
 
-    def _attempt(self, tasks: Sequence[Task], step: int) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times.
+        def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
+            ranked = judge.ranked(self._attempt(chosen, step, first))
+            verdicts.update(judge.verdicts)
+            return ranked
+
+        left = (self._config.episodes - self.state.episodes) // self._config.group_size
+        broadcast = self._scenario.broadcast_rewards
+        groups = tasks.groups(left, attempt, lambda g: builder.has_signal(g, broadcast))
+        return groups, verdicts
+
+    def _attempt(
+        self, tasks: Sequence[Task], step: int, first: int
+    ) -> list[list[Trajectory]]:
+        """Attempt each task ``group_size`` times; ``first`` numbers the first group.
 
         Raises:
-            TrainingFailedError: Every rollout was dropped.
+            TrainingFailedError: Every rollout of a step's first tasks was dropped.
         """
         size = self._config.group_size
-        requests = RolloutRequest.of_groups(tasks, size, step)
+        requests = RolloutRequest.of_groups(tasks, size, step, first)
         self._progress.phase("rollouts", len(requests))
         with self._engine.sampling():
             found = self._session.run(requests, self._on_rollout)
-        if all(t.status is RolloutStatus.DROPPED for t in found):
+        if not first and all(t.status is RolloutStatus.DROPPED for t in found):
             raise TrainingFailedError(
                 f"Every rollout of step {step} was dropped: {found[0].reason}. "
                 f"See `agentgym doctor {self._run.path}`."

@@ -16,7 +16,7 @@ from agentgym.engines.registry import (
     chosen_engine,
     paced_settings,
 )
-from agentgym.engines.settings import base_source
+from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
 from agentgym.evaluate.judge.settings import check_judge, plan_words
@@ -146,6 +146,7 @@ def make_plan(config: TrainingConfig) -> Plan:
         trained=tokens,
         judge=plan_words(config),
         expected=expected_time(config),
+        objective=objective_words(config),
         notes=(
             *([engine_note] if engine_note else []),
             *_length_notes(given, config),

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationError
 from agentgym.core.agent import agent_reference, is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
-from agentgym.errors import RunFolderError, first_problem
+from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import Effect, measure_effect
 from agentgym.evaluate.criteria import Goal, compare_goals
 from agentgym.evaluate.metrics import Metrics
@@ -18,6 +18,26 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.record import WarmStart
 
 RESULT_FILE = "result.json"
+
+
+def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
+    """Check that training changed the weights.
+
+    Args:
+        ledger: How the model calls were used.
+        run: The run's folder.
+        warmed: Whether there was a warm start, which changes them too.
+
+    Raises:
+        TrainingFailedError: It did not.
+    """
+    if not ledger.trained and not warmed:
+        raise TrainingFailedError(
+            f"None of {ledger.calls:,} model calls was trained"
+            f"{ledger.why_untrained()}. The policy is as it was before, and nothing "
+            f"was saved. See `agentgym doctor {run}`.",
+            resumable=False,
+        )
 
 
 class Artifacts(BaseModel, extra="forbid"):

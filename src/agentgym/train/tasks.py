@@ -2,12 +2,12 @@
 
 A group whose attempts all earn the same reward has no training signal (its advantages
 are zero), and late in a run most families are like that. DAPO (arXiv:2503.14476)
-samples until enough groups differ, and discards the others. This class uses earlier
-groups to predict which families are worth sampling, so that hardly any rollout is
-discarded.
+samples until enough groups differ, and discards the others, as does ``dapo`` here. With
+any algorithm, earlier groups predict which families are worth sampling, so that fewer
+rollouts are discarded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from pydantic import BaseModel, Field
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
-from agentgym.engines.credit import call_failures, deviation
+from agentgym.engines.credit import call_failures, deviation, most_draws
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks
 
@@ -50,8 +50,8 @@ class TaskStream:
     Args:
         scenario: The scenario that creates the tasks.
         config: The settings: the seed, the penalty of a failed tool call (also a
-            training signal), and ``task_choice``: ``adaptive`` sometimes skips families
-            without a signal; otherwise every task is taken.
+            training signal), the size of a step, and ``task_choice``: ``adaptive``
+            sometimes skips families without a signal; otherwise every task is taken.
         state: The state, which is updated.
     """
 
@@ -60,6 +60,8 @@ class TaskStream:
     ) -> None:
         self._scenario = scenario
         self._seed = config.seed
+        self._size = config.tasks_per_step
+        self._draws = most_draws(config.algorithm)
         self._adaptive = config.task_choice == "adaptive"
         self._failure_cost = config.failure_cost
         self._state = state
@@ -78,6 +80,34 @@ class TaskStream:
                 chosen.append(task)
             self._state.position += 1
         return chosen
+
+    def groups(
+        self,
+        room: int,
+        attempt: Callable[[Sequence[Task], int], Sequence[Sequence[Trajectory]]],
+        has_signal: Callable[[Sequence[Trajectory]], bool],
+    ) -> list[Sequence[Trajectory]]:
+        """Sample the groups of a step.
+
+        ``dapo`` draws further tasks in place of those whose groups have no signal,
+        while the budget allows it. Groups without a signal are returned too, since they
+        are part of the budget and of the run's record; they add nothing to the loss.
+
+        Args:
+            room: Number of groups left in the budget; at least one is sampled.
+            attempt: Attempts tasks; gets them and the number of the step's groups so
+                far.
+            has_signal: Whether a group can be trained on.
+        """
+        groups: list[Sequence[Trajectory]] = []
+        wanted = max(1, min(self._size, room))
+        for _ in range(self._draws):
+            groups += attempt(self.take(wanted), len(groups))
+            kept = sum(map(has_signal, groups)) if self._draws > 1 else self._size
+            wanted = min(self._size - kept, room - len(groups))
+            if wanted < 1:
+                break
+        return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
         """Update the families' training signal from the attempts of each group."""

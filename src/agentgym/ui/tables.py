@@ -97,6 +97,8 @@ def plan_view(plan: Plan) -> RenderableType:
         facts.add_row("roles", f"only {named}: {others}")
     if plan.trained:
         facts.add_row("learns from", trained_words(plan.trained))
+    if plan.objective:
+        facts.add_row("algorithm", plan.objective)
     if plan.judge:
         facts.add_row("judge", plan.judge)
     if config.task_choice == "adaptive":

@@ -202,7 +202,10 @@ def install() -> None:
     """Name the engine and the rollout backend of a machine without a GPU."""
     import verl.utils.distributed as distributed
     from verl.workers.engine.base import EngineRegistry
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+    from verl.workers.engine.fsdp.transformer_impl import (
+        FSDPEngineWithLMHead,
+        FSDPEngineWithValueHead,
+    )
     from verl.workers.rollout import base
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
@@ -216,4 +219,7 @@ def install() -> None:
         FSDPEngineWithLMHead
     )
     base._ROLLOUT_REGISTRY[("hf_cpu", "async")] = "cpu_rollout.CpuAdapter"
+    EngineRegistry.register("value_model", ["fsdp2"], device="cpu")(
+        FSDPEngineWithValueHead
+    )
     RolloutReplicaRegistry.register("hf_cpu", _replica)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 ALONE = {
     "RANK": "0",
@@ -17,6 +18,22 @@ ALONE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "0",
 }
+
+
+def imitated(updates: Any, worker: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Imitate examples, and learn again, after AdamW was reset each time."""
+    rows, moments = given["examples"], worker.actor.engine.optimizer.state
+    worker.forget_moments()
+    found = {
+        "before": updates.measure(rows),
+        "step": updates.imitate(rows, rate=1e-4),
+        "after": updates.measure(rows),
+        "moments": len(moments),
+    }
+    worker.forget_moments()
+    found["kept"] = len(moments)
+    updates.learn(**given["batches"][0])
+    return found | {"again": len(moments)}
 
 
 def main(asked: Path, folder: Path) -> None:
@@ -30,24 +47,15 @@ def main(asked: Path, folder: Path) -> None:
     given = json.loads(asked.read_text())
     config = compose(given["settings"])
     OmegaConf.resolve(config)
-    worker = VerlLearner(config=config.actor_rollout_ref, role="actor")
+    critic = config.critic if config.critic.enable else None
+    worker = VerlLearner(config.actor_rollout_ref, role="actor", critic=critic)
     worker.init_model()
     updates = Updates(worker, config, ranks=1)
     done = [updates.learn(**batch) for batch in given["batches"]]
     worker.export(str(folder), "float32")
-    rows, moments = given["examples"], worker.actor.engine.optimizer.state
-    worker.forget_moments()
-    imitated = {
-        "before": updates.measure(rows),
-        "step": updates.imitate(rows, rate=1e-4),
-        "after": updates.measure(rows),
-        "moments": len(moments),
-    }
-    worker.forget_moments()
-    imitated["kept"] = len(moments)
-    updates.learn(**given["batches"][0])
-    imitated["again"] = len(moments)
-    (folder / "done.json").write_text(json.dumps([done, imitated]))
+    if given["examples"]:
+        done.append(imitated(updates, worker, given))
+    (folder / "done.json").write_text(json.dumps(done))
 
 
 if __name__ == "__main__":

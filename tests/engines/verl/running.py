@@ -39,6 +39,14 @@ ON_CPU: dict[str, Any] = {
     },
     "ray_kwargs": {"ray_init": {"num_gpus": 1, "num_cpus": 8}},
 }
+CRITIC_ON_CPU: dict[str, Any] = {
+    "critic.model.use_remove_padding": False,
+    "critic.model.enable_gradient_checkpointing": False,
+    "critic.model.override_config.attn_implementation": "sdpa",
+    "critic.ppo_mini_batch_size": 1,
+    "critic.fsdp.use_torch_compile": False,
+    "critic.fsdp.mixed_precision": FLOATS,
+}
 """Of verl's settings: what differs without a GPU and without vLLM."""
 
 

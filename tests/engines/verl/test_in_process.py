@@ -9,6 +9,7 @@ import subprocess
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,11 +18,13 @@ import agentgym
 from agentgym import Trainer
 from agentgym.engines.base import TrainingBatch, scheduled_rate
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.engines.verl.protocol import rows_of
+from agentgym.engines.verl.protocol import UpdateRow, rows_of
 from agentgym.engines.verl.settings import learning_rate, verl_settings
 from agentgym.models.nano import nano_path
 from tests.engines.verl.running import (
+    CRITIC_ON_CPU,
     ENVIRONMENT,
+    ON_CPU,
     ON_THE_CPU,
     config,
     tensors,
@@ -63,22 +66,7 @@ def test_two_updates_are_those_of_the_local_engine(
         ],
         "examples": rows_of(examples),
     }
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
-    places = [str(Path(agentgym.__file__).parents[1]), ON_THE_CPU["PYTHONPATH"]]
-    ran = subprocess.run(
-        [
-            str(Path(place, "bin", "python")),
-            str(Path(__file__).with_name("in_process.py")),
-            str(tmp_path / "asked.json"),
-            str(tmp_path / "verl"),
-        ],
-        env={**os.environ, **ON_THE_CPU, "PYTHONPATH": os.pathsep.join(places)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    done, imitated = json.loads((tmp_path / "verl" / "done.json").read_text())
+    *done, imitated = updated(place, asked, tmp_path)
     for theirs, (_, ours) in zip(done, seen, strict=True):
         assert theirs["loss"] == pytest.approx(ours.loss, abs=1e-5)
         assert theirs["grad_norm"] == pytest.approx(ours.grad_norm, rel=1e-4)
@@ -102,3 +90,62 @@ def test_two_updates_are_those_of_the_local_engine(
     assert imitated["step"]["grad_norm"] > 0
     assert imitated["kept"] == 0, "AdamW begins anew after a warm start"
     assert imitated["moments"] == imitated["again"] > 0
+
+
+def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
+    tmp_path: Path,
+) -> None:
+    """Three updates with ppo and a KL penalty, all with the same four rows."""
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    settings = config(
+        tmp_path,
+        algorithm="ppo",
+        kl_coefficient=0.1,
+        lora_rank=4,
+        verl={**ON_CPU, **CRITIC_ON_CPU},
+    )
+    rows: list[UpdateRow] = [
+        {
+            "ids": [*range(9, 19), first, first + 1],
+            "start": 10,
+            "trained": [(10, -6.0, reward), (11, -6.0, reward)],
+        }
+        for first, reward in ((20, 1.0), (30, 0.0), (40, 1.0), (50, 0.5))
+    ]
+    batch = {"rows": rows, "rate": 1e-2, "temperature": 1.0}
+    asked = {
+        "settings": verl_settings(settings),
+        "batches": [batch] * 3,
+        "examples": [],
+    }
+
+    done = updated(place, asked, tmp_path)
+
+    losses = [each["value_loss"] for each in done]
+    assert 0.0 < losses[2] < losses[0]
+    assert done[0]["reference_kl"] == pytest.approx(0.0, abs=1e-5)
+    assert done[2]["reference_kl"] > 1e-4
+    assert all(each["grad_norm"] > 0.0 for each in done)
+
+
+def updated(place: str, asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Let verl's actor do updates; return what each measured."""
+    (folder / "asked.json").write_text(json.dumps(asked))
+    places = [str(Path(agentgym.__file__).parents[1]), ON_THE_CPU["PYTHONPATH"]]
+    ran = subprocess.run(
+        [
+            str(Path(place, "bin", "python")),
+            str(Path(__file__).with_name("in_process.py")),
+            str(folder / "asked.json"),
+            str(folder / "verl"),
+        ],
+        env={**os.environ, **ON_THE_CPU, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    done: list[dict[str, Any]] = json.loads((folder / "verl" / "done.json").read_text())
+    return done

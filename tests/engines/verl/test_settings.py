@@ -10,6 +10,7 @@ from agentgym.engines.verl.compose import dotted
 from agentgym.engines.verl.settings import (
     known_keys,
     learning_rate,
+    value_model_words,
     verl_settings,
 )
 from agentgym.errors import ConfigError, UnsupportedError
@@ -47,6 +48,49 @@ def test_every_engine_optimises_the_same() -> None:
     for key, value in expected.items():
         assert settings[f"{ACTOR}.{key}"] == value, key
     assert settings[f"{ACTOR}.clip_ratio_c"] == 3.0
+
+
+def test_a_kl_penalty_is_verls_k3() -> None:
+    settings = made(kl_coefficient=0.02)
+    assert settings[f"{ACTOR}.use_kl_loss"] is True
+    assert settings[f"{ACTOR}.kl_loss_coef"] == 0.02
+    assert settings[f"{ACTOR}.kl_loss_type"] == "low_var_kl"
+
+
+def test_ppo_has_a_value_model_like_the_policy() -> None:
+    assert not any(key.startswith("critic") for key in made())
+    settings = made(algorithm="ppo", offload=True, model="some/model", lora_rank=8)
+    assert settings["critic.enable"] is True
+    assert settings["critic.model.path"] == "some/model"
+    assert settings["critic.model.lora_rank"] == 8
+    assert settings["critic.optim.lr"] == 1e-4
+    assert settings["critic.fsdp.param_offload"] is True
+    whole = made(algorithm="ppo", model="some/model", lora_rank=0)
+    assert whole["critic.optim.lr"] == 1e-5
+    assert {key for key in whole if not is_known(key)} == set()
+    given = {"algorithm.lam": 0.95, "critic.optim.lr": 2e-5}
+    assert made(algorithm="ppo", verl=given).items() >= given.items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ""),
+        # 1.1 million parameters of 16 bytes.
+        ({"algorithm": "ppo"}, " MB over all GPUs"),
+        ({"algorithm": "ppo", "model": "some/model"}, "4 bytes a parameter over all"),
+        (
+            {"algorithm": "ppo", "model": "some/model", "lora_rank": 0},
+            "16 bytes a parameter over all",
+        ),
+    ],
+)
+def test_the_memory_of_a_value_model_is_said(
+    settings: dict[str, Any], words: str
+) -> None:
+    found = value_model_words(TrainingConfig.create(engine="verl", **settings))
+    assert words in found
+    assert bool(found) is bool(words)
 
 
 def test_hardware_and_sampling_are_a_runs_own() -> None:
@@ -118,6 +162,8 @@ def test_any_setting_of_verl_is_reached_nested_or_dotted() -> None:
         ({f"{ACTOR}.optim.ls": 1}, f"the nearest is '{ACTOR}.optim.lr'"),
         ({f"{ACTOR}.optim.lr": 1}, "set learning_rate instead"),
         ({"trainer": {"nnodes": 2}}, "set nodes instead"),
+        ({f"{ACTOR}.kl_loss_coef": 1}, "set kl_coefficient instead"),
+        ({"critic.enable": True}, "set algorithm instead"),
         ({"zzz": 1}, "verl has no setting 'zzz'"),
         ({"data.train_batch_size": 1}, "verl has no setting 'data.train_batch_size'"),
     ],
@@ -138,6 +184,10 @@ def test_a_setting_that_verl_does_not_have_is_refused(
         (
             {"model": "a/b", "lora_rank": 8, "verl": {"model_engine": "megatron"}},
             "adapters are trained with dp",
+        ),
+        (
+            {"lora_rank": 0, "algorithm": "ppo", "verl": {"model_engine": "megatron"}},
+            "the value model is trained with dp",
         ),
     ],
 )

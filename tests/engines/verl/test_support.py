@@ -105,6 +105,13 @@ def test_other_engines_refuse_what_is_verls(settings: dict[str, Any]) -> None:
         check_engine(TrainingConfig.create(**settings))
 
 
+@pytest.mark.parametrize("engine", ["local", "vllm"])
+def test_other_engines_have_no_value_model(engine: str) -> None:
+    config = TrainingConfig.create(engine=engine, algorithm="ppo")
+    with pytest.raises(UsageError, match="which only --engine verl does"):
+        check_engine(config)
+
+
 def test_a_cluster_is_asked_at_the_plan_which_names_all_gpus(
     made: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

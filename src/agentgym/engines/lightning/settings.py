@@ -82,7 +82,7 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 def row_limit(config: TrainingConfig) -> int:
     """Return the most tokens of a row's prompt, and of the rest of it."""
-    return min(context_length(config), config.max_episode_tokens)
+    return min(context_length(config), config.episode_tokens)
 
 
 def _check_rows(config: TrainingConfig, tasks: Any) -> None:

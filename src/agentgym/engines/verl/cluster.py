@@ -36,7 +36,10 @@ class Cluster:
         # Other nodes need no part of this package.
         ray.cloudpickle.register_pickle_by_value(learner)
         nodes, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
-        role, name = "actor_rollout", "agentgym"
+        model = config.actor_rollout_ref.model
+        copied = config.actor_rollout_ref.actor.use_kl_loss and not model.lora_rank
+        # An adapter's untrained model is the same one without the adapter.
+        role, name = "actor_rollout_ref" if copied else "actor_rollout", "agentgym"
         pools = ResourcePoolManager({name: [each] * nodes}, {role: name})
         pools.create_resource_pool()
         pool = pools.get_resource_pool(role)
@@ -44,6 +47,7 @@ class Cluster:
             cls=ray.remote(learner.VerlLearner),
             config=config.actor_rollout_ref,
             distillation_config=config.get("distillation"),
+            critic=config.critic if config.critic.enable else None,
             role=role,
         )
         group = RayWorkerGroup(

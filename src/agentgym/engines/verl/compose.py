@@ -12,8 +12,10 @@ _PLACES = {
     "agentlightning": ("agentlightning.verl", "", "config"),
 }
 """By trainer: the package, folder and name of its configuration."""
-USED = ("actor_rollout_ref", "model_engine", "ray_kwargs", "trainer")
+USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
 """Sections of verl's settings that are used: it only learns and serves."""
+_ALSO = {"algorithm.lam"}
+"""Settings of other sections that are used."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
 _OPEN = (
     "engine_kwargs",
@@ -100,7 +102,7 @@ def main() -> None:
         for engine in ("dp", "megatron"):
             made = compose({"model_engine": engine})
             keys += dotted(OmegaConf.to_container(made, resolve=False))
-        used = [k for k in dict.fromkeys(keys) if k.split(".")[0] in USED]
+        used = [k for k in dict.fromkeys(keys) if k.split(".")[0] in USED or k in _ALSO]
         unused = [k for k in used if set(k.split(".")) & _UNUSED]
         sys.stdout.write("\n".join(k for k in used if k not in unused) + "\n")
         return

@@ -173,6 +173,7 @@ class VerlEngine(Engine):
             clip_fraction=done.get("clip_fraction", 0.0),
             kl=done.get("kl", 0.0),
             gap=gap,
+            reference_kl=done.get("reference_kl"),
             refused="" if math.isfinite(norm) else NOT_FINITE,
         )
 

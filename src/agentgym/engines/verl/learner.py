@@ -5,20 +5,48 @@ from functools import partial
 from typing import Any
 
 import torch
-from verl.single_controller.base.decorator import Dispatch, register
+import verl.utils.model
+from verl.single_controller.base.decorator import (
+    Dispatch,
+    make_nd_compute_dataproto_dispatch_fn,
+    register,
+)
+from verl.utils import tensordict_utils
+from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.metric import AggregationType, Metric
-from verl.workers.engine_workers import ActorRolloutRefWorker
+from verl.workers.config import TrainingWorkerConfig
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
+
+_CRITIC = "critic"
+_OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
+"""Each process gets its part of a batch."""
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One process of the actor: it learns, and sends its weights to the servers."""
+    """One process of the actor: it learns, and sends its weights to the servers.
+
+    Args:
+        config: verl's settings of the actor.
+        role: The actor's parts, in verl's words.
+        critic: verl's settings of the value model; None for none.
+        given: verl's further arguments.
+    """
+
+    def __init__(
+        self, config: Any, role: str, critic: Any = None, **given: Any
+    ) -> None:
+        super().__init__(config=config, role=role, **given)
+        self._critic_config = critic
+        self.critic: Any = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
-        """Load model and optimizer, and record the inputs of the loss."""
+        """Load models and optimizers, and record the inputs of the loss."""
         super().init_model()
         self.set_loss(imitates=False)
+        if self._critic_config is not None:
+            self.critic = value_model(self._critic_config)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss(self, *, imitates: bool) -> None:
@@ -31,6 +59,38 @@ class VerlLearner(ActorRolloutRefWorker):
     def forget_moments(self) -> None:
         """Reset AdamW's state, as it is before the first update."""
         self.actor.engine.optimizer.state.clear()
+
+    @register(dispatch_mode=_OF_ROWS)
+    def compute_reference(self, data: Any) -> Any:
+        """Return the log-probabilities under the untrained model."""
+        if self.ref is not None:
+            return _on_cpu(self.ref.infer_batch(data))
+        tensordict_utils.assign_non_tensor(data, no_lora_adapter=True)
+        return _on_cpu(self.actor.infer_batch(data))
+
+    @register(dispatch_mode=_OF_ROWS)
+    def compute_values(self, data: Any) -> Any:
+        """Return the value model's prediction at each token."""
+        return _on_cpu(self.critic.infer_batch(data))
+
+    @register(dispatch_mode=_OF_ROWS)
+    def update_critic(self, data: Any) -> Any:
+        """Take one optimizer step of the value model; return its metrics."""
+        return _on_cpu(self.critic.train_mini_batch(data))
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def save_checkpoint(self, folder: str, *given: Any) -> None:
+        """Write weights, optimizer and random state, the value model's in a folder."""
+        super().save_checkpoint(folder, *given)
+        if self.critic is not None:
+            self.critic.save_checkpoint(os.path.join(folder, _CRITIC), *given)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_checkpoint(self, folder: str, *given: Any) -> None:
+        """Load a checkpoint of :meth:`save_checkpoint`."""
+        super().load_checkpoint(folder, *given)
+        if self.critic is not None:
+            self.critic.load_checkpoint(os.path.join(folder, _CRITIC), *given)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_rate(self, rate: float) -> None:
@@ -89,6 +149,56 @@ def imitation_loss(
     padded = data.select("response_mask", "advantages").to_padded_tensor()
     loss = -(now * padded["advantages"] * padded["response_mask"]).sum() * share
     return loss, {"nll": Metric(AggregationType.SUM, loss.detach())}
+
+
+def _on_cpu(output: Any) -> Any:
+    """Move an output to CPU memory; only some processes have one."""
+    return None if output is None else output.cpu()
+
+
+def value_model(settings: Any) -> TrainingWorker:
+    """Load a value model: the policy's weights, with a head of one number."""
+    config = omega_conf_to_dataclass(settings)
+    verl.utils.model.load_valuehead_model = _with_value_head
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="value_model",
+            model_config=config.model,
+            engine_config=config.engine,
+            optimizer_config=config.optim,
+            checkpoint_config=config.checkpoint,
+        )
+    )
+    worker.reset()
+    worker.set_loss_fn(value_loss)
+    return worker
+
+
+def _with_value_head(
+    local_path: str, torch_dtype: torch.dtype, model_config: Any, **given: Any
+) -> Any:
+    """Load a model with a new head of one number.
+
+    verl's own function takes flash attention whatever the settings say.
+    """
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path, dtype=torch_dtype, config=model_config, **given
+    )
+
+
+def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
+    """Return the loss of the value model, and its metrics.
+
+    Half the mean squared error at the batch's trained tokens (PPO, arXiv:1707.06347).
+    Each batch is used for one update, so predictions need no clip.
+    """
+    now = no_padding_2_padding(model_output["values"], data)
+    padded = data.select("response_mask", "returns").to_padded_tensor()
+    error = (now - padded["returns"]) * padded["response_mask"]
+    loss = error.square().sum() / 2 * data["dp_size"] / data["batch_num_tokens"]
+    return loss, {"value_loss": Metric(AggregationType.SUM, loss.detach())}
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:

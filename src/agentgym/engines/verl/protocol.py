@@ -1,6 +1,6 @@
 """The protocol of client and server; both import it, so it imports little."""
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from agentgym.engines.base import TrainingBatch, TrainingSequence
@@ -19,12 +19,17 @@ class UpdateRow(TypedDict):
         ids: Token ids of prompt and responses, up to the last trained token.
         start: The position of the first trained token, 1 or more.
         trained: For each trained token: its position, log-probability at sampling, and
-            advantage.
+            advantage; for ``ppo`` the return of its model call instead.
+        targets: For each trained token, the target of the value model; only ``ppo``.
+        reference: For each trained token, its log-probability under the untrained
+            model; only with a KL penalty.
     """
 
     ids: list[int]
     start: int
     trained: list[tuple[int, float, float]]
+    targets: NotRequired[list[float]]
+    reference: NotRequired[list[float]]
 
 
 def row_of(sequence: "TrainingSequence") -> UpdateRow:

@@ -1,12 +1,17 @@
 """Convert rows to the padded tensors of verl's workers; needs torch."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agentgym.engines.verl.protocol import UpdateRow
 
 EMPTY: UpdateRow = {"ids": [0, 0], "start": 1, "trained": []}
 """A row without trained tokens, which fills a batch up to a multiple of the workers."""
+_FURTHER: dict[str, Literal["targets", "reference"]] = {
+    "returns": "targets",
+    "ref_log_prob": "reference",
+}
+"""Further tensors of verl's, and the rows' keys for them."""
 
 
 def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
@@ -17,8 +22,8 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
     Returns:
         Tensors of (rows, …): ``prompts``, ``responses``, ``input_ids``,
-        ``attention_mask``, ``position_ids``, ``response_mask``, ``advantages`` and
-        ``old_log_probs``.
+        ``attention_mask``, ``position_ids``, ``response_mask``, ``advantages``,
+        ``old_log_probs``, and if rows have them, ``returns`` and ``ref_log_prob``.
     """
     import torch
 
@@ -30,6 +35,11 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
     attention = torch.zeros(count, before + after, dtype=torch.long)
     mask = torch.zeros(count, after, dtype=torch.long)
     advantages, sampled = torch.zeros(count, after), torch.zeros(count, after)
+    more = {
+        name: torch.zeros(count, after)
+        for name, key in _FURTHER.items()
+        if any(key in row for row in rows)
+    }
     for place, row in enumerate(rows):
         ids, start = row["ids"], row["start"]
         prompts[place, before - start :] = torch.tensor(ids[:start])
@@ -39,6 +49,9 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
             mask[place, position - start] = 1
             sampled[place, position - start] = logprob
             advantages[place, position - start] = advantage
+        at = [position - start for position, _, _ in row["trained"]]
+        for name, tensor in more.items():
+            tensor[place, at] = torch.tensor(row.get(_FURTHER[name], []))
     return {
         "prompts": prompts,
         "responses": responses,
@@ -48,6 +61,7 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
         "response_mask": mask,
         "advantages": advantages,
         "old_log_probs": sampled,
+        **more,
     }
 
 

@@ -25,6 +25,8 @@ from agentgym.engines.verl.compose import key_problem
 from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.folder import (
     ADAPTER_FILE,
+    base_folder,
+    count_parameters,
     held_rank,
     is_small,
     model_source,
@@ -32,6 +34,10 @@ from agentgym.models.folder import (
 )
 
 _MEMORY_SHARE = 0.5
+_VALUE_RATE = 1e-5
+"""Least learning rate of a value model, verl's default: its head is new."""
+_TRAINED_BYTES, _FROZEN_BYTES = 16, 4
+"""Bytes of a parameter in float32: with gradient and AdamW's two moments, or alone."""
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -42,6 +48,9 @@ CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
 OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
+    f"{_ACTOR}.use_kl_loss": "kl_coefficient",
+    f"{_ACTOR}.kl_loss_coef": "kl_coefficient",
+    "critic.enable": "algorithm",
     f"{_MODEL}.path": "model",
     f"{_MODEL}.lora_rank": "lora_rank",
     f"{_ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
@@ -84,6 +93,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
         "model_engine": engine,
         **_model(config, engine),
         **_actor(config, engine),
+        **_critic(config, engine),
         **_rollout(config),
         "trainer.n_gpus_per_node": config.gpus_per_node,
         "trainer.nnodes": config.nodes,
@@ -167,7 +177,9 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
         "policy_loss.loss_mode": "vanilla",
         "loss_agg_mode": "token-mean",
         "entropy_coeff": config.entropy_coefficient,
-        "use_kl_loss": False,
+        "use_kl_loss": config.kl_coefficient > 0,
+        "kl_loss_coef": config.kl_coefficient,
+        "kl_loss_type": "low_var_kl",  # k3
         "optim.lr": learning_rate(config),
         "optim.betas": list(BETAS),
         "optim.weight_decay": 0.0,
@@ -191,6 +203,47 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
             "optim.override_optimizer_config": {"adam_eps": epsilon(config)},
         }
     return {f"{_ACTOR}.{key}": value for key, value in values.items()}
+
+
+def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
+    """Return the settings of the value model: trained like the policy, from it."""
+    if config.algorithm != "ppo":
+        return {}
+    if engine != "dp":
+        raise UnsupportedError(
+            f"algorithm = 'ppo' with verl.model_engine = {engine!r}: the value model "
+            "is trained with dp here. Leave model_engine out, or choose another "
+            "algorithm."
+        )
+    rank = trained_rank(config)
+    values: dict[str, Any] = {
+        "enable": True,
+        "strategy": "fsdp2",
+        "optim.lr": max(learning_rate(config), _VALUE_RATE),
+        "optim.betas": list(BETAS),
+        "optim.weight_decay": 0.0,
+        "optim.clip_grad": MAX_GRAD_NORM,
+        "optim.override_optimizer_config": {"eps": epsilon(config)},
+        "model.path": base_source(config.model),
+        "model.lora_rank": rank,
+        "model.lora_alpha": 2 * rank,
+        "fsdp.strategy": "fsdp2",
+        "fsdp.param_offload": config.offload,
+        "fsdp.optimizer_offload": config.offload,
+        "fsdp.seed": config.seed % 2**31,
+    }
+    return {f"critic.{key}": value for key, value in values.items()}
+
+
+def value_model_words(config: TrainingConfig) -> str:
+    """Return a description of the value model's memory; empty without one."""
+    if config.algorithm != "ppo":
+        return ""
+    folder = base_folder(model_source(config.model))
+    count = count_parameters(folder) if folder is not None else 0
+    each = _FROZEN_BYTES if trained_rank(config) else _TRAINED_BYTES
+    size = f"{count * each / 1e6:,.0f} MB" if count else f"{each} bytes a parameter"
+    return f"value model, in addition: {size} over all GPUs, and activations"
 
 
 def _rollout(config: TrainingConfig) -> dict[str, Any]:

@@ -18,7 +18,11 @@ from agentgym.engines.settings import log_file
 from agentgym.engines.trial import NOT_TRIED, trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
 from agentgym.engines.verl.protocol import KEY_VARIABLE
-from agentgym.engines.verl.settings import trained_rank, verl_settings
+from agentgym.engines.verl.settings import (
+    trained_rank,
+    value_model_words,
+    verl_settings,
+)
 from agentgym.errors import (
     ConfigError,
     EngineError,
@@ -54,6 +58,7 @@ class VerlEngines(EngineFactory):
             )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
+        memory = value_model_words(config)
         if find_spec("transformers") is None:
             raise MissingExtraError("local", "Reading the model's tokenizer")
         form = form_of(config.model, config.template)
@@ -68,12 +73,12 @@ class VerlEngines(EngineFactory):
             self._check_server(config.engine_server)
             place = f"{where} at {config.engine_server}, verl"
             return EngineSummary(
-                summary, place, "", form.name, "", form.drops_reasoning
+                summary, place, memory, form.name, "", form.drops_reasoning
             )
         ENVIRONMENT.interpreter()
         self._check_gpus(config)
         return EngineSummary(
-            summary, f"{where}, verl", "", form.name, "", form.drops_reasoning
+            summary, f"{where}, verl", memory, form.name, "", form.drops_reasoning
         )
 
     def _check_server(self, address: str) -> None:

@@ -2,12 +2,73 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
+from statistics import fmean, pstdev
 from typing import Any
 
 from agentgym.engines.verl.protocol import UpdateRow
 from agentgym.engines.verl.rows import divisible, to_tensors
 
 _MEASURED_ROWS = 8
+_EPSILON = 1e-8
+
+
+def gae(
+    returns: Sequence[float], values: Sequence[float], lam: float
+) -> tuple[list[float], list[float]]:
+    """Generalised advantage estimation (arXiv:1506.02438), with a discount of 1.
+
+    ``A_t = sum over l of lam^l d_(t+l)`` with ``d_t = r_t + V_(t+1) - V_t``, where V
+    is 0 after the last token. The reward r_t is the difference between a token's return
+    and the next one's, so that the rewards from a token on add up to its return.
+
+    Args:
+        returns: The return of each trained token of a sequence, in order.
+        values: The value model's prediction before each of them.
+        lam: λ: 1 compares the return with the value, 0 each value with the next.
+
+    Returns:
+        The advantages, and the targets of the value model, ``A_t + V_t``.
+    """
+    advantages: list[float] = []
+    advantage = after = value_after = 0.0
+    for earned, value in zip(reversed(returns), reversed(values), strict=True):
+        reward = earned - after
+        advantage = reward + value_after - value + lam * advantage
+        advantages.insert(0, advantage)
+        after, value_after = earned, value
+    return advantages, [a + v for a, v in zip(advantages, values, strict=True)]
+
+
+def with_advantages(
+    rows: Sequence[UpdateRow], values: Sequence[Sequence[float]], lam: float
+) -> list[UpdateRow]:
+    """Replace returns by advantages, standardised over the batch; add the targets.
+
+    Args:
+        rows: Rows with a return for each trained token.
+        values: For each row, the value before each trained token.
+        lam: See :func:`gae`.
+    """
+    found = [
+        gae([earned for _, _, earned in row["trained"]], own, lam)
+        for row, own in zip(rows, values, strict=True)
+    ]
+    every = list(chain.from_iterable(advantages for advantages, _ in found))
+    mean, spread = fmean(every), pstdev(every) + _EPSILON
+    return [
+        {
+            **row,
+            "trained": [
+                (position, logprob, (advantage - mean) / spread)
+                for (position, logprob, _), advantage in zip(
+                    row["trained"], advantages, strict=True
+                )
+            ],
+            "targets": targets,
+        }
+        for row, (advantages, targets) in zip(rows, found, strict=True)
+    ]
 
 
 class Updates:
@@ -33,8 +94,28 @@ class Updates:
             rate: The learning rate.
             temperature: Sampling temperature.
         """
-        actor = self._config.actor_rollout_ref.actor
-        flat = self._step(rows, rate, temperature, calculate_entropy=True)
+        from verl.utils import tensordict_utils
+
+        actor, critic = self._config.actor_rollout_ref.actor, self._config.critic
+        padded = divisible(rows, self._ranks)
+        more: dict[str, float] = {}
+        if critic.enable:
+            values = self._of_tokens("compute_values", "values", padded, temperature)
+            padded = with_advantages(padded, values, self._config.algorithm.lam)
+            learned = self._workers.update_critic(self._mini_batch(padded, temperature))
+            found = tensordict_utils.get(learned, "metrics")
+            more["value_loss"] = _number(found["value_loss"])
+        if actor.use_kl_loss:
+            reference = self._of_tokens(
+                "compute_reference", "log_probs", padded, temperature
+            )
+            padded = [
+                {**row, "reference": own}
+                for row, own in zip(padded, reference, strict=True)
+            ]
+        flat = self._step(padded, rate, temperature)
+        if actor.use_kl_loss:
+            more["reference_kl"] = flat["kl_loss"]
         return {
             "loss": flat["actor/pg_loss"],
             "grad_norm": flat["grad_norm"],
@@ -44,6 +125,7 @@ class Updates:
             "kl": self._moved(rows, temperature),
             "rate": rate,
             "clip": float(actor.clip_ratio),
+            **more,
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
@@ -54,44 +136,70 @@ class Updates:
         """
         self._workers.set_loss(imitates=True)
         try:
-            flat = self._step(rows, rate, 1.0, calculate_entropy=False)
+            flat = self._step(divisible(rows, self._ranks), rate, 1.0)
         finally:
             self._workers.set_loss(imitates=False)
         return {"loss": flat["nll"], "grad_norm": flat["grad_norm"]}
 
     def measure(self, rows: Sequence[UpdateRow]) -> float:
         """Return the mean negative log-probability of the trained tokens."""
-        now, data = self._log_probs(divisible(rows, self._ranks), 1.0)
-        return -float(now[data["response_mask"].bool()].mean())
+        padded = divisible(rows, self._ranks)
+        found = self._of_tokens("compute_log_prob", "log_probs", padded, 1.0)
+        return -fmean(chain.from_iterable(found))
 
     def _step(
-        self,
-        rows: Sequence[UpdateRow],
-        rate: float,
-        temperature: float,
-        *,
-        calculate_entropy: bool,
+        self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
         """Take one optimizer step with the workers' loss; return its metrics."""
         from verl.utils import tensordict_utils
 
-        padded = divisible(rows, self._ranks)
-        data = self._batch(padded, temperature)
+        self._workers.set_rate(rate)
+        answer = self._workers.update_actor(self._mini_batch(rows, temperature))
+        found = tensordict_utils.get(answer, "metrics")
+        return {key: _number(value) for key, value in found.items()}
+
+    def _mini_batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
+        """Convert rows to a batch for one optimizer step."""
+        from verl.utils import tensordict_utils
+
+        data = self._batch(rows, temperature)
         tensordict_utils.assign_non_tensor(
             data,
-            calculate_entropy=calculate_entropy,
+            calculate_entropy=True,
             distillation_use_topk=False,
-            global_batch_size=len(padded),
-            mini_batch_size=len(padded),
+            global_batch_size=len(rows),
+            mini_batch_size=len(rows),
             epochs=1,
             seed=0,
             dataloader_kwargs={"shuffle": False},
             compute_loss=True,
         )
-        self._workers.set_rate(rate)
-        answer = self._workers.update_actor(data)
-        found = tensordict_utils.get(answer, "metrics")
-        return {key: _number(value) for key, value in found.items()}
+        return data
+
+    def _of_tokens(
+        self, verb: str, name: str, rows: Sequence[UpdateRow], temperature: float
+    ) -> list[list[float]]:
+        """Return the workers' result for each trained token of each row.
+
+        Args:
+            verb: The workers' method.
+            name: The result's name.
+            rows: The rows.
+            temperature: Sampling temperature.
+        """
+        from verl.utils import tensordict_utils
+        from verl.workers.utils.padding import no_padding_2_padding
+
+        data = self._batch(rows, temperature)
+        tensordict_utils.assign_non_tensor(
+            data, calculate_entropy=False, compute_loss=False
+        )
+        answer = getattr(self._workers, verb)(data)
+        found = no_padding_2_padding(answer[name], data).float().tolist()
+        return [
+            [own[position - row["start"]] for position, _, _ in row["trained"]]
+            for row, own in zip(rows, found, strict=True)
+        ]
 
     def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
         """Convert rows to the batch that verl's workers take."""
@@ -113,23 +221,13 @@ class Updates:
     def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
         """Return the mean k3 estimate between sampling and now, over some tokens."""
         some = divisible(rows[:_MEASURED_ROWS], self._ranks)
-        now, data = self._log_probs(some, temperature)
-        apart = (now - data["old_log_probs"])[data["response_mask"].bool()]
-        return float((apart.exp() - 1 - apart).mean())
-
-    def _log_probs(
-        self, rows: Sequence[UpdateRow], temperature: float
-    ) -> tuple[Any, Any]:
-        """Return the log-probabilities of rows' tokens now, and their batch."""
-        from verl.utils import tensordict_utils
-        from verl.workers.utils.padding import no_padding_2_padding
-
-        data = self._batch(rows, temperature)
-        tensordict_utils.assign_non_tensor(
-            data, calculate_entropy=False, compute_loss=False
-        )
-        answer = self._workers.compute_log_prob(data)
-        return no_padding_2_padding(answer["log_probs"], data).float(), data
+        found = self._of_tokens("compute_log_prob", "log_probs", some, temperature)
+        apart = [
+            now - logprob
+            for row, own in zip(some, found, strict=True)
+            for (_, logprob, _), now in zip(row["trained"], own, strict=True)
+        ]
+        return fmean(math.exp(each) - 1 - each for each in apart)
 
 
 def _number(value: Any) -> float:
