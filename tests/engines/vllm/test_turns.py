@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines import memory
 from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.vllm import settings
 from agentgym.errors import NotEnoughMemoryError
@@ -71,8 +72,13 @@ def test_vllm_is_taken_where_it_is_installed_and_fits(
 
 @pytest.mark.parametrize("version", [None, CPU_VERSION])
 def test_where_it_is_not_installed_the_plan_says_how(
-    own_home: Path, tells: Tells, half: str, version: str | None
+    own_home: Path,
+    tells: Tells,
+    half: str,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str | None,
 ) -> None:
+    monkeypatch.setattr(memory, "free_ram", lambda: 64 * memory.GIB)
     if version is not None:
         make_environment(own_home, version)
     tells(22)
