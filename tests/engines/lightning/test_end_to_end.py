@@ -87,17 +87,20 @@ def test_nothing_is_left_of_a_run_that_was_killed(on_cpu: str, tmp_path: Path) -
     )
     until = time.monotonic() + 400
     log = tmp_path / "killed" / "lightning.log"
-    while "Training Progress" not in _text(log):  # its first step begins
-        assert process.poll() is None, _text(log)
-        assert time.monotonic() < until
-        time.sleep(0.5)
-    addresses = listening(on_cpu)
-    assert len(addresses) > 2
-    open_to_all = [address for address in addresses if address != "127.0.0.1"]
-    assert len(open_to_all) <= 1, "torch's store, which cannot be told otherwise"
-    process.send_signal(signal.SIGKILL)
-    process.wait(30)
-    assert processes_of(on_cpu, patience_s=60) == []
+    until = time.monotonic() + 400
+    try:
+        while "Training Progress" not in _text(log):  # its first step begins
+            assert process.poll() is None, _text(log)
+            assert time.monotonic() < until
+            time.sleep(0.5)
+        addresses = listening(on_cpu)
+        assert len(addresses) > 2
+        open_to_all = [address for address in addresses if address != "127.0.0.1"]
+        assert len(open_to_all) <= 1, "torch's store, which cannot be told otherwise"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    assert processes_of(on_cpu) == []
 
 
 def _text(path: Path) -> str:

@@ -3,7 +3,11 @@
 Processes are started, as the engine's part is to start, watch and end one.
 """
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +20,22 @@ from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainingBatch
 from agentgym.engines.lightning.engine import LightningEngine
 from agentgym.errors import CheckpointError, EngineError
-from tests.engines.lightning.running import config
+from tests.engines.lightning.running import TESTS, config
+from tests.processes import MARK, processes_of
 
 FAKE = Path(__file__).with_name("fake_trainer.py")
 Make = Callable[..., LightningEngine]
+_KILLED = """
+import sys, time
+from pathlib import Path
+from agentgym.core.files import no_beat
+from agentgym.engines.lightning.engine import LightningEngine
+from tests.engines.lightning.test_engine import settings
+engine = LightningEngine(settings(Path(sys.argv[1])))
+engine.connect("http://127.0.0.1:1", "a key", no_beat)
+print("ready", flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -139,6 +155,29 @@ def test_an_end_in_an_update_is_shown(make: Make) -> None:
         engine.update(batch())
     assert "lightning.log" in str(ended.value)
     assert "NCCL lost a rank" in engine.policy.failure  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_the_trainer_ends_with_a_process_that_was_killed(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(connects=False)  # its environment is what counts
+    mark = f"{os.getpid()}-{time.time_ns()}"
+    monkeypatch.setenv(MARK, mark)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert len(processes_of(mark, patience_s=0)) > 1
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert processes_of(mark) == []
 
 
 def test_a_step_of_another_size_is_refused(make: Make) -> None:

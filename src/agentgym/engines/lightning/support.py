@@ -83,7 +83,8 @@ class LightningEngines(EngineFactory):
             )
         require()
         _check_gpus(config)
-        where = f"{config.gpus_per_node} GPUs, Agent Lightning's trainer"
+        gpus = config.gpus_per_node
+        where = f"{gpus} GPU{'s' * (gpus > 1)}, Agent Lightning's trainer"
         return EngineSummary(summary, where, "", form.name, "", form.drops_reasoning)
 
     def announced(self, config: TrainingConfig) -> str:
