@@ -227,7 +227,7 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
     ]
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
     inside = {key: id(value) for key, value in vars(ledger_team.team).items()}
-    more: dict[str, Any] = {"test_tasks": 3, "eval_tasks": 3, "max_tokens": 300}
+    more: dict[str, Any] = {"test_tasks": 3, "eval_tasks": 3, "max_tokens": 800}
 
     result = Trainer().train(
         agent="tests.train.ledger_team:team",
