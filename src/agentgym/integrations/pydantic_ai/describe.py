@@ -31,7 +31,7 @@ from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 _FAILING = (Exception, asyncio.CancelledError)
-"""What listing may raise; a server that breaks off cancels those who wait for it."""
+"""Exceptions of listing: a server that breaks off cancels the tasks that wait."""
 
 AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
