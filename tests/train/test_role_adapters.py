@@ -58,6 +58,7 @@ def invoke(graph: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # a busy machine takes minutes
 def test_the_graph_and_the_server_answer_with_the_adapter_of_each_role(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
