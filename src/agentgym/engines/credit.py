@@ -48,12 +48,12 @@ class Group(NamedTuple):
     """The scored rollouts of a group.
 
     Attributes:
-        count: Their number, at least 2.
+        size: Their number, at least 2.
         total: The sum of their rewards, each the mean over the rollout's calls.
         spread: Their standard deviation (:func:`deviation`), above 0.
     """
 
-    count: int
+    size: int
     total: float
     spread: float
 
@@ -69,7 +69,7 @@ def rloo(reward: float, own: float, group: Group) -> float:
         own: The reward of its rollout, which is left out of the baseline.
         group: The rollout's group.
     """
-    return reward - (group.total - own) / (group.count - 1)
+    return reward - (group.total - own) / (group.size - 1)
 
 
 def grpo(reward: float, own: float, group: Group) -> float:
@@ -83,7 +83,7 @@ def grpo(reward: float, own: float, group: Group) -> float:
 
 def dr_grpo(reward: float, own: float, group: Group) -> float:
     """Dr. GRPO (arXiv:2503.20783): ``r - mean of the group``, divided by nothing."""
-    return reward - group.total / group.count
+    return reward - group.total / group.size
 
 
 _FORMULAS: dict[GroupAlgorithm, Callable[[float, float, Group], float]] = {

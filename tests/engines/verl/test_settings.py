@@ -62,8 +62,7 @@ def test_ppo_has_a_value_model_like_the_policy() -> None:
     settings = made(algorithm="ppo", offload=True, model="some/model", lora_rank=8)
     assert settings["critic.enable"] is True
     assert settings["critic.model.path"] == "some/model"
-    assert settings["critic.model.lora_rank"] == 8
-    assert settings["critic.optim.lr"] == 1e-4
+    assert settings["critic.model.lora_rank"] == 0
     assert settings["critic.fsdp.param_offload"] is True
     whole = made(algorithm="ppo", model="some/model", lora_rank=0)
     assert whole["critic.optim.lr"] == 1e-5
@@ -78,11 +77,7 @@ def test_ppo_has_a_value_model_like_the_policy() -> None:
         ({}, ""),
         # 1.1 million parameters of 16 bytes.
         ({"algorithm": "ppo"}, " MB over all GPUs"),
-        ({"algorithm": "ppo", "model": "some/model"}, "4 bytes a parameter over all"),
-        (
-            {"algorithm": "ppo", "model": "some/model", "lora_rank": 0},
-            "16 bytes a parameter over all",
-        ),
+        ({"algorithm": "ppo", "model": "some/model"}, "16 bytes a parameter over all"),
     ],
 )
 def test_the_memory_of_a_value_model_is_said(

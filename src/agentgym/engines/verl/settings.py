@@ -35,9 +35,9 @@ from agentgym.models.folder import (
 
 _MEMORY_SHARE = 0.5
 _VALUE_RATE = 1e-5
-"""Least learning rate of a value model, verl's default: its head is new."""
-_TRAINED_BYTES, _FROZEN_BYTES = 16, 4
-"""Bytes of a parameter in float32: with gradient and AdamW's two moments, or alone."""
+"""Learning rate of a large value model, verl's default."""
+_BYTES = 16
+"""Bytes of a trained parameter: float32, with its gradient and AdamW's two moments."""
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -206,7 +206,10 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
-    """Return the settings of the value model: trained like the policy, from it."""
+    """Return the settings of the value model, which is always trained whole.
+
+    verl makes adapters for language models only, and leaves a new head untrained.
+    """
     if config.algorithm != "ppo":
         return {}
     if engine != "dp":
@@ -215,18 +218,17 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
             "is trained with dp here. Leave model_engine out, or choose another "
             "algorithm."
         )
-    rank = trained_rank(config)
+    rate = LEARNING_RATE if is_small(config.model) else _VALUE_RATE
     values: dict[str, Any] = {
         "enable": True,
         "strategy": "fsdp2",
-        "optim.lr": max(learning_rate(config), _VALUE_RATE),
+        "optim.lr": rate,
         "optim.betas": list(BETAS),
         "optim.weight_decay": 0.0,
         "optim.clip_grad": MAX_GRAD_NORM,
         "optim.override_optimizer_config": {"eps": epsilon(config)},
         "model.path": base_source(config.model),
-        "model.lora_rank": rank,
-        "model.lora_alpha": 2 * rank,
+        "model.lora_rank": 0,
         "fsdp.strategy": "fsdp2",
         "fsdp.param_offload": config.offload,
         "fsdp.optimizer_offload": config.offload,
@@ -241,8 +243,7 @@ def value_model_words(config: TrainingConfig) -> str:
         return ""
     folder = base_folder(model_source(config.model))
     count = count_parameters(folder) if folder is not None else 0
-    each = _FROZEN_BYTES if trained_rank(config) else _TRAINED_BYTES
-    size = f"{count * each / 1e6:,.0f} MB" if count else f"{each} bytes a parameter"
+    size = f"{count * _BYTES / 1e6:,.0f} MB" if count else f"{_BYTES} bytes a parameter"
     return f"value model, in addition: {size} over all GPUs, and activations"
 
 
