@@ -11,7 +11,7 @@ import pytest
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.errors import MissingExtraError, UsageError
 from agentgym.models.nano import nano_path
-from agentgym.train.batch import to_dataproto
+from agentgym.train.dataproto import to_dataproto
 from tests.engines.verl.running import ENVIRONMENT
 
 HAS_VERL = all(find_spec(name) is not None for name in ("verl", "tensordict"))

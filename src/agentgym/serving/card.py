@@ -8,10 +8,13 @@ from typing import Any
 
 from agentgym.core.agent import AgentSpec
 from agentgym.core.formats import FORMATS
+from agentgym.core.formats.settings import TemplateSettings
 from agentgym.evaluate.metrics import MetricName, Metrics
 from agentgym.evaluate.numbers import plural
 from agentgym.models import hub
-from agentgym.models.folder import LORA_RANKS, NANO
+from agentgym.models.chat_template import form_of
+from agentgym.models.folder import LORA_RANKS, NANO, adapter_folders, held_rank
+from agentgym.train.trained_agent import TrainedAgent
 
 _SHOWN: tuple[tuple[MetricName, str], ...] = (
     ("right_tool", "right tool"),
@@ -21,59 +24,39 @@ _SHOWN: tuple[tuple[MetricName, str], ...] = (
 )
 
 
-def model_card(
-    spec: AgentSpec,
-    name: str,
-    *,
-    rank: int,
-    roles: Mapping[str, str],
-    form: str,
-    variables: Mapping[str, Any],
-    constrains: bool,
-    base_model: str,
-    steps: int,
-    episodes: int,
-    created: str,
-    before: Metrics,
-    after: Metrics,
-) -> str:
+def model_card(agent: TrainedAgent, form: str) -> str:
     """Return the model card, the README of a folder of weights on Hugging Face.
 
     Args:
-        spec: Definition of the agent, apart from its weights.
-        name: Name of the agent.
-        rank: Rank of the LoRA adapter; 0 if the weights need no base model.
-        roles: Folder names of the adapters of a team's roles; empty for a single one.
-        form: Format of the model's tool calls, e.g. ``hermes``.
-        variables: Variables of its chat template, as in training.
-        constrains: Whether its calls were restricted to the tools' schemas in training.
-        base_model: The model that training started from.
-        steps: Number of policy updates.
-        episodes: Number of training rollouts.
-        created: Time in ISO 8601.
-        before: Held-out metrics before training.
-        after: Held-out metrics after training.
+        agent: The agent whose weights are exported.
+        form: ``hf`` or ``merged``, see :meth:`TrainedAgent.export`.
     """
+    spec, made = agent.spec, agent.provenance
+    before, after = agent.baseline, agent.metrics
+    found = form_of(str(agent.model_path), TemplateSettings())
+    rank = held_rank(agent.model_path) if form == "hf" else 0
+    folders = adapter_folders(agent.model_path)
+    roles = {role: folder.name for role, folder in folders.items() if role}
     head = ["pipeline_tag: text-generation", "tags: [agentgym, tool-calling]"]
     head.insert(0, f"library_name: {'peft' if rank else 'transformers'}")
-    if hub.is_id(base_model):
-        head.append(f"base_model: {base_model}")
-    base = _base(base_model)
+    if hub.is_id(made.base_model):
+        head.append(f"base_model: {made.base_model}")
+    base = _base(made.base_model)
     kind = f"a LoRA adapter for {base}" if rank else f"trained from {base}"
     rows = "\n".join(
         f"| {label} | {_share(before, metric)} | {_share(after, metric)} |"
         for metric, label in _SHOWN
     )
-    grammar = FORMATS[form or "hermes"]
+    grammar = FORMATS[found.name or "hermes"]
     return f"""---
 {"\n".join(head)}
 ---
 
-# {name}
+# {agent.name}
 
 A model that calls tools, {kind}
 with AgentGym by reinforcement learning on the scenario {Path(spec.scenario).name!r}:
-{plural(steps, "update")}, {plural(episodes, "episode")}, {created}.
+{plural(made.steps, "update")}, {plural(made.episodes, "episode")}, {made.created}.
 
 On {plural(after.tasks, "held-out task")}:
 
@@ -83,9 +66,9 @@ On {plural(after.tasks, "held-out task")}:
 
 ## Use
 
-{_use(spec, rank, roles, grammar.vllm_parser, variables)}
+{_use(spec, rank, roles, grammar.vllm_parser, found.variables)}
 It writes tool calls in the form `{grammar.example}`.
-{_CONSTRAINED if constrains else ""}\
+{_CONSTRAINED if found.constrains else ""}\
 It was measured at temperature {spec.temperature:g}
 with at most {spec.max_tokens:,} tokens an answer, after this system prompt:
 

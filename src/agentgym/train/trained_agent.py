@@ -298,33 +298,10 @@ class TrainedAgent(BaseModel):
             UsageError: The form is unknown, or the folder exists or cannot be written.
             AgentGymError: The weights differ from those saved, or cannot be merged.
         """
-        from agentgym.models.chat_template import form_of
-        from agentgym.models.folder import adapter_folders, held_rank
         from agentgym.serving.card import model_card
         from agentgym.serving.export import export_model
 
-        made = self.provenance
-        form_found = form_of(str(self.model_path), TemplateSettings())
-        card = model_card(
-            self.spec,
-            self.name,
-            rank=held_rank(self.model_path) if form == "hf" else 0,
-            roles={
-                role: folder.name
-                for role, folder in adapter_folders(self.model_path).items()
-                if role
-            },
-            form=form_found.name,
-            variables=form_found.variables,
-            constrains=form_found.constrains,
-            base_model=made.base_model,
-            steps=made.steps,
-            episodes=made.episodes,
-            created=made.created,
-            before=self.baseline,
-            after=self.metrics,
-        )
-        return export_model(self, form, Path(folder), card)
+        return export_model(self, form, Path(folder), model_card(self, form))
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model that runs in this process."""

@@ -1,0 +1,89 @@
+"""Convert recorded rollouts to verl's DataProto, for a trainer of one's own."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.core.config import Algorithm
+from agentgym.core.trajectory import Trajectory
+from agentgym.errors import MissingExtraError, UsageError
+from agentgym.models.folder import model_source
+from agentgym.train.batch import TOOL_CALLS, BatchBuilder
+
+
+def to_dataproto(
+    trajectories: Sequence[Trajectory],
+    model: str,
+    *,
+    algorithm: Algorithm = "rloo",
+    failure_cost: float = 0.2,
+    trainable: Mapping[str, bool] | None = None,
+    temperature: float = 1.0,
+) -> Any:
+    """Convert trajectories to a ``verl.DataProto`` for verl's own trainer.
+
+    Rows, mask and advantages are the same as for our engines: each agent of a team has
+    its own rows, and dropped calls have none. ``old_log_probs`` are those at sampling.
+
+    Args:
+        trajectories: Complete groups, since the baseline needs the whole group.
+        model: The model with these tokens.
+        algorithm: Name of the advantage algorithm.
+        failure_cost: See :class:`~agentgym.core.config.TrainingConfig`.
+        trainable: The trained components; None: the choice of tools and their
+            arguments.
+        temperature: Sampling temperature.
+
+    Raises:
+        MissingExtraError: verl is not installed.
+        UsageError: No call can be trained; the message says why. Or the algorithm is
+            ``ppo``, whose advantages need a value model.
+    """
+    if algorithm == "ppo":
+        raise UsageError(
+            "algorithm = 'ppo' gives no advantages here: they need a value model's "
+            "predictions. Choose another algorithm, or compute them in your trainer."
+        )
+    try:
+        from tensordict import TensorDict
+        from verl import DataProto
+    except ImportError:
+        raise MissingExtraError("verl", "Making a DataProto") from None
+    from transformers import AutoTokenizer
+
+    from agentgym.engines.tokens.responses import ResponseReader
+    from agentgym.engines.verl.protocol import rows_of
+    from agentgym.engines.verl.rows import to_tensors
+    from agentgym.models.chat_template import ChatTemplate
+
+    tokenizer = AutoTokenizer.from_pretrained(model_source(model))
+    reader = ResponseReader(
+        tokenizer,
+        ChatTemplate(model, tokenizer).format,
+        frozenset({int(tokenizer.eos_token_id)}),
+    )
+    builder = BatchBuilder(
+        algorithm,
+        trainable or TOOL_CALLS,
+        lambda call: reader.label(call.prompt_ids, call.response_ids, call.tools),
+        failure_cost,
+    )
+    groups: dict[str, list[Trajectory]] = {}
+    for rollout in trajectories:
+        groups.setdefault(rollout.group or rollout.task_id, []).append(rollout)
+    made = builder.build(
+        list(groups.values()), lambda r: [r.reward or 0.0] * len(r.model_calls)
+    )
+    rows = rows_of(made.batch)
+    if not rows:
+        why = Counter(b.reason for found in made.ledger.values() for b in found)
+        reason = why.most_common(1)[0][0] if why else "there are none"
+        raise UsageError(f"None of the model calls can be trained: {reason}.")
+    tensors = to_tensors(rows)
+    return DataProto(
+        batch=TensorDict(tensors, len(rows)),
+        meta_info={
+            "temperature": temperature,
+            "global_token_num": tensors["attention_mask"].sum(-1).tolist(),
+        },
+    )
