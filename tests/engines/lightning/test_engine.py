@@ -154,7 +154,7 @@ def test_an_end_in_an_update_is_shown(make: Make) -> None:
     with pytest.raises(EngineError, match="NCCL lost a rank") as ended:
         engine.update(batch())
     assert "lightning.log" in str(ended.value)
-    assert "NCCL lost a rank" in engine.policy.failure  # type: ignore[union-attr]
+    assert "NCCL lost a rank" in engine.policy.failure
 
 
 @pytest.mark.slow
