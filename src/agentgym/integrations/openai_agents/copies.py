@@ -105,8 +105,9 @@ class AgentCopies:
 
     def _tools(self, agent: Any) -> Callable[[Any], Any]:
         async def get_all_tools(context: Any) -> list[Any]:
-            for server in agent.mcp_servers if self._servers else ():
-                await self._servers.open(server, server)
+            if self._servers is not None:
+                for server in agent.mcp_servers:
+                    await self._servers.open(server, server)
             with running(self.of):
                 found = await agent.get_all_tools(context)
             return [self._tool(x) for x in found if isinstance(x, FunctionTool)]
