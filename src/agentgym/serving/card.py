@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from agentgym.core.agent import AgentSpec
+from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.formats import FORMATS
 from agentgym.core.formats.settings import TemplateSettings
 from agentgym.evaluate.metrics import MetricName, Metrics
@@ -14,7 +14,6 @@ from agentgym.evaluate.numbers import plural
 from agentgym.models import hub
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import LORA_RANKS, NANO, adapter_folders, held_rank
-from agentgym.train.trained_agent import TrainedAgent
 
 _SHOWN: tuple[tuple[MetricName, str], ...] = (
     ("right_tool", "right tool"),
@@ -24,24 +23,39 @@ _SHOWN: tuple[tuple[MetricName, str], ...] = (
 )
 
 
-def model_card(agent: TrainedAgent, form: str) -> str:
+def model_card(
+    trained: Trained,
+    form: str,
+    *,
+    base_model: str,
+    steps: int,
+    episodes: int,
+    created: str,
+    before: Metrics,
+    after: Metrics,
+) -> str:
     """Return the model card, the README of a folder of weights on Hugging Face.
 
     Args:
-        agent: The agent whose weights are exported.
-        form: ``hf`` or ``merged``, see :meth:`TrainedAgent.export`.
+        trained: The agent whose weights are exported.
+        form: ``hf`` or ``merged``, see :func:`~agentgym.serving.export.export_model`.
+        base_model: The model that training started from.
+        steps: Number of policy updates.
+        episodes: Number of training rollouts.
+        created: Time in ISO 8601.
+        before: Held-out metrics before training.
+        after: Held-out metrics after training.
     """
-    spec, made = agent.spec, agent.provenance
-    before, after = agent.baseline, agent.metrics
-    found = form_of(str(agent.model_path), TemplateSettings())
-    rank = held_rank(agent.model_path) if form == "hf" else 0
-    folders = adapter_folders(agent.model_path)
+    spec = trained.spec
+    found = form_of(str(trained.model_path), TemplateSettings())
+    rank = held_rank(trained.model_path) if form == "hf" else 0
+    folders = adapter_folders(trained.model_path)
     roles = {role: folder.name for role, folder in folders.items() if role}
     head = ["pipeline_tag: text-generation", "tags: [agentgym, tool-calling]"]
     head.insert(0, f"library_name: {'peft' if rank else 'transformers'}")
-    if hub.is_id(made.base_model):
-        head.append(f"base_model: {made.base_model}")
-    base = _base(made.base_model)
+    if hub.is_id(base_model):
+        head.append(f"base_model: {base_model}")
+    base = _base(base_model)
     kind = f"a LoRA adapter for {base}" if rank else f"trained from {base}"
     rows = "\n".join(
         f"| {label} | {_share(before, metric)} | {_share(after, metric)} |"
@@ -52,11 +66,11 @@ def model_card(agent: TrainedAgent, form: str) -> str:
 {"\n".join(head)}
 ---
 
-# {agent.name}
+# {trained.name}
 
 A model that calls tools, {kind}
 with AgentGym by reinforcement learning on the scenario {Path(spec.scenario).name!r}:
-{plural(made.steps, "update")}, {plural(made.episodes, "episode")}, {made.created}.
+{plural(steps, "update")}, {plural(episodes, "episode")}, {created}.
 
 On {plural(after.tasks, "held-out task")}:
 

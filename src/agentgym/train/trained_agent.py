@@ -301,7 +301,16 @@ class TrainedAgent(BaseModel):
         from agentgym.serving.card import model_card
         from agentgym.serving.export import export_model
 
-        return export_model(self, form, Path(folder), model_card(self, form))
+        made = self.provenance
+        known = {"base_model", "steps", "episodes", "created"}
+        card = model_card(
+            self,
+            form,
+            **made.model_dump(include=known),
+            before=self.baseline,
+            after=self.metrics,
+        )
+        return export_model(self, form, Path(folder), card)
 
     def chat_model(self) -> "BaseChatModel":
         """Return the policy as a LangChain chat model that runs in this process."""

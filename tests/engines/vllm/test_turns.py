@@ -18,7 +18,7 @@ from agentgym.train.plan import make_plan
 from tests.engines.test_memory import QWEN, SEVEN
 from tests.engines.vllm.conftest import CPU_VERSION, make_environment
 
-Tells = Callable[[float, str], None]
+Tells = Callable[..., None]
 
 
 @pytest.fixture
