@@ -29,6 +29,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),
+    "kl_coefficient": ("local", "vllm", "verl"),
     "ratio_limit": ("local", "vllm"),
     "role_adapters": ("local",),
 }

@@ -93,7 +93,7 @@ def test_a_machine_whose_gpus_ray_is_told_of_is_accepted(made: Make) -> None:
         ({"lora_rank": 8}, "An adapter of rank 8"),
         ({"episodes": 10}, "less than one step of 64"),
         ({"nodes": 2}, "a setting of --engine verl"),
-        ({"kl_coefficient": 0.1}, "a setting of --engine local or vllm"),
+        ({"kl_coefficient": 0.1}, "a setting of --engine local or vllm or verl"),
         ({"model": "./nowhere"}, "No model is at"),
         ({"constrain": "calls"}, "its servers restrict no tokens"),
     ],

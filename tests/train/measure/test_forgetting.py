@@ -29,7 +29,7 @@ MANY = 10_000
 
 
 def chat_config(**settings: object) -> TrainingConfig:
-    return TrainingConfig.create(gpu="none", **settings)
+    return TrainingConfig.create(gpu="none", engine="local", **settings)
 
 
 @pytest.fixture
