@@ -59,5 +59,5 @@ def test_vllm_samples_on_the_cpu_what_the_learner_learns_from(
     log = (run / "vllm.log").read_text()
     (given,) = (line for line in log.splitlines() if "non-default args" in line)
     assert "'enable_lora': True" in given
-    assert "pars" not in given, "vLLM reads no calls"
+    assert "tool_call_parser" not in given, "vLLM reads no calls"
     assert "tool_choice" not in given
