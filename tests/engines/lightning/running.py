@@ -1,7 +1,6 @@
 """What the tests with Agent Lightning's trainer on the CPU share."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from tests.engines.verl.running import FLOATS
-from tests.processes import MARK, processes_of
+from tests.engines.verl.running import FLOATS, marked_engine
 
 ENVIRONMENT = "AGENTLIGHTNING_ENVIRONMENT"
 TESTS = Path(__file__).parents[2]
@@ -91,11 +89,4 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     place = os.environ.get(ENVIRONMENT)
     if not place:
         pytest.skip(f"{ENVIRONMENT} names no environment with agentlightning and verl")
-    (own_home / "engines").mkdir()
-    (own_home / "engines" / "lightning").symlink_to(Path(place).resolve())
-    mark = f"{os.getpid()}-{time.time_ns()}"
-    for name, value in {MARK: mark, **ON_THE_CPU}.items():
-        monkeypatch.setenv(name, value)
-    yield mark
-    left = processes_of(mark)
-    assert not left, left
+    yield from marked_engine("lightning", place, own_home, monkeypatch, ON_THE_CPU)

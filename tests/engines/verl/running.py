@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,21 @@ def on_cpu(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     place = os.environ.get(ENVIRONMENT)
     if not place:
         pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
-    (own_home / "engines").mkdir()
-    (own_home / "engines" / "verl").symlink_to(place)
+    yield from marked_engine("verl", place, own_home, monkeypatch, ON_THE_CPU)
+
+
+def marked_engine(
+    engine: str,
+    place: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: Mapping[str, str],
+) -> Iterator[str]:
+    """Install an engine, and mark its processes; none of them may be left."""
+    (home / "engines").mkdir()
+    (home / "engines" / engine).symlink_to(Path(place).resolve())
     mark = f"{os.getpid()}-{time.time_ns()}"
-    for name, value in {MARK: mark, **ON_THE_CPU}.items():
+    for name, value in {MARK: mark, **variables}.items():
         monkeypatch.setenv(name, value)
     yield mark
     left = processes_of(mark)

@@ -27,7 +27,9 @@ class ScriptedCluster:
         servers = ["http://127.0.0.1:9/v1"]
         return {"servers": servers, "model": self.model, "version": self.version}
 
-    def update(self, rows: list[Any], version: int, **_: Any) -> dict[str, float]:
+    def update(
+        self, rows: list[Any], version: int, rate: float, **_: Any
+    ) -> dict[str, float]:
         if self.script == "dies":
             sys.stderr.write("CUDA error: an illegal memory access\n")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -38,7 +40,7 @@ class ScriptedCluster:
         self.version = version
         gap = 0.5 if self.script == "other weights" else 0.001
         norm = float("nan") if self.script == "not finite" else 1.0
-        return {"loss": float(len(rows)), "grad_norm": norm, "gap": gap}
+        return {"loss": float(len(rows)), "grad_norm": norm, "gap": gap, "kl": rate}
 
     def imitate(self, rows: list[Any], rate: float) -> dict[str, float]:
         norm = float("nan") if self.script == "not finite" else 1.0

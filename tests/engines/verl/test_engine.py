@@ -89,8 +89,9 @@ def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> N
         with engine.sampling():
             pass
     assert engine.step == 0
-    spent = TrainingBatch(BATCH.sequences, spent=0.5)
-    assert engine.update(spent).step == 1
+    after, usual = engine.update(BATCH), make().update(BATCH)
+    assert after.step == usual.step == 1
+    assert after.kl == pytest.approx(usual.kl / 4)  # the script says the rate there
 
 
 def test_an_imitation_whose_gradient_is_not_finite_has_no_loss(make: Make) -> None:

@@ -6,20 +6,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from agentgym.core.files import BEAT_S, Beat, write_json
 from agentgym.engines import supervise
 from agentgym.engines.lightning.environment import ENVIRONMENT
-from agentgym.engines.verl.launch import ray_environment, ray_folder
+from agentgym.engines.verl.launch import end_process, ray_environment, ray_folder
 from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 
 FOLDER = "LIGHTNING_FOLDER"
 """Variable with the folder of the files that ``hooks.py`` exchanges with us."""
 _TURN_S = 0.1
-_ENDS_S = 45.0
 _LAST_LINES = 12
 
 
@@ -110,11 +108,4 @@ class TrainerProcess:
 
     def close(self) -> None:
         """End it with all processes that it started, and remove its files."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_ENDS_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        rmtree(self._folder, ignore_errors=True)
+        end_process(self._process, self._folder)

@@ -72,14 +72,19 @@ class LocalServer:
 
     def close(self) -> None:
         """End the server with all processes it started, and remove its files."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_ENDS_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        rmtree(self._folder, ignore_errors=True)
+        end_process(self._process, self._folder)
+
+
+def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    """End a process that started Ray, and remove its folder of :func:`ray_folder`."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_ENDS_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    rmtree(folder, ignore_errors=True)
 
 
 def ray_folder() -> Path:

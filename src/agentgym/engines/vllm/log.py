@@ -36,8 +36,9 @@ _SHOWN_LINES, _SHOWN = 8, 2000
 def why_it_ended(text: str) -> str:
     """Return the error that ended vLLM, with advice if there is some.
 
-    It is the first error of a worker, else of the engine's core, else of the server;
-    later errors are consequences. If there is no error, it is the end of the log.
+    The first error is returned, since later ones follow from it: a worker's error if
+    there is one, else the engine core's, else the server's. A log without an error
+    returns its last lines.
 
     Args:
         text: vLLM's output since it was started.

@@ -160,9 +160,9 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
     )
     device = "cpu" if on_cpu(config) else "cuda"
     others = ASLEEP_BYTES if shares_gpu(config) else 0
-    told = check_memory(trained, device, fetch=fetch, samples=False, others=others)
+    words = check_memory(trained, device, fetch=fetch, samples=False, others=others)
     check_turns(config)
-    return told
+    return words
 
 
 def _place(config: TrainingConfig) -> str:

@@ -49,7 +49,7 @@ class ThreadTuner:
     all, and keeps the number whose steps took less time (median).
 
     Args:
-        most: Number of all threads; with one, there are no trials.
+        most: Largest number of threads. If it is one, nothing is tried.
         clock: Returns the time in seconds.
     """
 
