@@ -136,7 +136,10 @@ def test_what_is_set_over_verls_defaults_is_shown_first(
     shown = support.VerlEngines().composed(config)
     assert shown.startswith(first)
     assert "actor_rollout_ref.actor.fsdp_config.seed: 3" in shown
-    assert shown.endswith("# The defaults are shown once verl is installed.\n")
+    assert shown.endswith(
+        "# The defaults are shown once the environment exists. "
+        "Make it with: agentgym engine install verl\n"
+    )
 
     python = made("0.9.1") / "bin" / "python"
     python.write_text("#!/bin/sh\necho 'all: of it'\n")

@@ -158,7 +158,8 @@ def composed_text(
     try:
         python = environment.interpreter()
     except UsageError:
-        return f"{ours}# The defaults are shown once verl is installed.\n"
+        why = "The defaults are shown once the environment exists."
+        return f"{ours}# {why} {environment.advice}\n"
     file = Path(__file__).with_name("compose.py")
     try:
         done = subprocess.run(
