@@ -31,7 +31,8 @@ def test_a_started_server_says_where_it_answers_and_updates(servers: Servers) ->
     state = client.start(settings())
     assert state["servers"] == ["http://127.0.0.1:9/v1"]
     assert state["model"] == "m"
-    assert ask_update(client) == {"loss": 1.0, "grad_norm": 1.0, "gap": 0.001}
+    done = ask_update(client)
+    assert done == {"loss": 1.0, "grad_norm": 1.0, "gap": 0.001, "kl": 0.0001}
     client.close()
 
 
