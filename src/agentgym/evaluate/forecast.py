@@ -27,6 +27,7 @@ class Forecast:
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. Fewer take about as long, since
             the longest of them decides.
+        measured: Seconds per measured rollout, if already timed.
         clock: Returns the time in seconds.
     """
 
@@ -35,6 +36,7 @@ class Forecast:
         config: TrainingConfig,
         held_out: int,
         at_once: int = 1,
+        measured: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -43,7 +45,7 @@ class Forecast:
         self._clock = clock
         self._began = 0.0
         self._ended = 0
-        self._per_measured: float | None = None
+        self._per_measured = measured
         self._may_be_long = False
         self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
 

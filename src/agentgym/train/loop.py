@@ -68,23 +68,22 @@ class TrainingLoop:
     ) -> None:
         self._began = began
         self._plan = plan
-        config = plan.config
         self._run = run
         self._progress = progress
-        self._scenario = get_scenario(config.scenario)
-        self._size(config)
+        self._scenario = get_scenario(plan.config.scenario)
+        self._size(plan.config)
         self.state = RunState()
         self._stalled: str | None = None
         self._is_late = False
         self._interrupt = InterruptFlag()
 
-    def _size(self, config: TrainingConfig) -> None:
-        """Apply the settings of measured tasks, and forecast the run's time."""
+    def _size(self, config: TrainingConfig, each: float | None = None) -> None:
+        """Apply the sizes; forecast the time if a rollout takes ``each`` seconds."""
         sets = held_out_sets(self._scenario, config.seed, config.test_tasks).values()
         rollouts = config.eval_samples * sum(map(len, sets))
         self._config = config
         self._time = TimeBudget(config, len(sets), self._plan.workers)
-        self._forecast = Forecast(config, rollouts, self._time.timed)
+        self._forecast = Forecast(config, rollouts, self._time.timed, each)
 
     def run(self) -> TrainingResult:
         """Run to the end.
@@ -155,6 +154,10 @@ class TrainingLoop:
         offer = self._offer_warm_start()
         if self._config.warm_start:
             self._warm_start()
+        self._fit_rest()
+        if self._measuring.is_due and self._has_room:
+            self._measuring.validate()
+            self._save()
         self._report_time_left()
         if not (state.step or self._measuring.goal_reached):
             self._ask(offer)
@@ -180,12 +183,22 @@ class TrainingLoop:
             return
         each = self._measuring.time_rollouts(self._time.timed, self._time.timing_s)
         self._use.update()
-        fitted = self._time.fit(config.time - state.wall_seconds, each)
-        self._size(config.replaced(**fitted))
+        self._fit(self._time.fit(config.time - state.wall_seconds, each), each)
+
+    def _fit_rest(self) -> None:
+        """Fit steps and validations to the time that the measurements have left."""
+        state, limit, each = self.state, self._config.time, self._measured
+        if limit and each and not state.step and state.validation is None:
+            self._use.update()
+            self._fit(self._time.fit_rest(limit - state.wall_seconds, each), each)
+
+    def _fit(self, sizes: dict[str, Any], each: float) -> None:
+        """Apply sizes for rollouts that take ``each`` seconds."""
+        self.state.rollout_seconds = each
+        self._size(self._config.replaced(**sizes), each)
         self._measuring = dataclasses.replace(self._measuring, config=self._config)
         self._run.write_record(config=self._config.model_dump(mode="json"))
         self._progress.fitted(self._time.words(each, self._config))
-        state.rollout_seconds = each
 
     def _offer_warm_start(self) -> str:
         """Offer a warm start if it would help; return the offer if not accepted."""
@@ -203,8 +216,6 @@ class TrainingLoop:
 
     def _warm_start(self) -> None:
         """Run the warm start and measure its result, unless a resumed run has done so.
-
-        A validation of these weights is the baseline for later validations.
 
         Raises:
             UsageError: The run has already done training steps.
@@ -233,9 +244,6 @@ class TrainingLoop:
                 state.warmed = self._measuring.held_out("warmed", step=0)
             self._save()
         self._progress.warmed(state.warm_start.words(), state.start)
-        if self._measuring.is_due and self._has_room:
-            self._measuring.validate()
-            self._save()
 
     @property
     def _has_room(self) -> bool:
@@ -306,8 +314,6 @@ class TrainingLoop:
 
     def _steps(self) -> Iterator[int]:
         """Yield the numbers of the remaining steps."""
-        if self._measuring.is_due and self._has_room:  # it was interrupted
-            self._measuring.validate()
         state = self.state
         if state.training_began is None:
             state.training_began = state.wall_seconds
@@ -465,8 +471,8 @@ class TrainingLoop:
             metrics=after[main],
             baseline=before[main],
         )
-        warmed = state.warmed
         self._use.update()
+        warmed = state.warmed
         result = TrainingResult(
             scenario=self._scenario.name,
             config=self._config.model_dump(mode="json"),

@@ -22,6 +22,7 @@ from agentgym.train import loop
 from agentgym.train.measure.time_budget import TimeBudget
 from agentgym.train.run_folder import RunFolder, RunState
 from tests.train.test_loop import InterruptedAt, scripted, trainer
+from tests.ui.made_up import metrics
 
 __all__ = ["scripted"]
 
@@ -64,6 +65,22 @@ def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
         step = 64 * 2 * per_rollout
         validations = fitted["eval_tasks"] * per_rollout / fitted["eval_every"]
         assert validations <= 0.15 * step or fitted["eval_every"] == 5
+
+
+def test_slower_rollouts_get_smaller_steps_and_validations() -> None:
+    """After a warm start of an hour's run, 30 minutes are left at 4.5 s a rollout."""
+    first = budget(time="1h", warm_start=True).fit(3500, 1.4)
+    assert (first["eval_tasks"], first["group_size"]) == (93, 8)
+    fitted = budget(time="1h", warm_start=True, **first)
+    state = RunState(wall_seconds=1800, warmed={"held out": metrics(0.5)})
+    assert not fitted.has_room(state, None, measured=4.5)
+    rest = fitted.fit_rest(1800, 4.5)
+    assert rest["eval_tasks"] == 15
+    assert 16 <= rest["group_size"] * rest["tasks_per_step"] < 48
+    again = budget(time="1h", warm_start=True, **(first | rest))
+    assert again.has_room(state, None, measured=4.5)
+    same = again.fit_rest(1800, 0.1)
+    assert {name: (first | rest)[name] for name in same} == same, "no size grows"
 
 
 def test_a_warm_start_imitates_what_fits() -> None:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +123,44 @@ class TimeBudget:
                 f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
         samples = max(1, min(config.eval_samples, int(rollouts / self.sets / tasks)))
-        validation = min(
-            config.eval_tasks,
-            max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4)),
-        )
-        every = validation * per_rollout / (_VALIDATION_SHARE * step)
         lesson = int(_WARM_START_SHARE * left / (_LESSON_PER_ROLLOUT * per_rollout))
-        return batch | {
+        return self._sizes(left, per_rollout, batch) | {
             "warm_start_tasks": max(_LEAST_LESSON, min(most_tasks(config), lesson)),
             "test_tasks": tasks,
             "eval_samples": samples,
-            "eval_tasks": validation,
+        }
+
+    def fit_rest(self, left: float, measured: float) -> dict[str, int]:
+        """Return sizes of steps and validations that fill the time after a baseline.
+
+        The rollouts of a baseline often take longer than the few that are timed first.
+        Without smaller sizes, no step would fit beside the measurements. No size grows.
+
+        Args:
+            left: Remaining seconds.
+            measured: Wall seconds per measured rollout.
+        """
+        config = self.config.replaced(warm_start=False)  # it is done, if there was one
+        rest = replace(self, config=config)
+        return rest._sizes(left, measured, rest._batch(left, measured))
+
+    def _sizes(
+        self, left: float, per_rollout: float, batch: dict[str, int]
+    ) -> dict[str, int]:
+        """Return a batch's sizes, and validations that take a small share of the time.
+
+        Args:
+            left: Remaining seconds.
+            per_rollout: Wall seconds per rollout.
+            batch: See :meth:`_batch`.
+        """
+        config = self.config
+        step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
+        tasks = max(_LEAST_VALIDATION, int(_VALIDATION_SHARE * left / per_rollout / 4))
+        tasks = min(config.eval_tasks, tasks)
+        every = tasks * per_rollout / (_VALIDATION_SHARE * step)
+        return batch | {
+            "eval_tasks": tasks,
             "eval_every": max(config.eval_every, math.ceil(every)),
         }
 
