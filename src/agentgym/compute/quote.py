@@ -12,7 +12,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import engine_name
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import held_out_sets
+from agentgym.scenarios.task_lists import held_out_count
 
 SETUP_MINUTES = 12.0
 """Minutes until training starts: machine, image, packages and model."""
@@ -82,9 +82,9 @@ class Effort:
             ScenarioError: It has no tasks.
         """
         scenario = get_scenario(config.scenario)
-        sets = held_out_sets(scenario, config.seed, config.test_tasks).values()
+        held_out = held_out_count(scenario, config.seed, config.test_tasks)
         times = 2 + config.warm_start  # before, after the warm start, after training
-        measured = times * config.eval_samples * sum(map(len, sets))
+        measured = times * config.eval_samples * held_out
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks

@@ -104,6 +104,11 @@ def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[T
     }
 
 
+def held_out_count(scenario: Scenario, seed: int, count: int) -> int:
+    """Return the number of tasks in all sets of :func:`held_out_sets`."""
+    return sum(map(len, held_out_sets(scenario, seed, count).values()))
+
+
 def task_list(made: Any, what: str) -> list[Task]:
     """Return a scenario's result as a list of tasks.
 

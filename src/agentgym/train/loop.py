@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from agentgym.core.components import tokens_name
@@ -31,7 +31,7 @@ from agentgym.evaluate.roles import check_roles
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import held_out_sets
+from agentgym.scenarios.task_lists import held_out_count
 from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog, audited
 from agentgym.train.batch import BatchBuilder, Credited
@@ -79,10 +79,10 @@ class TrainingLoop:
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
         """Apply the sizes; forecast the time if a rollout takes ``each`` seconds."""
-        sets = held_out_sets(self._scenario, config.seed, config.test_tasks).values()
-        rollouts = config.eval_samples * sum(map(len, sets))
+        held_out = cache(partial(held_out_count, self._scenario, config.seed))
+        rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
-        self._time = TimeBudget(config, len(sets), self._plan.workers)
+        self._time = TimeBudget(config, held_out, self._plan.workers)
         self._forecast = Forecast(config, rollouts, self._time.timed, each)
 
     def run(self) -> TrainingResult:

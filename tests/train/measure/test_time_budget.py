@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ __all__ = ["scripted"]
 
 
 def budget(**settings: Any) -> TimeBudget:
-    return TimeBudget(TrainingConfig.create(**settings), sets=2, workers=2)
+    two_sets = partial(mul, 2)
+    return TimeBudget(TrainingConfig.create(**settings), two_sets, workers=2)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,17 @@ def test_held_out_tasks_come_first_and_then_attempts_at_each() -> None:
     assert (slow["test_tasks"], slow["eval_samples"]) == (13, 1)
     assert slow["eval_tasks"] == 8
     assert slow["eval_every"] > 5 - 1
+
+
+def test_small_sets_leave_room_for_more_tasks_of_the_main_one() -> None:
+    """In 540 s at a second a rollout, twice, there are 270: 230 and 4 sets of 10."""
+    config = TrainingConfig.create(time="30m", test_tasks=300)
+    given = TimeBudget(config, lambda count: count + 4 * min(count, 10), workers=2)
+    fitted = given.fit(1800, 1.0)
+    assert (fitted["test_tasks"], fitted["eval_samples"]) == (230, 1)
+    after = TimeBudget(config.replaced(**fitted), given.held_out, workers=2)
+    assert after.has_room(RunState(wall_seconds=1400), 130, measured=1.0)
+    assert not after.has_room(RunState(wall_seconds=1400), 131, measured=1.0)
 
 
 def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
@@ -225,7 +239,8 @@ def test_a_warm_start_needs_no_time_for_steps() -> None:
         UsageError, match=r"2 steps of 16 rollouts and 6 .*tasks_per_step=2"
     ):
         budget(time="20m").fit(1200, 25.0)
-    long = TimeBudget(TrainingConfig.create(time="20m", warm_start=True), 1, 1)
+    config = TrainingConfig.create(time="20m", warm_start=True)
+    long = TimeBudget(config, int, workers=1)
     assert long.fit(1200, 19.0)["test_tasks"] == 6
     with pytest.raises(
         UsageError, match=r"a warm start and 6 .*, measured 3 times.*max_tokens"

@@ -2,6 +2,7 @@
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,12 +67,13 @@ class TimeBudget:
 
     Attributes:
         config: The settings: ``time``, and upper limits of the sizes.
-        sets: Number of held-out sets, each of at most ``test_tasks``.
+        held_out: Returns the number of tasks in all held-out sets for a value of
+            ``test_tasks``; it does not fall as that rises.
         workers: Number of processes with ``concurrency`` episodes in flight each.
     """
 
     config: TrainingConfig
-    sets: int
+    held_out: Callable[[int], int]
     workers: int
 
     @property
@@ -106,9 +108,11 @@ class TimeBudget:
         steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
-        tasks = min(config.test_tasks, int(rollouts / self.sets))
+        tasks = bisect_right(
+            range(1, config.test_tasks + 1), rollouts, key=self.held_out
+        )
         if tasks < min(_LEAST_TASKS, config.test_tasks) or left < steps * step:
-            least = times * _LEAST_TASKS * self.sets * per_rollout / _HELD_OUT_SHARE
+            least = times * self.held_out(_LEAST_TASKS) * per_rollout / _HELD_OUT_SHARE
             needed = 1.5 * max(least, 2 * steps * step)
             wish, less = "a warm start", "shorter answers (--set max_tokens=256)"
             if steps:
@@ -122,7 +126,7 @@ class TimeBudget:
                 f"times, need about {duration(needed)}. Give --time "
                 f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
-        samples = max(1, min(config.eval_samples, int(rollouts / self.sets / tasks)))
+        samples = max(1, min(config.eval_samples, int(rollouts / self.held_out(tasks))))
         lesson = int(_WARM_START_SHARE * left / (_LESSON_PER_ROLLOUT * per_rollout))
         return self._sizes(left, per_rollout, batch) | {
             "warm_start_tasks": max(_LEAST_LESSON, min(most_tasks(config), lesson)),
@@ -281,4 +285,4 @@ class TimeBudget:
     @property
     def _held_out(self) -> int:
         """Number of rollouts in one measurement of held-out tasks."""
-        return self.config.test_tasks * self.config.eval_samples * self.sets
+        return self.held_out(self.config.test_tasks) * self.config.eval_samples
