@@ -138,7 +138,8 @@ class TimeBudget:
         """Return sizes of steps and validations that fill the time after a baseline.
 
         The rollouts of a baseline often take longer than the few that are timed first.
-        Without smaller sizes, no step would fit beside the measurements. No size grows.
+        Without smaller sizes, the measurements would leave no time for a step. No size
+        grows.
 
         Args:
             left: Remaining seconds.
