@@ -70,6 +70,17 @@ def test_small_sets_leave_room_for_more_tasks_of_the_main_one() -> None:
     assert not after.has_room(RunState(wall_seconds=1400), 131, measured=1.0)
 
 
+def test_a_small_tasks_file_is_not_called_larger_than_it_is() -> None:
+    config = TrainingConfig.create(time="30m")
+    given = TimeBudget(config, lambda count: min(count, 8), workers=2)
+    fitted = given.fit(1800, 0.1)
+    assert (fitted["test_tasks"], fitted["eval_samples"]) == (8, 4)
+    assert (
+        ": 8 held-out tasks, 4 attempts at each, which can show a gain of about 75"
+        in (given.words(0.1, config.replaced(**fitted)))
+    )
+
+
 def test_what_is_measured_takes_its_share_of_the_time_at_most() -> None:
     given = budget(time="1h", warm_start=True)
     for per_rollout in (0.05, 0.5, 2.0):

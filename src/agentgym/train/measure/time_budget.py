@@ -2,7 +2,7 @@
 
 import math
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,9 +108,7 @@ class TimeBudget:
         steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
-        tasks = bisect_right(
-            range(1, config.test_tasks + 1), rollouts, key=self.held_out
-        )
+        tasks = self._most_tasks(rollouts)
         if tasks < min(_LEAST_TASKS, config.test_tasks) or left < steps * step:
             least = times * self.held_out(_LEAST_TASKS) * per_rollout / _HELD_OUT_SHARE
             needed = 1.5 * max(least, 2 * steps * step)
@@ -133,6 +131,17 @@ class TimeBudget:
             "test_tasks": tasks,
             "eval_samples": samples,
         }
+
+    def _most_tasks(self, rollouts: float) -> int:
+        """Return the value of ``test_tasks`` that fills so many rollouts.
+
+        If the scenario has fewer tasks, it is their number; 0 if not one task fits.
+        """
+        sizes = range(1, self.config.test_tasks + 1)
+        most = bisect_right(sizes, rollouts, key=self.held_out)
+        if not most:
+            return 0
+        return 1 + bisect_left(sizes, self.held_out(most), key=self.held_out)
 
     def fit_rest(self, left: float, measured: float) -> dict[str, int]:
         """Return sizes of steps and validations that fill the time after a baseline.
@@ -197,7 +206,7 @@ class TimeBudget:
             f" at once. In {duration(fitted.time or 0)}: "
             f"{plural(tasks, 'held-out task')}, {attempts} at each, which can show a "
             f"gain of about {100 * change:.0f} points or more; "
-            f"{plural(fitted.eval_tasks, 'validation task')} every "
+            f"at most {plural(fitted.eval_tasks, 'validation task')} every "
             f"{plural(fitted.eval_every, 'step')}; and as many steps as fit, of "
             f"{plural(fitted.tasks_per_step, 'task')} with "
             f"{plural(fitted.group_size, 'attempt')} each."
