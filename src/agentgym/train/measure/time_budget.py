@@ -109,8 +109,9 @@ class TimeBudget:
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
         tasks = self._most_tasks(rollouts)
-        if tasks < min(_LEAST_TASKS, config.test_tasks) or left < steps * step:
-            least = times * self.held_out(_LEAST_TASKS) * per_rollout / _HELD_OUT_SHARE
+        fewest = min(_LEAST_TASKS, self._most_tasks(math.inf))
+        if tasks < fewest or left < steps * step:
+            least = times * self.held_out(fewest) * per_rollout / _HELD_OUT_SHARE
             needed = 1.5 * max(least, 2 * steps * step)
             wish, less = "a warm start", "shorter answers (--set max_tokens=256)"
             if steps:
@@ -120,7 +121,7 @@ class TimeBudget:
             raise UsageError(
                 f"time = {duration(config.time or 0)} is too short: a rollout takes "
                 f"{per_rollout:.1f} s here, {plural(self.timed, 'rollout')} at once, "
-                f"so that {wish} and {_LEAST_TASKS} held-out tasks, measured {times} "
+                f"so that {wish} and {fewest} held-out tasks, measured {times} "
                 f"times, need about {duration(needed)}. Give --time "
                 f"{math.ceil(needed / 60)}m, a smaller model, or {less}."
             )
