@@ -1,7 +1,7 @@
-"""Composes verl's configuration as a GPU's process does, and has verl's classes take it.
+"""Composes verl's configurations as a run does, and makes verl's own objects of them.
 
-Run by an interpreter that has verl: lists of settings come in as JSON, and the composed
-configurations go out.
+Run by an interpreter that has verl: a list of settings comes in as JSON, and the
+composed configurations go out.
 """
 
 import json
