@@ -136,13 +136,18 @@ def updates_of(
 
 def check_sampled(
     seen: list[tuple[TrainingBatch, UpdateMetrics]], settings: TrainingConfig
-) -> None:
-    """Check that each step was sampled from the weights that the last one made."""
+) -> float:
+    """Check that each step was sampled from the weights that the last one made.
+
+    Returns:
+        How far the untrained model's log-probabilities are from the second step's.
+    """
     assert all(0 < done.gap < GAP for _, done in seen)
     local = settings.replaced(engine="local", gpu="none", verl={})
     with closing(LocalEngine.create(local)) as untrained:
         gap = untrained.update(seen[1][0]).gap
     assert gap > 10 * seen[1][1].gap, "else it could be the untrained model's sample"
+    return gap
 
 
 def tensors(folder: Path) -> dict[str, Any]:
