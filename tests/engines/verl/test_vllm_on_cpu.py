@@ -27,7 +27,7 @@ __all__ = ["on_cpu"]
 pytestmark = [pytest.mark.sweep, pytest.mark.timeout(1800), VLLM_ON_CPU]
 
 
-def test_grpo_steps_are_sampled_by_vllm_with_the_adapter_that_verl_learned(
+def test_grpo_steps_are_sampled_by_vllm_from_what_verl_learned(
     on_cpu: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -40,8 +40,6 @@ def test_grpo_steps_are_sampled_by_vllm_with_the_adapter_that_verl_learned(
         tmp_path,
         algorithm="grpo",
         framework="langchain",
-        lora_rank=8,
-        learning_rate=0.002,
         verl={**flat(ON_CPU), "actor_rollout_ref.rollout.name": "vllm_cpu"},
     )
     result = Trainer(settings).train()
