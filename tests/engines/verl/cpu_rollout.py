@@ -1,7 +1,9 @@
-"""What verl has on a machine without a GPU, for tests: engine and rollout backend.
+"""What verl has on a machine without a GPU, for tests: engine and rollout backends.
 
-The backend answers from a copy of the model with token ids and log-probabilities, like
-vLLM. A plug-in for a version of verl calls :func:`install`.
+Both backends sample from the weights that verl hands over in its ``naive`` way, and
+answer with token ids and log-probabilities: ``hf_cpu`` with transformers, in a process
+of Ray's, and ``vllm_cpu`` with vLLM. A plug-in for a version of verl calls
+:func:`install`.
 """
 
 import hashlib
@@ -11,10 +13,12 @@ import re
 import threading
 import time
 import uuid
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
+from cpu_vllm import VllmServer
 
 
 def _calls(text: str) -> tuple[str | None, list[dict[str, Any]]]:
@@ -38,7 +42,7 @@ def _calls(text: str) -> tuple[str | None, list[dict[str, Any]]]:
 class CpuServer:
     """A Ray actor that answers chat completions over HTTP, one after the other."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, _: Any) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
@@ -157,16 +161,16 @@ class CpuServer:
     def resume_generation(self) -> None: ...
 
 
-def _replica() -> Any:
+def _replica(made: type) -> Any:
     import ray
     from verl.workers.rollout.replica import RolloutReplica
 
     class CpuReplica(RolloutReplica):
         async def launch_servers(self) -> None:
-            actor = ray.remote(CpuServer).options(
+            actor = ray.remote(made).options(
                 name=f"cpu_rollout_{self.replica_rank}", num_cpus=0, max_concurrency=16
             )
-            server = actor.remote(self.model_config.path)
+            server = actor.remote(self.model_config.path, self.config)
             self.servers, self._server_handle = [server], server
             self._server_address = await server.get_address.remote()
 
@@ -199,7 +203,7 @@ def __getattr__(name: str) -> Any:  # verl looks for the class by its name
 
 
 def install() -> None:
-    """Name the engine and the rollout backend of a machine without a GPU."""
+    """Name the engine and the rollout backends of a machine without a GPU."""
     import verl.utils.distributed as distributed
     from verl.workers.engine.base import EngineRegistry
     from verl.workers.engine.fsdp.transformer_impl import (
@@ -218,8 +222,9 @@ def install() -> None:
     EngineRegistry.register("language_model", ["fsdp2"], device="cpu")(
         FSDPEngineWithLMHead
     )
-    base._ROLLOUT_REGISTRY[("hf_cpu", "async")] = "cpu_rollout.CpuAdapter"
     EngineRegistry.register("value_model", ["fsdp2"], device="cpu")(
         FSDPEngineWithValueHead
     )
-    RolloutReplicaRegistry.register("hf_cpu", _replica)
+    for name, made in (("hf_cpu", CpuServer), ("vllm_cpu", VllmServer)):
+        base._ROLLOUT_REGISTRY[(name, "async")] = "cpu_rollout.CpuAdapter"
+        RolloutReplicaRegistry.register(name, partial(_replica, made))

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,11 @@ from agentgym.engines.verl.engine import VerlEngine
 from tests.processes import MARK, processes_of
 
 ENVIRONMENT = "VERL_ENVIRONMENT"
+GAP = 1e-4
+"""Most nats, in the mean, between log-probabilities of the sampler and the learner.
+
+Both compute in float32. 0.1 ends a run.
+"""
 FLOATS = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 ON_CPU: dict[str, Any] = {
     "actor_rollout_ref": {
@@ -126,6 +132,22 @@ def updates_of(
 
     monkeypatch.setattr(engine, "update", watched)
     return seen
+
+
+def check_sampled(
+    seen: list[tuple[TrainingBatch, UpdateMetrics]], settings: TrainingConfig
+) -> float:
+    """Check that each step was sampled from the weights that the last one made.
+
+    Returns:
+        How far the untrained model's log-probabilities are from the second step's.
+    """
+    assert all(0 < done.gap < GAP for _, done in seen)
+    local = settings.replaced(engine="local", gpu="none", verl={})
+    with closing(LocalEngine.create(local)) as untrained:
+        gap = untrained.update(seen[1][0]).gap
+    assert gap > 10 * seen[1][1].gap, "else it could be the untrained model's sample"
+    return gap
 
 
 def tensors(folder: Path) -> dict[str, Any]:

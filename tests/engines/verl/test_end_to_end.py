@@ -1,10 +1,11 @@
-"""verl itself, with Ray, on the CPU; see docs/gpu_training.md for how to run these."""
+"""verl with Ray and sampling on the CPU; docs/gpu_training.md says how to run these."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.verl.engine import VerlEngine
 from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
-from tests.engines.verl.running import ON_CPU, config, on_cpu, tensors, updates_of
+from tests.engines.verl.running import (
+    ON_CPU,
+    check_sampled,
+    config,
+    on_cpu,
+    tensors,
+    updates_of,
+)
 from tests.processes import listening, processes_of
 
 __all__ = ["on_cpu"]
@@ -34,18 +42,27 @@ time.sleep(600)
 """
 
 
-def test_two_steps_as_the_local_engine_does_them_and_a_resume(
-    on_cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_grpo_steps_as_the_local_engine_does_them_and_a_resume(
+    on_cpu: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ) -> None:
     seen = updates_of(VerlEngine, monkeypatch)
-    settings = config(tmp_path, name="whole")
-    first = Trainer(settings.replaced(episodes=8)).train()
-    assert first.steps == 1
+    settings = config(tmp_path, name="whole", algorithm="grpo")
+    first = Trainer(settings).train()
+    assert first.steps == 2
     one = tensors(first.artifacts.agent)  # the resumed run writes its own there
-    result = Trainer(settings).train(resume=tmp_path / "whole", episodes=16)
-    assert result.steps == 2
-    assert [done.step for _, done in seen] == [1, 2]
+    result = Trainer(settings).train(resume=tmp_path / "whole", episodes=24)
+    assert result.steps == 3
+    assert [done.step for _, done in seen] == [1, 2, 3]
     assert all(batch.trained_tokens for batch, _ in seen)
+
+    # Weights are pushed after an update, and after a checkpoint was loaded.
+    untrained = check_sampled(seen, settings)
+    gaps = ", ".join(f"{done.gap:.1e}" for _, done in seen)
+    told = f"verl with transformers: gaps of {gaps} nats, untrained {untrained:.1e}"
+    record_property("measured", told)
 
     # The first step is the local engine's.
     local = LocalEngine.create(
@@ -69,7 +86,7 @@ def test_two_steps_as_the_local_engine_does_them_and_a_resume(
         assert not torch.equal(before[name].float(), one[name].float()), name
         assert not torch.equal(one[name], two[name]), name
     lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [1, 2]
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
     assert processes_of(on_cpu) == []
 
 
