@@ -14,6 +14,7 @@ from tests.integrations.authored_runs import (
     run,
 )
 
+REAL = "the real tool ran"
 AUTHORED = "tests.integrations.pydantic_ai.authored"
 SEEN = [("list_files", "ok", True)]
 FORM = {"text": "Two.", "files": 2}
@@ -52,6 +53,24 @@ def test_its_models_and_tools_are_led_to_training(
     assert acting(found) == SEEN
     assert len(found.model_calls) == len(script)
     assert who is None or roles(found) == who
+
+
+def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
+    tmp_path: Path,
+) -> None:
+    found = run(
+        tmp_path,
+        "pydantic_ai",
+        "wary",
+        Reply(calls=[("remove", {"word": "Hi"}), ("my_list_files", {})]),
+        Reply(calls=[("final_result", FORM)]),
+        allow_tools=("remove", "my_list_files"),
+    )
+    assert found.reward is not None, found.reason
+    called = [(call.name, call.outcome) for call in found.get_tool_calls()]
+    assert called[:2] == [("remove", "ok"), ("my_list_files", "ok")]
+    results = [x["content"] for x in found.model_calls[-1].messages[-2:]]
+    assert results == ["removed Hi", REAL]
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
