@@ -35,6 +35,7 @@ from agentgym.core.trajectory import (
 from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
+from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
 from agentgym.rollout.gateway.http.keys import agent_key
@@ -415,6 +416,7 @@ def main(argument: str) -> int:
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # log crashes
     spec = WorkerSpec.model_validate_json(argument)
     limit_memory(spec.memory_mb)
+    refuse_outside_episodes()
     sys.exit = _no_exit  # type: ignore[assignment]
     try:
         asyncio.run(_serve(spec, control))
