@@ -39,6 +39,11 @@ class Answer(BaseModel):
     files: int
 
 
+def finish(text: str, files: int) -> Answer:
+    """Answer the request."""
+    return Answer(text=text, files=files)
+
+
 @dataclass
 class Deps:
     user: str = "Ann"
@@ -56,8 +61,9 @@ knowing = Agent(MODEL, deps_type=Deps, tools=[list_files])
 approved = Agent(MODEL, output_type=[str, DeferredToolRequests])
 wary = Agent(
     MODEL,
-    toolsets=[FunctionToolset([list_files]).prefixed("my").approval_required()],
-    output_type=[Answer, DeferredToolRequests],
+    tools=[list_files],
+    toolsets=[FunctionToolset([shout]).prefixed("my").approval_required()],
+    output_type=[finish, DeferredToolRequests],
 )
 checked = Agent(MODEL, tools=[list_files])
 strict = Agent(MODEL, tools=[shout])

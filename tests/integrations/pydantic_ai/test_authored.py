@@ -14,7 +14,6 @@ from tests.integrations.authored_runs import (
     run,
 )
 
-REAL = "the real tool ran"
 AUTHORED = "tests.integrations.pydantic_ai.authored"
 SEEN = [("list_files", "ok", True)]
 FORM = {"text": "Two.", "files": 2}
@@ -38,6 +37,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
         ("deciding", [LIST, OK], None),
         ("knowing", [LIST, OK], None),
         ("approved", [LIST, OK], None),
+        ("wary", [LIST, Reply(calls=[("final_result", FORM)])], None),
         ("checked", [LIST, Reply("No."), OK], None),
         ("make_own", [LIST, OK], None),
         ("make_on", [LIST, OK], None),
@@ -62,15 +62,15 @@ def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
         tmp_path,
         "pydantic_ai",
         "wary",
-        Reply(calls=[("remove", {"word": "Hi"}), ("my_list_files", {})]),
+        Reply(calls=[("remove", {"word": "Hi"}), ("my_shout", {"word": "hey"})]),
         Reply(calls=[("final_result", FORM)]),
-        allow_tools=("remove", "my_list_files"),
+        allow_tools=("remove", "my_shout"),
     )
     assert found.reward is not None, found.reason
     called = [(call.name, call.outcome) for call in found.get_tool_calls()]
-    assert called[:2] == [("remove", "ok"), ("my_list_files", "ok")]
+    assert called[:2] == [("remove", "ok"), ("my_shout", "ok")]
     results = [x["content"] for x in found.model_calls[-1].messages[-2:]]
-    assert results == ["removed Hi", REAL]
+    assert results == ["removed Hi", "HEY"]
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
