@@ -46,6 +46,7 @@ WORKS = {
         "a hierarchical `Crew`, by `manager_agent`": "headed",
         "an agent that plans, `planning_config`": "planning",
         "`output_pydantic`": "structured",
+        "`output_json`": "in_json",
         "a factory without parameters": "make_own",
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",
@@ -95,6 +96,9 @@ WORKS = {
         "an output validator": "checked",
         "an agent in a tool of another": "boss",
         "tools that need approval": "approved",
+        "an output function, a toolset with `.prefixed` and `.approval_required`": (
+            "wary"
+        ),
         "a factory without parameters": "make_own",
         "a factory that takes the model": "make_on",
         "an asynchronous factory": "make_later",

@@ -20,6 +20,10 @@ SCORE = "assert isinstance(environment, House)\n"
 GIVES = """import agentgym
         if room == "nan":
             agentgym.reward(float("nan"), name="looked")
+        if room == "thread":
+            import concurrent.futures
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                pool.submit(agentgym.reward, 0.25, name="looked").result()
         agentgym.reward(0.25, name="looked")
         return "21 degrees"
 """
@@ -194,6 +198,16 @@ def test_a_reward_that_is_not_a_number_drops_the_rollout_by_name(
     assert found.reward is None
     assert found.reason is not None
     assert "agentgym.reward got nan for 'looked'" in str(found.reason)
+
+
+def test_a_reward_outside_of_the_episode_drops_the_rollout_by_name(
+    pack: str, tmp_path: Path
+) -> None:
+    found = run(pack, tmp_path, look("thread"), Reply("Done."))
+    assert found.reward is None
+    assert found.reason is not None
+    assert found.reason.kind == "reward"
+    assert "got 0.25 for 'looked' outside of an episode" in str(found.reason)
 
 
 def test_outside_a_rollout_nothing_happens() -> None:

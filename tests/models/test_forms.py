@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from agentgym.models.forms import NO_FORM, form_as_tool, form_given
+from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.models.forms import (
+    NO_FORM,
+    answers_any_object,
+    form_as_tool,
+    form_given,
+)
 
 SCHEMA = {"type": "object", "properties": {"good": {"type": "boolean"}}}
 ASKED: Any = {
@@ -52,6 +58,14 @@ def test_any_json_object_is_a_form_too() -> None:
     [tool] = body["tools"]
     assert tool["function"]["name"] == form.name == "json"
     assert tool["function"]["parameters"] == {"type": "object"}
+    call = RequestedCall(id="1", name="json", arguments="{}")
+    made = ModelCall(tools=[tool], tool_calls=[call], wants_call=True)
+    assert answers_any_object(made)
+    assert not answers_any_object(made.model_copy(update={"tool_calls": []}))
+    in_schema = form_as_tool({"response_format": ASKED})[0]["tools"]
+    named = RequestedCall(id="1", name="Verdict", arguments="{}")
+    schema = {"tools": in_schema, "tool_calls": [named]}
+    assert not answers_any_object(made.model_copy(update=schema))
 
 
 def test_a_schema_may_be_kept_loosely() -> None:

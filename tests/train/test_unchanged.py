@@ -10,15 +10,20 @@ import shutil
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 from agentgym import Trainer, TrainingResult
+from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import model_source
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import AgentReport, probed
 from agentgym.rollout.store.store import Store
 from tests.train import ledger_team
 
@@ -153,6 +158,52 @@ CASES = {
 }
 
 
+def needs(instruction: str, tool: str, **args: str) -> dict[str, Any]:
+    """Return a line of a tasks file whose task needs one call."""
+    return {"instruction": instruction, "expect": [{"tool": tool, "args": args}]}
+
+
+ROOMS = ("blue", "green", "red", "amber", "white", "grey")
+LOOKED_UP = [
+    needs(f"What do the posts say about {it}?", "retrieve_posts", topic=it)
+    for it in ROOMS
+]
+BOOKED = [needs(f"Please book the room {it}.", "book_room", room=it) for it in ROOMS]
+SENT = [needs(f"Send a note to {it}.", "send_note", person=it) for it in ("Ann", "Tom")]
+
+
+def ask_router(graph: Any) -> None:
+    """Ask a graph whose model decides in a form."""
+    assert graph.invoke({"messages": [("user", "Book the room blue.")]})["messages"]
+
+
+def ask_receipt(crew: Any) -> None:
+    """Give a crew a task whose answer is an object."""
+    given = crew.kickoff({"task": "Book the room blue."}).tasks_output[0].pydantic
+    assert set(given.model_dump()) == {"room", "booked"}
+
+
+def in_receipt(crew: Any) -> dict[str, Any]:
+    """Return a crew in parts, with the class of its answer."""
+    return in_crew(crew) | {"answer": [task.output_pydantic for task in crew.tasks]}
+
+
+IN_FORMS = {
+    "rag": (
+        *("tests.train.structured_agents:rag", "langchain", "GradeDocuments"),
+        *(LOOKED_UP, in_graph, ask_router),
+    ),
+    "supervisor": (
+        *("tests.train.structured_agents:team", "langchain", "Route"),
+        *([*BOOKED, *SENT], in_graph, ask_router),
+    ),
+    "crew": (
+        *("tests.train.structured_crew:crew", "crewai", "Receipt"),
+        *(BOOKED, in_receipt, ask_receipt),
+    ),
+}
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Train on few tasks, from a folder of the test's own."""
@@ -206,6 +257,35 @@ def test_what_comes_back_is_what_went_in_but_trained(
         assert with_base.logprobs != pytest.approx(result_of_it.logprobs, abs=1e-6)
 
 
+@pytest.mark.slow  # trains, with a framework each
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("name", IN_FORMS)
+def test_an_agent_that_answers_in_a_form_comes_back_trained(
+    name: str, tmp_path: Path
+) -> None:
+    reference, framework, form, lines, described, ask = IN_FORMS[name]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("\n".join(map(json.dumps, lines * 4)))
+    agent = resolve_name(reference)
+    inside = {key: id(value) for key, value in vars(agent).items()}
+    before = described(agent)
+    assert inspected(reference, tasks, framework).problems == []
+
+    result = Trainer().train(
+        agent=reference, tasks=tasks, framework=framework, episodes=64, yes=True
+    )
+
+    assert {key: id(value) for key, value in vars(agent).items()} == inside
+    assert type(result.agent) is type(agent)
+    assert described(result.agent) == before
+    ask(result.agent)
+    held = calls_in(result, form)
+    assert held
+    whole = [call for call in held if call.finish_reason != "length"]
+    assert all(call.tool_calls[0].name == form for call in whole)
+
+
 @pytest.mark.slow  # trains, and its prompts have some 1,100 tokens
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("few")
@@ -229,18 +309,21 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
     inside = {key: id(value) for key, value in vars(ledger_team.team).items()}
     more: dict[str, Any] = {"test_tasks": 3, "eval_tasks": 3, "max_tokens": 400}
+    reference, as_it_is = "tests.train.ledger_team:team", {"model": str(folder), **more}
+    report = inspected(reference, "tasks.jsonl", "autogen", **as_it_is)
+    assert report.problems == []
+    assert report.bound == ["count_parts"]
 
     result = Trainer().train(
-        agent="tests.train.ledger_team:team",
+        agent=reference,
         tasks="tasks.jsonl",
         framework="autogen",
-        model=str(folder),
         episodes=16,
         tasks_per_step=4,
         group_size=4,
         rollout_timeout_s=300,
         yes=True,
-        **more,
+        **as_it_is,
     )
 
     assert {k: id(v) for k, v in vars(ledger_team.team).items()} == inside
@@ -250,12 +333,27 @@ def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
     assert [x.to_openai() for x in given] == [x.to_openai() for x in back]
     assert result.steps >= 1
     assert result.ledger.roles["MagenticOneOrchestrator"].trained
+    ledgers = calls_in(result, "LedgerEntry")
+    assert ledgers
+    assert all(call.logprobs for call in ledgers)
+
+
+def inspected(
+    agent: str, tasks: str | Path, framework: str, **settings: Any
+) -> AgentReport:
+    """Return what a look into an agent finds."""
+    config = TrainingConfig.create(
+        scenario=str(tasks), agent=agent, framework=framework, **settings
+    )
+    return probed(located(config))
+
+
+def calls_in(result: TrainingResult, form: str) -> list[ModelCall]:
+    """Return the model calls of a training that were answered in a form."""
     with Store(result.artifacts.run / "rollouts.db") as store:
         rollouts, *_ = store.list_terminal(0, 40)
         calls = [c for each in rollouts for c in store.model_calls(each.rollout_id)]
-    ledgers = [c for c in calls if c.grammar and c.grammar.form == "LedgerEntry"]
-    assert ledgers
-    assert all(call.logprobs for call in ledgers)
+    return [call for call in calls if call.grammar and call.grammar.form == form]
 
 
 def trained(agent: Any, framework: str) -> TrainingResult:

@@ -11,6 +11,12 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
 )
 
 
+class _Process:
+    """The state of this process; a new thread sees it, and no context variable."""
+
+    runs_rollouts = False
+
+
 def reward(value: float, *, name: str = "inner") -> None:
     """Reward the agent's last model call.
 
@@ -34,10 +40,17 @@ def reward(value: float, *, name: str = "inner") -> None:
 
     Raises:
         RewardError: In a rollout, the value is not a finite number or the name is
-            empty.
+            empty; or training's own process calls it outside of an episode, as in a
+            thread without the episode's context.
     """
     receive = _RECEIVER.get()
     if receive is None:
+        if _Process.runs_rollouts:
+            raise RewardError(
+                f"agentgym.reward got {value!r} for {name!r} outside of an episode. "
+                "If the agent starts its own threads, copy the context: "
+                "contextvars.copy_context().run(...)"
+            )
         return
     from agentgym.core.trajectory import MOST_REWARD
 
@@ -55,3 +68,11 @@ def reward(value: float, *, name: str = "inner") -> None:
 def receive_with(receiver: Callable[[str, float], None]) -> None:
     """Pass rewards given in this context, and in copies of it, to a function."""
     _RECEIVER.set(receiver)
+
+
+def refuse_outside_episodes() -> None:
+    """Refuse rewards without a receiver in this process from now on.
+
+    A worker runs nothing but episodes, so such a reward would be lost unnoticed.
+    """
+    _Process.runs_rollouts = True

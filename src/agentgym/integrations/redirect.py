@@ -23,6 +23,9 @@ _PATCHES = {
         "agentgym.integrations.agent_framework.redirect:patch_agents"
     ),
     "agents.run": "agentgym.integrations.openai_agents.redirect:patch_runs",
+    "crewai.utilities.converter": (
+        "agentgym.integrations.crewai.json_answers:patch_converters"
+    ),
     "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
     "pydantic_ai.agent": "agentgym.integrations.pydantic_ai.redirect:patch_agents",
     "pydantic_ai.tool_manager": (

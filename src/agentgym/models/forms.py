@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 from agentgym.core.openai import chosen_tools, names_tool, wants_call
 from agentgym.core.policy import ChatRequest
 from agentgym.core.tools import parse_arguments
-from agentgym.core.trajectory import RequestedCall
+from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.security.redaction import quoted
 
 _ANY = {"name": "json"}
+_ANY_FIELDS = {"type": "object"}
+_DESCRIPTION = "Give the answer in this form."
 
 
 class Form(NamedTuple):
@@ -61,7 +63,7 @@ def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
         name += "_answer"
     function = {
         "name": name,
-        "description": given.get("description") or "Give the answer in this form.",
+        "description": given.get("description") or _DESCRIPTION,
         "parameters": schema,
     }
     kept = {key: body[key] for key in body if key != "response_format"}
@@ -85,7 +87,7 @@ def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         )
     schema = given.get("schema")
     if schema is None:
-        return name, {"type": "object"}
+        return name, dict(_ANY_FIELDS)
     if not isinstance(schema, Mapping):
         raise ValueError(f"The schema {name!r} of response_format is not an object.")
     if schema.get("type", "object") != "object":
@@ -115,6 +117,17 @@ def answer_in_form(calls: Sequence[RequestedCall], name: str) -> str:
     """Return the arguments of the call of ``name``; empty without a valid one."""
     given = (call.arguments for call in calls if call.name == name)
     return next((each for each in given if parse_arguments(each) is not None), "")
+
+
+def answers_any_object(call: ModelCall) -> bool:
+    """Return whether a model call answered a request for any JSON object."""
+    made = {each.name for each in call.tool_calls}
+    return call.wants_call and any(
+        function.get("name") in made
+        and function.get("parameters") == _ANY_FIELDS
+        and function.get("description") == _DESCRIPTION
+        for function in (tool.get("function") or {} for tool in call.tools)
+    )
 
 
 def request_in_form(

@@ -22,7 +22,14 @@ from agentgym.rollout.prompt_length import compare_with_context
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.trial_calls import TrialCalls
-from agentgym.rollout.workers.assemble import ENDED, NOT_RUN
+from agentgym.rollout.trial_findings import (
+    calls_ending,
+    calls_replaced,
+    is_lost,
+    is_unfit,
+    offered_tools,
+)
+from agentgym.rollout.workers.assemble import NOT_RUN
 from agentgym.rollout.workers.offline import OUTSIDE
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.packs import is_tasks_file
@@ -297,9 +304,9 @@ def _try(
                     made += session.run([asked], lambda _: None)
                 except AgentGymError as error:
                     return replace(report, problems=[str(error)])
-                if not calls.left and wanted <= _offered(made).keys():
+                if not calls.left and wanted <= offered_tools(made).keys():
                     break
-                if _is_lost(made[-1]):
+                if is_lost(made[-1]) or is_unfit(made[-1]):
                     break
         tried = hosts.read_text().split() if hosts.is_file() else []
     is_outside = OUTSIDE in tried
@@ -326,21 +333,6 @@ def _rehearsed(reference: str) -> str:
     return str(source)
 
 
-def _offered(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
-    return {
-        str(tool["function"]["name"]): tool["function"]
-        for made in trials
-        for call in made.model_calls
-        for tool in call.tools
-        if isinstance(tool.get("function"), dict)
-    }
-
-
-def _is_lost(made: Trajectory) -> bool:
-    waits = made.reason is not None and made.reason.kind == "interrupt"
-    return waits or made.status is RolloutStatus.DROPPED
-
-
 def _judged(
     report: AgentReport,
     trials: list[Trajectory],
@@ -351,8 +343,8 @@ def _judged(
     allowed: frozenset[str],
     is_outside: bool,
 ) -> AgentReport:
-    made = next((each for each in trials if _is_lost(each)), trials[0])
-    offered = _offered(trials)
+    made = next((each for each in trials if is_lost(each)), trials[0])
+    offered = offered_tools(trials)
     addressee = FRAMEWORKS.get(report.framework).addressee
     own = report.own | {
         name: _PASSES_ON
@@ -369,6 +361,7 @@ def _judged(
     past = [name for name in not_run if name not in allowed]
     unknown = [n for n in offered if n not in specs and n not in own]
     reached = f" It tried to reach {', '.join(hosts)}." if hosts else ""
+    unfit = not is_lost(made) and is_unfit(trials[-1])
     problems = []
     if made.reason is not None and made.reason.kind == "interrupt":
         problems.append(
@@ -389,7 +382,7 @@ def _judged(
             "In a trial its model was offered no tool, so that there is nothing to "
             f"learn: bind the tools to the model.{reached}"
         )
-    elif specs and not specs & offered.keys():
+    elif specs and not specs & offered.keys() and not unfit:
         problems.append(
             f"In a trial its model was offered {', '.join(offered)}, and none of the "
             f"tools of {scenario.name}: {', '.join(sorted(specs))}."
@@ -414,12 +407,19 @@ def _judged(
             f"Calls of {', '.join(answering)} are answered by the agent's own code, "
             "which really runs, again and again; its answers are recorded."
         )
-    if replaced := _replaced(trials):
+    if unfit:
+        concerns.append(
+            "It asks its model for any JSON object, and its own code refused one that "
+            "was made up, so that the trial went no further. In training such an "
+            "answer is the model's failure. Ask with a schema, as "
+            "with_structured_output does by default, and every answer fits."
+        )
+    elif replaced := calls_replaced(trials):
         concerns.append(
             f"Calls of {', '.join(replaced)} that the agent's own code replaces by "
             "others are not counted as calls; those that replace them are."
         )
-    if ending := _ending(trials):
+    if ending := calls_ending(trials):
         concerns.append(
             f"Calls of {', '.join(ending)} end the agent, and count as made. Where its "
             "own code does something at such a call, that is really done."
@@ -440,22 +440,6 @@ def _judged(
         problems=problems,
         model_calls=sum(len(each.model_calls) for each in trials),
     )
-
-
-def _replaced(trials: list[Trajectory]) -> list[str]:
-    """Return the tools that were called without a recorded outcome."""
-    names: dict[str, None] = {}
-    for made in trials:
-        ended = {call.id for call in made.get_tool_calls()}
-        asked = [call for each in made.model_calls for call in each.tool_calls]
-        names |= {call.name: None for call in asked if call.id not in ended}
-    return list(names)
-
-
-def _ending(trials: list[Trajectory]) -> list[str]:
-    """Return the tools whose call ended an attempt without running anything."""
-    ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
-    return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))
 
 
 def _hint(made: Trajectory) -> str:

@@ -108,6 +108,7 @@ class Answer(BaseModel):
 structured = Crew(
     agents=[scribe], tasks=[job("{task}", scribe, output_pydantic=Answer)]
 )
+in_json = Crew(agents=[scribe], tasks=[job("{task}", scribe, output_json=Answer)])
 
 
 class Own(Agent):

@@ -103,6 +103,12 @@ def note_and_answer(request: ChatRequest) -> Reply:
             ["Scribe", "Scribe", "agent"],
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            "in_json",
+            note_and_answer,
+            ["Scribe", "Scribe", "agent"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_its_models_and_tools_are_led_to_training(

@@ -20,7 +20,7 @@ from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.crewai.adapter import CrewAIAdapter
 from agentgym.integrations.crewai.export import PolicyLLM
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
-from tests.integrations.crewai.test_authored import delegate_or_note
+from tests.integrations.crewai.test_authored import delegate_or_note, note_and_answer
 from tests.rollout.sessions import requests, session
 from tests.rollout.stub_server import LISTED, StubServer, completion
 from tests.ui import made_up
@@ -163,6 +163,18 @@ def test_a_crew_comes_back_with_its_control_flow(
     assert len(asked) == 4
     assert "the real tool ran" in str([request.messages for request in asked])
     assert {key: id(value) for key, value in vars(crew).items()} == before
+
+
+def test_the_trained_model_is_asked_for_an_answer_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = scripted(monkeypatch, note_and_answer)
+    crew = load_agent("tests.integrations.crewai.authored:in_json")
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "of their authors")  # no provider is asked
+    made = CrewAIAdapter().wrap_agent(trained(tmp_path), agent=crew)
+    assert made.kickoff({"task": "Note it."}).json_dict == {"text": "Noted."}
+    assert [request.form for request in asked] == ["", "", "Answer"]
 
 
 def test_tools_of_its_own_cannot_be_replaced(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class Route(BaseModel):
     to: Literal["assistant", "nobody"]
 
 
-def _routed(method: Literal["function_calling", "json_schema"]) -> Any:
+def _routed(method: Literal["function_calling", "json_schema", "json_mode"]) -> Any:
     """Return a graph whose model first says, in a form, who goes on."""
 
     def route(state: MessagesState) -> Command[Any]:
@@ -228,6 +228,7 @@ def _routed(method: Literal["function_calling", "json_schema"]) -> Any:
 
 routed = _routed("function_calling")
 routed_by_provider = _routed("json_schema")
+routed_by_any_object = _routed("json_mode")
 approving = create_agent(
     model,
     TOOLS,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError
 from agentgym.integrations.agent_import import agent_tools, load_agent
@@ -110,16 +111,17 @@ def test_agents_below_and_beside_are_reached(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("agent", "said", "told"),
     [
-        (Reply("To the assistant."), "a call was asked for, and none was made"),
-        (Reply(calls=[("Route", {"to": "sea"})]), "Error: 'sea' is not one of"),
+        ("routed", Reply("To the assistant."), "a call was asked for, and none was"),
+        ("routed", Reply(calls=[("Route", {"to": "sea"})]), "Error: 'sea' is not one"),
+        ("routed_by_any_object", Reply(calls=[("json", {"at": 1})]), '{"at": 1}'),
     ],
 )
 def test_what_is_not_in_the_form_asked_for_is_the_policys_failure(
-    tmp_path: Path, said: Reply, told: str
+    tmp_path: Path, agent: str, said: Reply, told: str
 ) -> None:
-    settings = {"scenario": "coding", "agent": f"{HERE}:routed"}
+    settings = {"scenario": "coding", "agent": f"{HERE}:{agent}"}
     with session(tmp_path, ScriptedPolicy(lambda _: said), **settings) as opened:
         [made] = opened.run(requests(1), lambda _: None)
     assert made.reason is not None
@@ -127,6 +129,25 @@ def test_what_is_not_in_the_form_asked_for_is_the_policys_failure(
     assert told in made.reason.detail
     assert made.reward is not None
     assert len(made.model_calls) == 1
+
+
+def test_a_node_that_asks_for_any_json_object_is_trained(
+    tried: Callable[..., AgentReport], tmp_path: Path
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        is_asked = request.tools[0]["function"]["name"] == "json"
+        return (
+            Reply(calls=[("json", {"to": "assistant"})]) if is_asked else Reply("Hm.")
+        )
+
+    report = tried("routed_by_any_object")
+    assert report.problems == []
+    assert any("any JSON object" in each for each in report.concerns)
+    settings = {"scenario": "coding", "agent": f"{HERE}:routed_by_any_object"}
+    with session(tmp_path, ScriptedPolicy(respond), **settings) as opened:
+        [made] = opened.run(requests(1), lambda _: None)
+    assert made.reason is None or made.reason.kind == "goal not reached"
+    assert [call.content for call in made.model_calls][1:] == ["Hm."]
 
 
 def test_an_answer_in_a_form_is_told(tried: Callable[..., AgentReport]) -> None:

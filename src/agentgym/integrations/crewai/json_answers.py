@@ -1,0 +1,36 @@
+"""Ask the agent's own model for a task's ``output_json``.
+
+CrewAI asks for it through the package instructor, which makes a client of its own with
+the address or the name of the model. That client knows neither the episode nor the
+trained model. The patched method is not public: a test fails when a version changes it.
+"""
+
+from types import ModuleType
+from typing import Any
+
+
+class _AskedInForm:
+    """Converts a text to JSON as CrewAI does for ``output_pydantic``."""
+
+    def __init__(self, converter: Any) -> None:
+        self._converter = converter
+
+    def to_json(self) -> str:
+        """Return the answer as JSON; the converter repeats what fails."""
+        made = self._converter.to_pydantic(self._converter.max_attempts)
+        return str(made.model_dump_json(indent=2))
+
+
+def patch_converters(module: ModuleType) -> None:
+    """Patch the converters so that models of AgentGym's are asked themselves."""
+    kind: Any = module.Converter
+    create = kind._create_instructor
+
+    def _create_instructor(self: Any) -> Any:
+        from agentgym.integrations.crewai.export import PolicyLLM
+        from agentgym.integrations.crewai.gateway import GatewayLLM
+
+        is_ours = isinstance(self.llm, GatewayLLM | PolicyLLM)
+        return _AskedInForm(self) if is_ours else create(self)
+
+    kind._create_instructor = _create_instructor
