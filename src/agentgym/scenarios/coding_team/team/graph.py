@@ -6,6 +6,7 @@
     state = await graph.ainvoke({"messages": [("user", "Write a function that …")]})
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ from agentgym.scenarios.coding_team.team.routing import (
 )
 from agentgym.scenarios.coding_team.team.state import TeamState, Turn
 from agentgym.scenarios.coding_team.team.turns import (
+    TURN_S,
     TeamTools,
     TurnResult,
     agents_of,
@@ -153,7 +155,8 @@ async def _chosen(
     """
     for _ in range(_TRIES):
         try:
-            answer = await model.ainvoke(messages)
+            async with asyncio.timeout(TURN_S):
+                answer = await model.ainvoke(messages)
             if not answer.tool_calls:
                 return None, ""
             call = answer.tool_calls[0]
