@@ -94,3 +94,11 @@ async def test_a_person_answers_on_the_web() -> None:
         late = await client.post("/problems/1/answer", json={"answer": "no"})
         assert late.status == 409
         assert (await client.get("/problems/2")).status == 404
+        assert (await client.post("/problems", json={"x": 1})).status == 400
+        await client.post("/problems", json={"problem": " "})
+        for _ in range(600):
+            body = await (await client.get("/problems/2")).json()
+            if body["solution"]:
+                break
+            await asyncio.sleep(0.05)
+        assert "The problem is empty" in body["solution"]["error"]
