@@ -1,7 +1,9 @@
 """agentgym solve, against a server that plays the roles."""
 
+import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -192,6 +194,32 @@ def test_ctrl_c_keeps_the_files(
     assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
     assert "Interrupted. Saved: " in capsys.readouterr().err
     assert (project / "out" / "solution.py").read_text() == FLIP
+
+
+def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
+    server: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is ended soon after Ctrl-C, whatever its threads do."""
+    from agentgym.ui.solving import TeamLines
+
+    saved = project / "out" / "solution.py"
+    seen: list[bool] = []
+
+    def hang() -> None:
+        for _ in range(200):
+            if saved.exists():
+                break
+            time.sleep(0.05)
+        seen.append(saved.exists())
+
+    def stop(lines: TeamLines, event: Any) -> None:
+        if event.tool == "write_file":
+            asyncio.get_running_loop().run_in_executor(None, hang)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TeamLines, "__call__", stop)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
+    assert seen == [True]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,6 +181,7 @@ async def _talk(
     as_json: bool,
 ) -> "Solution | None":
     """Work on the problem, then on further requests; return the last solution."""
+    from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
 
     last = None
@@ -189,7 +191,13 @@ async def _talk(
             asked = _read(console, "Next request (empty ends it): ")
             if asked is None or not asked.strip() or asked.strip().lower() in _LEAVE:
                 return last
-        last = await session.ask(asked)
+        try:
+            last = await session.ask(asked)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            # Now: the loop's end waits for threads, and Ctrl-C ends the process sooner.
+            with suppress(UsageError):
+                _keep(session.so_far("Interrupted"), save)
+            raise
         console.print(solution_view(last, with_files=save is None))
         if save is not None:
             console.print(_keep(last, save))
