@@ -178,6 +178,18 @@ def test_a_refused_key(
     assert "No file was changed." in shown
 
 
+def test_files_that_cannot_be_saved_are_shown(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (project / "out" / "solution.py").mkdir(parents=True)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 2
+    captured = capsys.readouterr()
+    assert "return text[::-1]" in captured.out
+    assert "Cannot write" in captured.err
+
+
 def test_ctrl_c_keeps_the_files(
     server: str,
     project: Path,
@@ -234,6 +246,10 @@ def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
             "Cannot read",
         ),
         (["--problem", "x", "--model", NOWHERE, "--price-in", "1"], "both --price-in"),
+        (
+            ["--problem", "x", "--model", NOWHERE, "--save", "/dev/null/x"],
+            "cannot write",
+        ),
         (["--problem", "x", "--model", NOWHERE, "--language", "go!"], "No language"),
     ],
 )

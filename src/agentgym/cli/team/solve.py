@@ -1,6 +1,7 @@
 """``agentgym solve``: let the coding team solve a problem, live."""
 
 import asyncio
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +138,8 @@ def solve(
         raise UsageError('Which problem? Give --problem "Write a function that …".')
     if (price_in is None) != (price_out is None):
         raise UsageError("Give both --price-in and --price-out, or neither.")
+    if save is not None:
+        _make_folder(save)
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
@@ -200,7 +203,11 @@ async def _talk(
             raise
         console.print(solution_view(last, with_files=save is None))
         if save is not None:
-            console.print(_keep(last, save))
+            try:
+                console.print(_keep(last, save))
+            except UsageError:
+                console.print(solution_view(last))  # else nobody has seen the files
+                raise
         if as_json:
             print_json(last.record())
         if not chat:
@@ -248,6 +255,24 @@ def _read(console: "Console", prompt: str) -> str | None:
         return console.input(prompt)
     except EOFError:
         return None
+
+
+def _make_folder(folder: Path) -> None:
+    """Create the folder for the files before models cost anything.
+
+    Raises:
+        UsageError: It cannot be written to.
+    """
+    from agentgym.errors import UsageError
+
+    place = folder.expanduser()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(place, os.W_OK) else "Permission denied"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise UsageError(f"--save {folder}: cannot write there: {problem}.")
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:
