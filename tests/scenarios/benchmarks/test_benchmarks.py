@@ -216,6 +216,19 @@ def test_livecodebench_has_a_window(tmp_path: Path) -> None:
         get_scenario(f"livecodebench?data={path}&start=2026-01-01")
 
 
+def test_hidden_inputs_may_be_larger_than_what_leaves_the_sandbox(
+    tmp_path: Path,
+) -> None:
+    large = [{**samples.HIDDEN[0], "input": "2 2\n" + " " * (20 << 20)}]
+    row = contest("a", "2025-01-01", private_test_cases=samples.hidden(large))
+    scenario = opened("livecodebench", tmp_path / "d.jsonl", row)
+    try:
+        assert verdict(scenario, PROGRAM)
+        assert not verdict(scenario, "print(3)")
+    finally:
+        scenario.close()
+
+
 def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:
     target = tmp_path / "written"
 
