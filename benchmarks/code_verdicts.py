@@ -25,6 +25,7 @@ from typing import Any
 from machine import machine
 
 from agentgym import Split, Trajectory
+from agentgym.sandbox import LazySandbox, SandboxResult
 from agentgym.scenarios.coding import functions
 from agentgym.scenarios.coding.invented import names_for
 from agentgym.scenarios.coding.projects import build
@@ -114,10 +115,25 @@ def make_cases(count: int, endless: int) -> list[Case]:
     return cases
 
 
+EXECUTIONS: list[float] = []
+"""CPU seconds of each execution in the sandbox, which the sandbox reports."""
+
+
 def cpu() -> float:
-    """Return the CPU seconds of this process and of its ended children."""
+    """Return the CPU seconds of this process, its ended children and executions."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    own = time.process_time() + children.ru_utime + children.ru_stime
+    return own + sum(EXECUTIONS)
+
+
+class Counted(LazySandbox):
+    """A sandbox that counts the CPU seconds of its executions."""
+
+    def run_sync(self, *given: Any, **options: Any) -> SandboxResult:
+        """See :meth:`LazySandbox.run_sync`."""
+        result = super().run_sync(*given, **options)
+        EXECUTIONS.append(0.0 if result.cached else result.cpu_s)
+        return result
 
 
 def here(name: str, cases: Sequence[Case]) -> list[bool]:
@@ -126,6 +142,7 @@ def here(name: str, cases: Sequence[Case]) -> list[bool]:
         data = Path(folder) / "data.jsonl"
         data.write_text("".join(f"{json.dumps(case.row)}\n" for case in cases))
         scenario = get_scenario(f"{name}?data={data}")
+    vars(scenario).update(_sandbox=Counted(scenario.sandbox_config))
     tasks = {t.id: t for t in tasks_to_measure(scenario, "all", 0, len(cases))}
 
     def judge(case: Case) -> bool:
@@ -214,7 +231,8 @@ def main() -> None:
             other = measure(f"its own harness, `{name}`", theirs, cases)
             differ = sum(a != b for a, b in zip(own, other, strict=True))
             print(f"| verdicts of `{name}` that differ | | | | {differ} |")
-    print("\n`right`: accepted; `wrong`: verdicts that are not what was planted.")
+    print("\nCPU: of this process, its ended children and executions in the sandbox.")
+    print("`right`: accepted; `wrong`: verdicts that are not what was planted.")
 
 
 if __name__ == "__main__":
