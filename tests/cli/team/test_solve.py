@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -176,6 +177,28 @@ def test_a_refused_key(
     assert "Ended early." in shown
     assert "Error code: 401" in shown
     assert "No file was changed." in shown
+
+
+def test_a_question_may_name_any_file(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = answer
+
+    def odd(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | str:
+        made = plain(messages)
+        if made[0] != "write_file":
+            return made
+        return "write_file", {"path": "[/x].py", "text": "import subprocess\n"}
+
+    monkeypatch.setattr(sys.modules[__name__], "answer", odd)
+    monkeypatch.setattr("builtins.input", lambda prompt="": "no")
+    run("--problem", "Flip", "--model", server, "--human", "--max-rounds", "1")
+    shown = capsys.readouterr().out
+    assert "Keep this change of [/x].py?" in shown
+    assert "MarkupError" not in shown
 
 
 def test_files_that_cannot_be_saved_are_shown(
