@@ -252,7 +252,9 @@ def _person(console: "Console") -> Any:
 def _read(console: "Console", prompt: str) -> str | None:
     """Read a line from the terminal; None at its end."""
     try:
-        return console.input(prompt, markup=False, emoji=False)  # names of files are in it
+        return console.input(
+            prompt, markup=False, emoji=False
+        )  # names of files are in it
     except EOFError:
         return None
 

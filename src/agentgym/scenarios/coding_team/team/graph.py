@@ -90,7 +90,11 @@ def build_team(
     builder = StateGraph(TeamState)
     asks = ("person",) if human else ()
     lead = _supervisor(by_role["supervisor"], box, human)
-    builder.add_node("supervisor", lead, destinations=(*ROLES[1:], *asks, END))
+    # LangChain's name of an agent, as `create_agent` gives it to the other roles. Else
+    # the supervisor of a team in another graph has the name of the outer node.
+    named = {"lc_agent_name": "supervisor"}
+    leads_to = (*ROLES[1:], *asks, END)
+    builder.add_node("supervisor", lead, metadata=named, destinations=leads_to)
     for name in ROLES[1:]:
         agents = agents_of(name, by_role[name], box)
         node = _role(name, agents, box, human)
