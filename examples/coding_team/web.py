@@ -52,17 +52,24 @@ def make_app(models: Any) -> web.Application:
 
     async def start(request: web.Request) -> web.Response:
         body = await request.json()
+        if not isinstance(body.get("problem"), str):
+            raise web.HTTPBadRequest(text='Send {"problem": "Write a function …"}.')
         work = Work()
         works.append(work)
 
         async def solve() -> None:
-            with TeamSession(
-                models,
-                files=body.get("files", {}),
-                human=work.human,
-                listener=lambda e: work.lines.append(f"{e.role}: {e.tool} {e.text}"),
-            ) as session:
-                work.solution = (await session.ask(body["problem"])).record()
+            try:
+                with TeamSession(
+                    models,
+                    files=body.get("files", {}),
+                    human=work.human,
+                    listener=lambda e: work.lines.append(
+                        f"{e.role}: {e.tool} {e.text}"
+                    ),
+                ) as session:
+                    work.solution = (await session.ask(body["problem"])).record()
+            except Exception as error:  # noqa: BLE001 - bad input: the page shows why
+                work.solution = {"outcome": "stopped", "error": str(error)}
 
         work.task = asyncio.create_task(solve())
         return web.json_response({"number": len(works)})

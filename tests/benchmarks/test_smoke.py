@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
     "turns.py": "--conversations 1 --turns 2 --rounds 1",
     "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
+    "code_verdicts.py": "--solutions 8 --endless 0",
     "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",

@@ -61,6 +61,40 @@ async def test_an_own_role_comes_after_the_team() -> None:
     assert state["messages"][-1].text == "It reverses a text."
 
 
+def test_the_roles_are_recorded_by_name_with_the_own_one(tmp_path: Path) -> None:
+    """An episode as it is trained, in a process of its own."""
+    from agentgym.core.config import TrainingConfig
+    from agentgym.core.task import Split
+    from agentgym.engines.scripted import Reply, ScriptedPolicy
+    from agentgym.rollout.located import located
+    from agentgym.rollout.runner import RolloutRequest
+    from agentgym.scenarios.registry import get_scenario
+    from tests.rollout.sessions import session
+    from tests.scenarios.coding_team.test_training import respond
+
+    def play(request: Any) -> Reply:
+        offered = {tool["function"]["name"] for tool in request.tools}
+        if "list_files" in offered:
+            return Reply(content="It adds two numbers.")
+        return respond(request)
+
+    config = located(
+        TrainingConfig.create(
+            scenario="coding_team", framework="langchain", agent="own_role:make_agent"
+        )
+    )
+    tasks = get_scenario("coding_team").tasks(Split.TRAIN, 0, 5)
+    [task] = [each for each in tasks if each.family == "reviewed"]
+    asked = RolloutRequest("r", task, train=True, group="g", step=1)
+    named = {"scenario": config.scenario, "agent": config.agent}
+    with session(tmp_path, ScriptedPolicy(play), **named) as opened:
+        [rollout] = opened.run([asked], lambda _: None)
+    assert rollout.success
+    assert {call.agent for call in rollout.model_calls} == {
+        *("supervisor", "reviewer", "executor", "documenter")
+    }
+
+
 def test_the_own_reward_is_sound() -> None:
     found = check_scenario(str(FOLDER / "strict"), tasks=10)
     assert [each.why for each in found if each.status == "fail"] == []
@@ -94,3 +128,11 @@ async def test_a_person_answers_on_the_web() -> None:
         late = await client.post("/problems/1/answer", json={"answer": "no"})
         assert late.status == 409
         assert (await client.get("/problems/2")).status == 404
+        assert (await client.post("/problems", json={"x": 1})).status == 400
+        await client.post("/problems", json={"problem": " "})
+        for _ in range(600):
+            body = await (await client.get("/problems/2")).json()
+            if body["solution"]:
+                break
+            await asyncio.sleep(0.05)
+        assert "The problem is empty" in body["solution"]["error"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.errors import NotFoundError, UsageError
+from agentgym.errors import NotFoundError, SandboxError, UsageError
 from agentgym.evaluate.metrics import Prices
 from agentgym.sandbox import SandboxConfig
 from agentgym.solving.solution import Solution
@@ -231,6 +231,8 @@ def test_a_fallback_model() -> None:
         ({"problem": "x" * 20_001}, "at most 20,000 are read"),
         ({"language": "cobol"}, "No language is named 'cobol'; known: python"),
         ({"max_rounds": 0}, "give 1 or more"),
+        ({"files": {"../a.py": ""}}, "cannot be named '../a.py'"),
+        ({"files": {"a.py": b"x"}}, "a.py must be given as text"),
         ({"models": {}}, "No model for supervisor, generator"),
         ({"models": {"writer": "nano"}}, "No role is named 'writer'"),
         ({"models": {}, "model": "openai:gpt"}, "OPENAI_API_KEY"),
@@ -244,7 +246,7 @@ def test_bad_input(
     options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises((UsageError, NotFoundError), match=message):
+    with pytest.raises((UsageError, NotFoundError, SandboxError), match=message):
         solved(**options)
 
 

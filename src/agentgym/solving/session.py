@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import MissingExtraError, UsageError, message_of
 from agentgym.sandbox import LazySandbox, SandboxConfig
+from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.languages import PYTHON
 from agentgym.sandbox.languages.toolchain import toolchain
 from agentgym.scenarios.coding_team.environment import MAX_ROUNDS, TeamEnvironment
@@ -51,7 +52,9 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         notes: The argument ``notes``.
 
     Raises:
-        UsageError: The language is unknown, or a number is out of range.
+        UsageError: The language is unknown, a number is out of range, or a file is not
+            text.
+        SandboxError: A path of a file is absolute or leaves the folder.
         SandboxUnavailableError: The toolchain of a language is missing; the message
             names its package.
     """
@@ -81,7 +84,11 @@ class TeamSession(AbstractContextManager["TeamSession"]):
             raise UsageError(f"No language is named {language!r}; known: {known}.")
         if max_rounds < 1:
             raise UsageError(f"max_rounds is {max_rounds}: give 1 or more.")
-        found = {language, *(of.name for path in files or {} if (of := of_path(path)))}
+        given = dict(files or {})
+        check_files(given)
+        if odd := [path for path, text in given.items() if not isinstance(text, str)]:
+            raise UsageError(f"The file {odd[0]} must be given as text (str).")
+        found = {language, *(of.name for path in given if (of := of_path(path)))}
         needed = sorted(found - {PYTHON})
         for name in needed:
             toolchain(name)
@@ -89,7 +96,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         config = replace(config, languages=(*config.languages, *needed))
         self._sandbox = LazySandbox(lambda: config)
         self._project = TeamEnvironment(
-            files or {},
+            given,
             self._sandbox,
             max_rounds=max_rounds,
             target=LANGUAGES[language].target,

@@ -1,7 +1,10 @@
 """agentgym solve, against a server that plays the roles."""
 
+import asyncio
 import json
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -176,6 +179,40 @@ def test_a_refused_key(
     assert "No file was changed." in shown
 
 
+def test_a_question_may_name_any_file(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = answer
+
+    def odd(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | str:
+        made = plain(messages)
+        if made[0] != "write_file":
+            return made
+        return "write_file", {"path": "[/x].py", "text": "import subprocess\n"}
+
+    monkeypatch.setattr(sys.modules[__name__], "answer", odd)
+    monkeypatch.setattr("builtins.input", lambda prompt="": "no")
+    run("--problem", "Flip", "--model", server, "--human", "--max-rounds", "1")
+    shown = capsys.readouterr().out
+    assert "Keep this change of [/x].py?" in shown
+    assert "MarkupError" not in shown
+
+
+def test_files_that_cannot_be_saved_are_shown(
+    server: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (project / "out" / "solution.py").mkdir(parents=True)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 2
+    captured = capsys.readouterr()
+    assert "return text[::-1]" in captured.out
+    assert "Cannot write" in captured.err
+
+
 def test_ctrl_c_keeps_the_files(
     server: str,
     project: Path,
@@ -194,6 +231,32 @@ def test_ctrl_c_keeps_the_files(
     assert (project / "out" / "solution.py").read_text() == FLIP
 
 
+def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
+    server: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is ended soon after Ctrl-C, whatever its threads do."""
+    from agentgym.ui.solving import TeamLines
+
+    saved = project / "out" / "solution.py"
+    seen: list[bool] = []
+
+    def hang() -> None:
+        for _ in range(200):
+            if saved.exists():
+                break
+            time.sleep(0.05)
+        seen.append(saved.exists())
+
+    def stop(lines: TeamLines, event: Any) -> None:
+        if event.tool == "write_file":
+            asyncio.get_running_loop().run_in_executor(None, hang)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TeamLines, "__call__", stop)
+    assert run("--problem", "Flip", "--model", server, "--save", "out") == 130
+    assert seen == [True]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -206,6 +269,10 @@ def test_ctrl_c_keeps_the_files(
             "Cannot read",
         ),
         (["--problem", "x", "--model", NOWHERE, "--price-in", "1"], "both --price-in"),
+        (
+            ["--problem", "x", "--model", NOWHERE, "--save", "/dev/null/x"],
+            "cannot write",
+        ),
         (["--problem", "x", "--model", NOWHERE, "--language", "go!"], "No language"),
     ],
 )

@@ -58,6 +58,30 @@ MBPP_PLUS = {
     "plus_input": [[[1], [2]]],
     "atol": 0,
 }
+_LOOP = "for i, (inp, exp) in enumerate(zip(inputs, results)):"
+HUMANEVAL_PLUS_ON_HUB = {
+    **HUMANEVAL,
+    "test": (
+        "import numpy as np\n\n\ndef assertion(out, exp, atol):\n"
+        "    assert np.allclose(out, exp, atol=atol)\n\n\ndef check(candidate):\n"
+        "    inputs = [[[1.0, 2.0]], [[]], [[inf, 1.0]]]\n    results = [3.0, 0, inf]\n"
+        f"    {_LOOP}\n        assertion(candidate(*inp), exp, 0)\n"
+    ),
+}
+MBPP_PLUS_ON_HUB = {
+    "task_id": 2,
+    "code": MBPP_PLUS["canonical_solution"],
+    "prompt": "Write a function to find what two tuples share.",
+    "source_file": "sample.ipynb",
+    "test_imports": [],
+    "test_list": ["assert set(similar_elements((3, 4), (4,))) == {4}"],
+    "test": (
+        "import numpy as np\n\n\ndef assertion(out, exp, atol):\n"
+        "    assert out == exp\n\n\ninputs = [[(3, 4, 5), (5, 4, 7)], [(1,), (2,)]]\n"
+        f"results = [(4, 5), ()]\n{_LOOP}\n"
+        "    assertion(set(similar_elements(*inp)), set(exp), 0)\n"
+    ),
+}
 _MULTIPL_E = {
     "prompt_terminology": "verbatim",
     "doctests": "transform",

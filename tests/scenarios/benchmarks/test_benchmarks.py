@@ -51,7 +51,11 @@ COMPLETION = (
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("humaneval", samples.HUMANEVAL), ("humaneval_plus", samples.HUMANEVAL_PLUS)],
+    [
+        ("humaneval", samples.HUMANEVAL),
+        ("humaneval_plus", samples.HUMANEVAL_PLUS),
+        ("humaneval_plus", samples.HUMANEVAL_PLUS_ON_HUB),
+    ],
 )
 def test_humaneval(name: str, row: dict[str, Any], tmp_path: Path) -> None:
     scenario = opened(name, tmp_path / "data.jsonl", row)
@@ -83,8 +87,14 @@ def test_outputs_are_compared_as_evalplus_does(tmp_path: Path) -> None:
             assert not verdict(scenario, answer), answer
     finally:
         scenario.close()
-    scenario = opened("mbpp_plus", tmp_path / "m.jsonl", samples.MBPP_PLUS)
+
+
+@pytest.mark.parametrize("row", [samples.MBPP_PLUS, samples.MBPP_PLUS_ON_HUB])
+def test_mbpp_plus_of_both_sources(row: dict[str, Any], tmp_path: Path) -> None:
+    scenario = opened("mbpp_plus", tmp_path / "m.jsonl", row)
     try:
+        [task] = tasks_to_measure(scenario, "all", 0, 9)
+        assert task.id == "Mbpp/2"
         listed = (
             "def similar_elements(first, second):\n"
             "    assert type(first) is tuple\n"
@@ -94,6 +104,18 @@ def test_outputs_are_compared_as_evalplus_does(tmp_path: Path) -> None:
         assert not verdict(scenario, listed.replace("x in first", "x in first[2:]"))
     finally:
         scenario.close()
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["(", "x = 1", "inputs = [[1]]", "inputs = [f()]\nfor i in inputs:\n    f(*i)"],
+)
+def test_a_test_program_of_another_kind_is_refused(
+    program: str, tmp_path: Path
+) -> None:
+    row = {**samples.MBPP_PLUS_ON_HUB, "test": program}
+    with pytest.raises(UsageError, match="line 1: its field 'test' is not a test"):
+        opened("mbpp_plus", tmp_path / "m.jsonl", row)
 
 
 def test_a_root_is_judged_by_its_polynomial(tmp_path: Path) -> None:
@@ -192,6 +214,19 @@ def test_livecodebench_has_a_window(tmp_path: Path) -> None:
     assert {task.id for task in tasks} == {"02", "03"}
     with pytest.raises(UsageError, match="no contest from 2026-01-01"):
         get_scenario(f"livecodebench?data={path}&start=2026-01-01")
+
+
+def test_hidden_inputs_may_be_larger_than_what_leaves_the_sandbox(
+    tmp_path: Path,
+) -> None:
+    large = [{**samples.HIDDEN[0], "input": "2 2\n" + " " * (20 << 20)}]
+    row = contest("a", "2025-01-01", private_test_cases=samples.hidden(large))
+    scenario = opened("livecodebench", tmp_path / "d.jsonl", row)
+    try:
+        assert verdict(scenario, PROGRAM)
+        assert not verdict(scenario, "print(3)")
+    finally:
+        scenario.close()
 
 
 def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:

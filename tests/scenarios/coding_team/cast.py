@@ -1,5 +1,6 @@
 """Scripted chat models that play the roles of a team: good, sloppy and broken ones."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -145,3 +146,16 @@ def broken() -> Actor:
 def endless() -> Actor:
     """Return a role that never stops calling tools."""
     return actor(lambda messages: call("read_file", path="tests/test_solution.py"))
+
+
+class Hanging(Actor):
+    """Never answers, as a server does that sends a few bytes from time to time."""
+
+    async def _agenerate(self, *given: Any, **options: Any) -> ChatResult:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+def hanging() -> Actor:
+    """Return a role whose model neither answers nor fails."""
+    return Hanging(play=None, heard=[])

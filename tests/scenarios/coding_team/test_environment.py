@@ -104,6 +104,9 @@ def test_who_may_write_what(project: TeamEnvironment) -> None:
         project.write_test("solution.py", ONE)
     with pytest.raises(ToolError, match="outside the project"):
         project.write_file("../x.py", "")
+    for path in (".git/config", "lib/.GIT/hooks/pre-commit"):
+        with pytest.raises(ToolError, match="git's own"):
+            project.write_file(path, "[core]\n\tfsmonitor = touch /tmp/x\n")
 
 
 async def test_measuring(project: TeamEnvironment) -> None:

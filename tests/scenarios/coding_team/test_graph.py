@@ -1,5 +1,6 @@
 """The graph with scripted roles: its own state says how it went."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -171,6 +172,21 @@ async def test_the_rules_route_where_the_supervisor_does_not(
         for turn in state["history"]
         if turn["role"] == "supervisor"
     )
+
+
+@pytest.mark.parametrize("role", ["supervisor", "executor"])
+async def test_a_model_that_hangs_comes_to_an_end(
+    team: MakeTeam, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentgym.scenarios.coding_team.team import graph, turns
+
+    where = graph if role == "supervisor" else turns
+    monkeypatch.setattr(where, "TURN_S", 0.3)
+    made = team(TESTS, good(**{role: cast.hanging()}))
+    async with asyncio.timeout(60):
+        state = await made.ask(ASKED)
+    assert state["outcome"] == "passed"
+    assert role in made.project.fallbacks
 
 
 async def test_a_wrong_choice_is_refused_and_may_be_mended(team: MakeTeam) -> None:

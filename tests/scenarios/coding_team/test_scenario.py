@@ -122,6 +122,19 @@ class TestWithAPolicyThatWrites:
         assert reward.value == pytest.approx(1.0)
         assert writing.needed_calls(task) is None
 
+    def test_changes_pay_by_hidden_values_alone(
+        self, writing: CodingTeamScenario, scenario: CodingTeamScenario
+    ) -> None:
+        task = tasks(writing)["direct"]
+        right = writing.judge_changes(task, task.initial_state["drafts"][-1])
+        tests = {"tests/test_own.py": "def test_it():\n    assert True\n"}
+        own = writing.judge_changes(task, tests)
+        assert right is not None
+        assert own is not None
+        assert right.success
+        assert (own.success, own.value) == (False, 0.0)
+        assert scenario.judge_changes(task, tests) is None
+
     def test_code_that_fits_the_tests_alone_is_not(
         self, writing: CodingTeamScenario
     ) -> None:

@@ -1,7 +1,9 @@
 """``agentgym solve``: let the coding team solve a problem, live."""
 
 import asyncio
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,6 +138,8 @@ def solve(
         raise UsageError('Which problem? Give --problem "Write a function that …".')
     if (price_in is None) != (price_out is None):
         raise UsageError("Give both --price-in and --price-out, or neither.")
+    if save is not None:
+        _make_folder(save)
     prices = None
     if price_in is not None and price_out is not None:
         prices = Prices(prompt=price_in, response=price_out)
@@ -180,6 +184,7 @@ async def _talk(
     as_json: bool,
 ) -> "Solution | None":
     """Work on the problem, then on further requests; return the last solution."""
+    from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
 
     last = None
@@ -189,10 +194,20 @@ async def _talk(
             asked = _read(console, "Next request (empty ends it): ")
             if asked is None or not asked.strip() or asked.strip().lower() in _LEAVE:
                 return last
-        last = await session.ask(asked)
+        try:
+            last = await session.ask(asked)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            # Now: the loop's end waits for threads, and Ctrl-C ends the process sooner.
+            with suppress(UsageError):
+                _keep(session.so_far("Interrupted"), save)
+            raise
         console.print(solution_view(last, with_files=save is None))
         if save is not None:
-            console.print(_keep(last, save))
+            try:
+                console.print(_keep(last, save))
+            except UsageError:
+                console.print(solution_view(last))  # else nobody has seen the files
+                raise
         if as_json:
             print_json(last.record())
         if not chat:
@@ -237,9 +252,29 @@ def _person(console: "Console") -> Any:
 def _read(console: "Console", prompt: str) -> str | None:
     """Read a line from the terminal; None at its end."""
     try:
-        return console.input(prompt)
+        return console.input(
+            prompt, markup=False, emoji=False
+        )  # names of files are in it
     except EOFError:
         return None
+
+
+def _make_folder(folder: Path) -> None:
+    """Create the folder for the files before models cost anything.
+
+    Raises:
+        UsageError: It cannot be written to.
+    """
+    from agentgym.errors import UsageError
+
+    place = folder.expanduser()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(place, os.W_OK) else "Permission denied"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise UsageError(f"--save {folder}: cannot write there: {problem}.")
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:

@@ -14,6 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 from agentgym.core.agent import Trained
 from agentgym.core.background import in_background
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import Tool
 from agentgym.errors import ToolError, UsageError
 from agentgym.integrations.agent_import import (
@@ -27,6 +28,7 @@ from agentgym.integrations.langchain.graphs import (
     asking_role,
     most_steps,
     require_graph,
+    role_of,
 )
 from agentgym.integrations.langchain.model import PolicyChatModel
 from agentgym.integrations.langchain.rebound import rebound
@@ -158,8 +160,7 @@ class TurnLimit(BaseCallbackHandler):
     ) -> None:
         """Count a model call; raise GraphRecursionError beyond the limit."""
         calls = self._of(parent_run_id)
-        place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
-        role = place.partition("|")[0].partition(":")[0]
+        role = role_of(metadata or {}) or DEFAULT_AGENT
         calls[role] += 1
         if calls[role] > self._max_turns:
             raise GraphRecursionError(

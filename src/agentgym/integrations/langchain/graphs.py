@@ -1,7 +1,7 @@
 """Inspect a compiled graph: its agents, with prompts, tools and models."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -34,14 +34,18 @@ def running_role() -> str | None:
     """
     from langchain_core.runnables.config import ensure_config
 
-    message = ensure_config().get("metadata", {})
-    if name := message.get("lc_agent_name"):
+    return role_of(ensure_config().get("metadata", {}))
+
+
+def role_of(metadata: Mapping[str, Any]) -> str | None:
+    """Return the name of the agent whose call has this metadata, or None."""
+    if name := metadata.get("lc_agent_name"):
         return str(name)
-    namespace = str(message.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
+    namespace = str(metadata.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
     nodes = [part.partition(":")[0] for part in namespace.split("|") if part]
     if len(nodes) > 1:
         return nodes[-2]
-    if nodes and message.get("ls_integration") == _OF_CREATE_AGENT:
+    if nodes and metadata.get("ls_integration") == _OF_CREATE_AGENT:
         return DEFAULT_AGENT
     return nodes[0] if nodes else None
 

@@ -35,7 +35,7 @@ COMPLETE = (
     "Complete this Python function. Answer with the whole function in one code block.\n"
     "\n```python\n{prompt}```"
 )
-_WRITE = (
+WRITE = (
     "{request} Your code should pass these tests:\n\n{tests}\n\nAnswer with the whole "
     "code in one Python code block."
 )
@@ -114,7 +114,7 @@ def read_mbpp(data: str) -> Iterator[BenchmarkProblem]:
         yield BenchmarkProblem(
             id=f"Mbpp/{number}",
             family="mbpp",
-            instruction=_WRITE.format(request=request, tests="\n".join(tests)),
+            instruction=WRITE.format(request=request, tests="\n".join(tests)),
             judge=Asserts("\n".join([*before, *tests])),
             split=_split(number),
         )

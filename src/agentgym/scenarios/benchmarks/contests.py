@@ -2,7 +2,8 @@
 
 Private tests are pickled, and unpickling can run code. So it is done only in the
 sandbox, and only JSON text leaves it. Limits are those of the benchmark's own harness:
-6 s per test, and in total 7 s per test plus 5 s.
+6 s per test, and in total 7 s per test plus 5 s. Hidden inputs, of which a problem may
+have a hundred megabytes, never leave the sandbox.
 """
 
 import inspect
@@ -26,23 +27,33 @@ from agentgym.scenarios.benchmarks.problems import (
 
 SOURCE = "the data set livecodebench/code_generation_lite on Hugging Face (test*.jsonl)"
 _TEST_S = 6.0
+_UNPICKLE_S = 20.0
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 _REQUEST = "{title}\n\n{content}\n\n{how} Answer with Python code in one code block."
 _BY_INPUT = "Read the input from standard input and print the answer."
 _BY_CALL = "Use this starter code:\n\n```python\n{starter}\n```\n\n"
-_UNPICKLE = """
-import base64, json, pickle, sys, zlib
-text = open("private.txt").read()
-value = pickle.loads(zlib.decompress(base64.b64decode(text)))
-sys.stdout.write(value if isinstance(value, str) else json.dumps(value))
+_HIDDEN = """
+import base64 as _base64, json as _json, os as _os, pickle as _pickle, zlib as _zlib
+
+def _hidden():
+    with open("private.txt") as file:
+        text = file.read()
+    _os.remove("private.txt")
+    if not text.lstrip().startswith("["):
+        value = _pickle.loads(_zlib.decompress(_base64.b64decode(text)))
+        text = value if isinstance(value, str) else _json.dumps(value)
+    return [[str(test["input"]), str(test["output"])] for test in _json.loads(text)]
+"""
+_OUTPUTS = """
+print(_json.dumps([output for _, output in _hidden()]))
 """
 _SCRIPT = """
-import io as _io, json as _json, os as _os, signal as _signal, sys as _sys
+import io as _io, signal as _signal, sys as _sys
 
 def _late(*_):
     raise TimeoutError
 
-def _record_all(code, name, inputs, limit):
+def _record_all(hidden, code, name, inputs, limit):
     out = _os.dup(1)
     _os.dup2(2, 1)
     compiled = compile(code, "solution.py", "exec")
@@ -53,7 +64,7 @@ def _record_all(code, name, inputs, limit):
         exec(compiled, names)
         has_class = "Solution" in names
         call = getattr(names["Solution"](), name) if has_class else names[name]
-    for given in inputs:
+    for given in [*inputs, *hidden]:
         _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
         if name:
             result = packed(call(*map(_json.loads, given.split("\\n"))))
@@ -73,7 +84,7 @@ def _record_all(code, name, inputs, limit):
 
 _asked = _json.loads(open("asked.json").read())
 _os.remove("asked.json")
-_record_all(*_asked)
+_record_all([given for given, _ in _hidden()], *_asked)
 """
 
 
@@ -95,33 +106,48 @@ class Contest(Judge):
 
     def accepts(self, sandbox: LazySandbox, code: str) -> bool:
         """See :meth:`Judge.accepts`."""
-        if "tests" not in self._known:
-            self._known["tests"] = [*self.public, *self._private(sandbox)]
-        tests = self._known["tests"]
-        asked = json.dumps([code, self.name, [test for test, _ in tests], _TEST_S])
-        files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
-        limit_s = (_TEST_S + 1) * len(tests) + 5
+        if "outputs" not in self._known:
+            shown = [output for _, output in self.public]
+            self._known["outputs"] = [*shown, *self._hidden_outputs(sandbox)]
+        outputs = self._known["outputs"]
+        inputs = [given for given, _ in self.public]
+        script = inspect.getsource(recorded) + _HIDDEN + _SCRIPT
+        files = {
+            "judge.py": script,
+            "asked.json": json.dumps([code, self.name, inputs, _TEST_S]),
+            "private.txt": self.private,
+        }
+        limit_s = (_TEST_S + 1) * len(outputs) + 5 + _UNPICKLE_S
         result = sandbox.run_sync(files, PythonScript("judge.py"), timeout_s=limit_s)
         lines = checked(result).stdout.split("\n")[:-1]
-        if not result.ok or len(lines) != len(tests):
+        if not result.ok or len(lines) != len(outputs):
             return False
-        return all(
-            self._right(line, right)
-            for line, (_, right) in zip(lines, tests, strict=True)
-        )
+        return all(map(self._right, lines, outputs))
 
     @cached_property
-    def _known(self) -> dict[str, list[tuple[str, str]]]:
+    def _known(self) -> dict[str, list[str]]:
         return {}
 
-    def _private(self, sandbox: LazySandbox) -> list[tuple[str, str]]:
-        """Return the hidden tests; unpickle only in the sandbox."""
-        text = self.private
-        if not text.lstrip().startswith("["):
-            files = {"unpickle.py": _UNPICKLE, "private.txt": text}
-            result = sandbox.run_sync(files, PythonScript("unpickle.py"), timeout_s=20)
-            text = checked(result).stdout if result.ok else ""
-        return _tests(text, self.place)
+    def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
+        """Return the outputs of the hidden tests; the inputs stay in the sandbox.
+
+        Raises:
+            SandboxError: They cannot be read.
+        """
+        files = {"read.py": _HIDDEN + _OUTPUTS, "private.txt": self.private}
+        result = checked(
+            sandbox.run_sync(files, PythonScript("read.py"), timeout_s=_UNPICKLE_S)
+        )
+        problem = "their outputs are too large" if result.truncated else result.stderr
+        try:
+            found = json.loads(result.stdout)
+            return [str(output) for output in found]
+        except (ValueError, TypeError, RecursionError):
+            last = (problem.strip().splitlines() or [result.error or "no output"])[-1]
+            raise SandboxError(
+                f"{self.place}: its hidden tests cannot be read: {last}. The data of "
+                f"LiveCodeBench come from {SOURCE}."
+            ) from None
 
     def _right(self, line: str, right: str) -> bool:
         try:
@@ -151,17 +177,6 @@ def _same_line(given: str, wanted: str) -> bool:
     except InvalidOperation:
         return False
     return numbers[0] == numbers[1]
-
-
-def _tests(text: str, place: str) -> list[tuple[str, str]]:
-    try:
-        found = json.loads(text)
-        return [(str(test["input"]), str(test["output"])) for test in found]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise SandboxError(
-            f"{place}: its hidden tests cannot be read ({type(error).__name__}). The "
-            f"data of LiveCodeBench come from {SOURCE}."
-        ) from None
 
 
 def read_livecodebench(

@@ -16,21 +16,25 @@ from typing import Any
 from agentgym.errors import SandboxError, UsageError
 from agentgym.sandbox import LazySandbox, PythonScript
 from agentgym.scenarios.benchmarks import inputs, recorded
-from agentgym.scenarios.benchmarks.asserts import COMPLETE
+from agentgym.scenarios.benchmarks.asserts import COMPLETE, WRITE
 from agentgym.scenarios.benchmarks.problems import (
     BenchmarkProblem,
     Judge,
     checked,
     field,
     read_lines,
+    texts,
 )
+from agentgym.scenarios.benchmarks.programmed import TestProgram
 
 HUMANEVAL_SOURCE = (
     "https://github.com/evalplus/humanevalplus_release/releases "
-    "(HumanEvalPlus.jsonl.gz)"
+    "(HumanEvalPlus.jsonl.gz), or the data set evalplus/humanevalplus on Hugging Face "
+    "as JSON Lines"
 )
 MBPP_SOURCE = (
-    "https://github.com/evalplus/mbppplus_release/releases (MbppPlus.jsonl.gz)"
+    "https://github.com/evalplus/mbppplus_release/releases (MbppPlus.jsonl.gz), or the "
+    "data set evalplus/mbppplus on Hugging Face as JSON Lines"
 )
 Inputs = list[Any]
 _WHOLE_S, _LEAST_S, _FACTOR = 60.0, 4.0, 4.0
@@ -233,28 +237,67 @@ def _read(
     data: str, oracle: str, title: str, source: str
 ) -> Iterator[BenchmarkProblem]:
     for row in read_lines(data, title, source):
-        prompt, name, solution, number = (
-            field(row, key, str, source)
-            for key in ("prompt", "entry_point", "canonical_solution", "task_id")
-        )
-        given = [field(row, key, list, source) for key in ("base_input", "plus_input")]
-        atol = row.get("atol", 0)
-        if not isinstance(atol, int | float) or not given[0]:
-            raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
-        if oracle == "mbpp":
-            given = [inputs.with_types(number, each) for each in given]
-        yield BenchmarkProblem(
-            id=number,
-            family=f"{oracle}_plus",
+        on_hub = "base_input" not in row and "test" in row
+        yield (_of_hub if on_hub else _of_release)(row, oracle, source)
+
+
+def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
+    """Return a problem of EvalPlus' own file, with inputs in two fields."""
+    prompt, name, solution, number = (
+        field(row, key, str, source)
+        for key in ("prompt", "entry_point", "canonical_solution", "task_id")
+    )
+    given = [field(row, key, list, source) for key in ("base_input", "plus_input")]
+    atol = row.get("atol", 0)
+    if not isinstance(atol, int | float) or not given[0]:
+        raise UsageError(f"{row['']}: atol must be a number, and inputs be given.")
+    if oracle == "mbpp":
+        given = [inputs.with_types(number, each) for each in given]
+    return BenchmarkProblem(
+        id=number,
+        family=f"{oracle}_plus",
+        instruction=COMPLETE.format(prompt=prompt),
+        prefix=prompt,
+        is_python=True,
+        entry_point=name,
+        judge=Outputs(
+            f"{prompt}\n{solution}" if oracle == "mbpp" else prompt + solution,
+            name,
+            tuple(list(map(recorded.packed, each)) for each in given),
+            float(atol),
+            oracle,
+        ),
+    )
+
+
+def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
+    """Return a problem as on Hugging Face, with inputs in a test program."""
+    try:
+        tests = TestProgram.parse(field(row, "test", str, source))
+    except ValueError as error:
+        raise UsageError(
+            f"{row['']}: its field 'test' is not a test program of EvalPlus: {error}. "
+            f"The data come from {source}."
+        ) from None
+    prompt = field(row, "prompt", str, source)
+    given = (list(map(recorded.packed, tests.inputs)),)
+    if oracle == "humaneval":
+        name = field(row, "entry_point", str, source)
+        solution = field(row, "canonical_solution", str, source)
+        return BenchmarkProblem(
+            id=field(row, "task_id", str, source),
+            family="humaneval_plus",
             instruction=COMPLETE.format(prompt=prompt),
             prefix=prompt,
             is_python=True,
             entry_point=name,
-            judge=Outputs(
-                f"{prompt}\n{solution}" if oracle == "mbpp" else prompt + solution,
-                name,
-                tuple(list(map(recorded.packed, each)) for each in given),
-                float(atol),
-                oracle,
-            ),
+            judge=Outputs(prompt + solution, name, given, tests.tolerance, oracle),
         )
+    code = field(row, "code", str, source)
+    shown = "\n".join(texts(row, "test_list", source))
+    return BenchmarkProblem(
+        id=f"Mbpp/{field(row, 'task_id', int, source)}",
+        family="mbpp_plus",
+        instruction=WRITE.format(request=prompt, tests=shown),
+        judge=Outputs(code, tests.name, given, tests.tolerance, oracle),
+    )

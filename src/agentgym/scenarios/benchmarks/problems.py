@@ -1,6 +1,7 @@
 """Read a benchmark's data file, and find the code in a model's answer."""
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -75,6 +76,21 @@ class BenchmarkProblem:
         return re.search(defined, code, re.MULTILINE) is not None
 
 
+def _values(path: str) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each line; a file may have gigabytes."""
+    with Path(path).open("rb") as raw:
+        is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
+        data = gzip.GzipFile(fileobj=raw) if is_packed else raw
+        text = io.TextIOWrapper(data, "utf-8-sig", newline="\n")
+        begun = False
+        for number, line in enumerate(text, 1):
+            if not begun and line.lstrip().startswith("["):
+                yield from enumerate(json.loads(line + text.read()), 1)
+            elif line.strip():
+                yield number, _object_of(line, number)
+            begun = begun or bool(line.strip())
+
+
 def _object_of(line: str, number: int) -> Any:
     try:
         return json.loads(line)
@@ -98,14 +114,7 @@ def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any
             f"{benchmark} needs its data file: --data FILE. It comes from {source}."
         )
     try:
-        data = Path(path).read_bytes()
-        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-        text = data.decode("utf-8-sig")
-        if text.lstrip().startswith("["):
-            values = list(enumerate(json.loads(text), 1))
-        else:
-            lines = enumerate(text.split("\n"), 1)
-            values = [(n, _object_of(line, n)) for n, line in lines if line.strip()]
+        values = list(_values(path))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror or error}. The data of "

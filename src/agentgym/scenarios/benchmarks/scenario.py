@@ -189,6 +189,11 @@ class LiveCodeBenchScenario(CodeBenchmark):
     def __init__(self, data: str = "", start: str = "", end: str = "") -> None:
         super().__init__(read_livecodebench(data, start, end))
 
+    def sandbox_config(self) -> SandboxConfig:
+        """Return a configuration with room for hidden tests of many megabytes."""
+        limits = replace(_LIMITS, file_mb=512, output_bytes=16 << 20)
+        return replace(super().sandbox_config(), limits=limits)
+
 
 class MultiPlEScenario(CodeBenchmark):
     """MultiPL-E in JavaScript, Go and Rust."""

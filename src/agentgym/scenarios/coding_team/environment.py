@@ -172,7 +172,7 @@ class TeamEnvironment(Environment):
     def write_file(self, path: str, text: str) -> str:
         """Write a file of code."""
         with self._recorded("write_file", path=path):
-            self._refuse_tests(path)
+            self._refuse(path)
             name = self.workspace.write(path, text)
             self._edited(name)
             return f"Wrote {name}."
@@ -181,7 +181,7 @@ class TeamEnvironment(Environment):
     def edit_file(self, path: str, old: str, new: str) -> str:
         """Replace a text in a file of code."""
         with self._recorded("edit_file", path=path):
-            self._refuse_tests(path)
+            self._refuse(path)
             name = self.workspace.file(path)
             self.workspace.replace(name, old, new)
             self._edited(name)
@@ -317,9 +317,12 @@ class TeamEnvironment(Environment):
         books = Books() if self._stands_in else self.books
         return books.recording(ReceivedCall(name, arguments))
 
-    def _refuse_tests(self, path: str) -> None:
-        if is_test(self.workspace.resolve(path)):
+    def _refuse(self, path: str) -> None:
+        name = self.workspace.resolve(path)
+        if is_test(name):
             raise RuleViolation("tests are not the generator's: change the code.")
+        if ".git" in name.lower().split("/"):  # saved, it would run programs at once
+            raise ToolError(f"{name} is git's own; write another file.")
 
     def _edited(self, path: str) -> None:
         self._checked.pop(path, None)

@@ -1,6 +1,6 @@
 """The score of a team's episode: the outcome first, then its progress."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentgym.core.needs import NeededCall
 from agentgym.core.task import Task
@@ -87,16 +87,10 @@ def score_outcome(
     Raises:
         SandboxError: The code could not be executed.
     """
-    files = {
-        path: text
-        for path, text in environment.workspace.files.items()
-        if not is_test_file(path)
-    }
-    hidden = task.goal["hidden"]
     attempts = Attempts.of(environment.books, trajectory)
     if not attempts.tools:
         return Reward(NO_CALL, False, {"no_call": NO_CALL})
-    correct = all(path in files for path in hidden) and repaired(sandbox, files, hidden)
+    correct = is_right(task, environment.workspace.files, sandbox)
     finished = ReceivedCall("hand_over", {"to": "finish"}) in attempts.done
     is_clean = not attempts.violations and not environment.fallbacks
     parts = {
@@ -107,6 +101,17 @@ def score_outcome(
         "fallbacks": ERROR * min(len(environment.fallbacks), 2),
     }
     return Reward(sum(parts.values()), correct and finished and is_clean, parts)
+
+
+def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
+    """Return whether a project's code, without its tests, gives the hidden values.
+
+    Raises:
+        SandboxError: The code could not be executed.
+    """
+    code = {path: text for path, text in files.items() if not is_test_file(path)}
+    hidden = task.goal["hidden"]
+    return all(path in code for path in hidden) and repaired(sandbox, code, hidden)
 
 
 def _progress(plan: Sequence[NeededCall], done: Sequence[ReceivedCall]) -> int:

@@ -1,5 +1,6 @@
 """CodingTeamScenario: a team of four roles that solves small programming problems."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import ClassVar, Literal
 
@@ -114,6 +115,15 @@ class CodingTeamScenario(Scenario):
         if self._is_scripted:
             return rewards.score_routing(task, own, trajectory)
         return rewards.score_outcome(task, own, trajectory, self._runs_in())
+
+    def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
+        """Return the reward of the code; None if a script writes it."""
+        if self._is_scripted:
+            return None
+        files = {**task.initial_state["files"], **changes}
+        right = rewards.is_right(task, files, self._runs_in())
+        value = rewards.CORRECT if right else 0.0
+        return Reward(value, right, {"correct": value})
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the task's plan; None if the policy writes the code."""

@@ -6,6 +6,7 @@
     state = await graph.ainvoke({"messages": [("user", "Write a function that …")]})
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ from agentgym.scenarios.coding_team.team.routing import (
 )
 from agentgym.scenarios.coding_team.team.state import TeamState, Turn
 from agentgym.scenarios.coding_team.team.turns import (
+    TURN_S,
     TeamTools,
     TurnResult,
     agents_of,
@@ -88,7 +90,11 @@ def build_team(
     builder = StateGraph(TeamState)
     asks = ("person",) if human else ()
     lead = _supervisor(by_role["supervisor"], box, human)
-    builder.add_node("supervisor", lead, destinations=(*ROLES[1:], *asks, END))
+    # LangChain's name of an agent, as `create_agent` gives it to the other roles. Else
+    # the supervisor of a team in another graph has the name of the outer node.
+    named = {"lc_agent_name": "supervisor"}
+    leads_to = (*ROLES[1:], *asks, END)
+    builder.add_node("supervisor", lead, metadata=named, destinations=leads_to)
     for name in ROLES[1:]:
         agents = agents_of(name, by_role[name], box)
         node = _role(name, agents, box, human)
@@ -153,7 +159,8 @@ async def _chosen(
     """
     for _ in range(_TRIES):
         try:
-            answer = await model.ainvoke(messages)
+            async with asyncio.timeout(TURN_S):
+                answer = await model.ainvoke(messages)
             if not answer.tool_calls:
                 return None, ""
             call = answer.tool_calls[0]

@@ -1,0 +1,90 @@
+"""HumanEval+ and MBPP+ as on Hugging Face: inputs inside of a test program.
+
+The program holds the inputs as a literal, and a loop that calls the function with each.
+It is parsed, and never run.
+"""
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_NUMBERS = {"inf": math.inf, "nan": math.nan}
+_MOST_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class TestProgram:
+    """What a test program asks of a function.
+
+    Attributes:
+        name: The function that it calls; ``candidate`` in HumanEval+.
+        inputs: The arguments of each call.
+        tolerance: Tolerance for floats; 0 for the default.
+    """
+
+    __test__ = False
+
+    name: str
+    inputs: list[Any]
+    tolerance: float
+
+    @classmethod
+    def parse(cls, text: str) -> "TestProgram":
+        """Return what a program asks.
+
+        Raises:
+            ValueError: It is not such a program.
+        """
+        try:
+            tree = ast.parse(text)
+            assigned = next(filter(_assigns_inputs, ast.walk(tree)), ast.Pass())
+            value = getattr(assigned, "value", ast.Constant(None))
+            inputs = ast.literal_eval(_Constants().visit(value))
+        except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+            raise ValueError(f"it cannot be read: {type(error).__name__}") from None
+        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and _runs_over(n)]
+        called = [name for loop in loops for name in _called(loop)]
+        if not called or not inputs or not all(isinstance(i, list) for i in inputs):
+            raise ValueError("it has no call for each of its inputs")
+        numbers = [n for loop in loops for n in _numbers(loop)]
+        return cls(called[0], inputs, numbers[-1] if numbers else 0.0)
+
+
+class _Constants(ast.NodeTransformer):
+    """Replaces the names of numbers that are no literals."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
+
+
+def _assigns_inputs(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and _is_inputs(node.targets[0])
+
+
+def _is_inputs(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "inputs"
+
+
+def _runs_over(loop: ast.For) -> bool:
+    return any(map(_is_inputs, ast.walk(loop.iter)))
+
+
+def _called(loop: ast.For) -> Iterator[str]:
+    """Yield the functions called with the arguments of an input, and nothing else."""
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(
+                func=ast.Name(id=name), args=[ast.Starred(value=ast.Name())]
+            ) if name != "ref_func":
+                yield name
+
+
+def _numbers(loop: ast.For) -> Iterator[float]:
+    for node in ast.walk(loop):
+        match node:
+            case ast.Constant(value=int() | float() as value) if (
+                not isinstance(value, bool) and 0 <= value <= _MOST_TOLERANCE
+            ):
+                yield float(value)
