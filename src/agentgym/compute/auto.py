@@ -10,7 +10,7 @@ from pathlib import Path
 from agentgym.compute.base import Provider
 from agentgym.compute.providers.local import LocalMachine
 from agentgym.compute.quote import Effort, Quote, choose, fits
-from agentgym.compute.registry import asked_unnamed, rented
+from agentgym.compute.registry import asked_unnamed, rented, require_spot
 from agentgym.compute.sizes import Need, need_of
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import EPISODES, fitting_settings
@@ -51,6 +51,8 @@ def settle(config: TrainingConfig) -> str:
             f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "
             f"train here all the same: --gpu {'local' if _has_gpu() else 'none'}."
         )
+    if config.spot:
+        providers = require_spot(providers)
     return _cheapest(providers, config, need).offer.provider
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from agentgym.compute.base import Offer
+from agentgym.compute.base import Offer, in_cents
 from agentgym.compute.sizes import Need
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import engine_name
@@ -129,9 +129,14 @@ class Quote:
         return self.hours * self.offer.hourly
 
     @property
+    def most(self) -> float:
+        """Estimated cost in $ at the highest price that the machine may come to."""
+        return self.hours * self.offer.most_hourly
+
+    @property
     def limit(self) -> float:
         """Cost in $ at which the run is ended."""
-        return self.max_cost or MARGIN * self.total
+        return self.max_cost or MARGIN * self.most
 
     @property
     def reasoning(self) -> str:
@@ -161,7 +166,21 @@ class Quote:
             f"The run is stopped at ${self.limit:.2f} ({ends}). The machine is ended "
             "when the run ends, however it does."
         )
-        return [price, f"The model needs {self.need.words}.", limit]
+        spot = [self._spot_terms()] if offer.is_spot else []
+        return [price, *spot, f"The model needs {self.need.words}.", limit]
+
+    def _spot_terms(self) -> str:
+        terms = (
+            "A spot machine may be taken away at any time. The run then goes on from "
+            "its last saved step on another one, whose set-up is paid again"
+        )
+        if self.most > self.total:
+            most = in_cents(self.offer.most_hourly)
+            terms += (
+                f". Its price may rise to that on demand, ${most} an hour, which would "
+                f"be ${self.most:.2f}: the limit counts that price"
+            )
+        return f"{terms}. The limit is for all machines of the run."
 
     def record(self) -> dict[str, Any]:
         """Return all figures as JSON values."""
@@ -177,6 +196,8 @@ class Quote:
             "hours": round(self.hours, 2),
             "reasoning": self.reasoning,
             "total": round(self.total, 2),
+            "spot": self.offer.is_spot,
+            "most": round(self.most, 2),
             "limit": round(self.limit, 2),
         }
 
@@ -193,11 +214,18 @@ def choose(
 
     Raises:
         ComputeError: No offered GPU has enough memory.
-        NoCapacityError: The suitable machines are all taken.
+        NoCapacityError: No spot machine is offered, or the suitable machines are all
+            taken.
         UsageError: They exceed ``max_hourly`` or ``max_cost``.
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
+    offers = [offer for offer in offers if offer.is_spot == config.spot]
+    if config.spot and not offers:
+        raise NoCapacityError(
+            f"{whose} offers no spot machine at present. Leave --spot out "
+            "(--no-spot with --resume), or try again later."
+        )
     model = f"{config.model!r} needs {need.words}"
     fitting = [offer for offer in offers if fits(offer, need)]
     if not fitting:
@@ -223,11 +251,12 @@ def choose(
             f"({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
             f"${config.max_hourly:.2f}. Raise it, or take a smaller model."
         )
-    affordable = [q for q in allowed if q.max_cost is None or q.total <= q.max_cost]
+    affordable = [q for q in allowed if q.max_cost is None or q.most <= q.max_cost]
     if not affordable:
         best = allowed[0]
+        about = "up to" if best.most > best.total else "about"
         raise UsageError(
-            f"The run would cost about ${best.total:.2f} on {best.offer.provider}'s "
+            f"The run would cost {about} ${best.most:.2f} on {best.offer.provider}'s "
             f"{best.offer.gpu}, more than --max-cost ${best.max_cost:.2f}: "
             f"{best.reasoning}. Raise it, or lower --episodes."
         )

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
-from agentgym.core.machines import is_elsewhere
+from agentgym.core.machines import SSH, is_elsewhere
 from agentgym.core.plugins import Plugins
 from agentgym.engines.registry import engine_name
+from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
 from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
@@ -102,10 +103,16 @@ def settled(config: TrainingConfig) -> TrainingConfig:
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.
+        UnsupportedError: ``spot`` with a machine that is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
         settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
         config = config.replaced(gpu=settle(config))
+    if config.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
+        raise UnsupportedError(
+            f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
+            "out, or take --gpu sky."
+        )
     if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
         config = config.replaced(engine=engine_name(config))
     return config
