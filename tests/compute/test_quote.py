@@ -130,6 +130,23 @@ def test_words_tell_price_total_and_limit() -> None:
     assert quote.record()["total"] == round(quote.total, 2)
 
 
+def test_a_spot_machine_is_quoted_only_if_it_is_wanted() -> None:
+    [plain] = offers(L4)
+    spot = replace(plain, hourly=0.1, is_spot=True, on_demand_hourly=0.43)
+    assert [quote.offer for quote in chosen([plain, spot])] == [plain]
+    [quote] = chosen([plain, spot], spot=True)
+    assert quote.total == pytest.approx(quote.hours * 0.1)
+    assert quote.limit == pytest.approx(3 * quote.hours * 0.43)
+    told = " ".join(quote.words())
+    for words in ("$0.10 an hour as a spot machine", "taken away", "$0.43 an hour"):
+        assert words in told
+    between = quote.hours * 0.2  # affordable, unless the price rises
+    with pytest.raises(UsageError, match=r"would cost up to \$.*more than --max-cost"):
+        chosen([spot], spot=True, max_cost=between)
+    with pytest.raises(NoCapacityError, match="runpod offers no spot machine"):
+        chosen([plain], spot=True)
+
+
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_a_price_that_is_none_is_not_quoted(price: float) -> None:
     [good, odd] = offers(L4, RTX)
