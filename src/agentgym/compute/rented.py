@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from agentgym.compute.base import Address, Machine, Offer, Provider
+from agentgym.compute.elsewhere.run_server import version
 from agentgym.compute.elsewhere.upload import ENGINES
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import Lease
@@ -122,7 +123,7 @@ class Rented(Place):
                         f"step was saved. {taken.words()} Nothing saved is lost; "
                         "--no-spot goes on on a machine that is not taken away."
                     ) from None
-                after = f"goes on after step {saved}" if saved else "begins again"
+                after = f"goes on after step {saved[0]}" if saved else "begins again"
                 words = f"{taken.words()} The run {after}, on another machine."
                 progress.warned([words])
                 # What was agreed on for the first machine holds for all of them.
@@ -259,10 +260,12 @@ def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
     return (offer.kind, offer.region) == (earlier.kind, earlier.region)
 
 
-def _saved(run: RunFolder) -> int:
-    """Return the step of a run's newest checkpoint; 0 without one."""
+def _saved(run: RunFolder) -> tuple[int, str] | None:
+    """Return the step of a run's newest checkpoint and its version, or None."""
     found = run.checkpoints()
-    return int(found[-1].name.removeprefix("step-")) if found else 0
+    if not found:
+        return None
+    return int(found[-1].name.removeprefix("step-")), version(found[-1])
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
