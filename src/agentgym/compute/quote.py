@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from agentgym.compute.base import Offer, in_cents
-from agentgym.compute.sizes import Need
-from agentgym.core.config import TrainingConfig
-from agentgym.engines.registry import engine_name
+from agentgym.compute.sizes import Need, needs_of
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.engines.registry import remote_engine
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets
@@ -50,6 +50,15 @@ name.
 These are assumptions, not measurements. Time is assumed proportional to the model's
 parameters."""
 _SLOWEST = 800
+_VLLM = (
+    "The engine is vLLM, which is made to sample on a GPU: this one has room for it "
+    "beside the learner, by estimate. It is installed there, and the machine decides "
+    "once it has seen its GPU. --engine local leaves it out."
+)
+_LOCAL = (
+    "The engine is local, which samples in the process of training, since no machine "
+    "is to be had for vLLM: {}"
+)
 _LEAST_PARAMETERS = 2e8
 
 
@@ -70,12 +79,13 @@ class Effort:
     setup_minutes: float = SETUP_MINUTES
 
     @classmethod
-    def of(cls, config: TrainingConfig, done: int = 0) -> Self:
+    def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
         """Return the work of a run that uses its whole budget.
 
         Args:
             config: The run's settings.
             done: Number of episodes already trained on.
+            engine: The engine to install.
 
         Raises:
             UsageError: The scenario is unknown.
@@ -88,7 +98,7 @@ class Effort:
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        setup = SETUP_MINUTES + ENGINE_MINUTES * (engine_name(config) != "local")
+        setup = SETUP_MINUTES + ENGINE_MINUTES * (engine != "local")
         return cls(left, measured, CALLS * FILLED * config.answer_tokens, setup)
 
 
@@ -101,12 +111,14 @@ class Quote:
         need: The model's GPU memory.
         effort: The work of the run.
         max_cost: $ at which the run is ended, if the user set it.
+        engine: Why the run has its engine; empty if the user chose it.
     """
 
     offer: Offer
     need: Need
     effort: Effort
     max_cost: float | None = None
+    engine: str = ""
 
     @property
     def tokens_per_second(self) -> float:
@@ -167,7 +179,8 @@ class Quote:
             "when the run ends, however it does."
         )
         spot = [self._spot_terms()] if offer.is_spot else []
-        return [price, *spot, f"The model needs {self.need.words}.", limit]
+        engine = [self.engine] if self.engine else []
+        return [price, *spot, f"The model needs {self.need.words}.", *engine, limit]
 
     def _spot_terms(self) -> str:
         terms = (
@@ -192,6 +205,7 @@ class Quote:
             "region": self.offer.region,
             "needed_gb": round(self.need.gb, 1),
             "need": self.need.words,
+            "engine": self.need.engine,
             "hourly": round(self.offer.hourly, 4),
             "hours": round(self.hours, 2),
             "reasoning": self.reasoning,
@@ -200,6 +214,34 @@ class Quote:
             "most": round(self.most, 2),
             "limit": round(self.limit, 2),
         }
+
+
+def quotes_of(
+    offers: Sequence[Offer], config: TrainingConfig, done: int = 0
+) -> list[Quote]:
+    """Return the quotes for a run with the best engine that fits, the cheapest first.
+
+    Args:
+        offers: The offers.
+        config: The run's settings.
+        done: Number of episodes already trained on.
+
+    Raises:
+        ComputeError: No engine fits; see :func:`choose`.
+        UsageError: See :func:`choose`.
+    """
+    is_open, *others = remote_engine(config) == AUTO_ENGINE, *needs_of(config)
+    need = others.pop(0)
+    try:
+        found = choose(offers, need, Effort.of(config, done, need.engine), config)
+        why = _VLLM if is_open else ""
+    except (ComputeError, UsageError) as error:
+        if not others:
+            raise
+        need = others.pop(0)
+        found = choose(offers, need, Effort.of(config, done, need.engine), config)
+        why = _LOCAL.format(error)
+    return [replace(quote, engine=why) for quote in found]
 
 
 def fits(offer: Offer, need: Need) -> bool:

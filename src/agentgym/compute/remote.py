@@ -432,11 +432,14 @@ class _Followed:
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Merge the remote run's decisions into the local settings, and record them."""
+        """Merge the remote run's decisions into the local settings, and record them.
+
+        The engine that a machine chose is not recorded: another one may choose again.
+        """
         found = TrainingConfig.restore(record["config"])
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
-        return config
+        return config.replaced(engine=found.engine)
 
     def _forget(self) -> None:
         """Remove the run on the machine, once all of it was fetched.

@@ -9,12 +9,12 @@ from agentgym.compute.elsewhere.run_server import version
 from agentgym.compute.elsewhere.upload import ENGINES
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import Lease
-from agentgym.compute.quote import Effort, Quote, choose
+from agentgym.compute.quote import Quote, quotes_of
 from agentgym.compute.record import FILE as MACHINE_FILE
 from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
 from agentgym.compute.registry import PROVIDERS, require_spot
 from agentgym.compute.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
-from agentgym.compute.sizes import need_of
+from agentgym.compute.sizes import needs_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
@@ -58,7 +58,7 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
         ComputeError: The provider has no suitable machine, or does not answer.
     """
     provider = _provider(config)
-    need = need_of(config)
+    needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
     offers = provider.offers()
     if kind:
@@ -72,7 +72,7 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
                 "are not tested. Name another GPU."
             )
         offers = named
-    return choose(offers, need, Effort.of(config, done), config)
+    return quotes_of(offers, config, done)
 
 
 class Rented(Place):
@@ -83,7 +83,7 @@ class Rented(Place):
     def plan(self, config: TrainingConfig) -> Elsewhere:
         """Return the run's plan, without asking the provider."""
         provider = _provider(config)
-        need_of(config)
+        needs_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
 
     def train(
@@ -156,6 +156,8 @@ class Rented(Place):
             quotes.sort(key=lambda quote: _was_taken(quote.offer, earlier))
             _require_consent(quotes[0], terms, progress)
             offers = [quote.offer for quote in quotes]
+            if quotes[0].need.engine == "local":
+                config = config.replaced(engine="local")
             limit: float | None = quotes[0].limit
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
         else:

@@ -30,9 +30,9 @@ def test_offers_are_of_one_gpu_of_clouds_that_can_be_used(sky: FakeSky) -> None:
     found = {each.kind: each for each in SkyPilot().offers()}
     assert set(found) == {"aws/g6.xlarge", "gcp/g2-standard-4", "aws/p4de"}
     assert found["aws/g6.xlarge"] == Offer(
-        "sky", "aws/g6.xlarge", "L4", 1, 22.4, 16.0, 0.8048, "us-east-1"
+        "sky", "aws/g6.xlarge", "L4", 1, 24.1, 16.0, 0.8048, "us-east-1"
     )
-    assert found["gcp/g2-standard-4"].gpu_memory_gb == 22.4  # as others say of an L4
+    assert found["gcp/g2-standard-4"].gpu_memory_gb == 24.1  # as others say of an L4
     assert found["aws/p4de"].gpu == "A100 80GB"
 
 

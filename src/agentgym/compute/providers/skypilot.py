@@ -46,6 +46,8 @@ _STATES = {
     "UP": MachineState.RUNNING,
 }
 _UNHEALTHY = "unhealthy"
+_GIB = 1.073741824
+"""GB of a GiB, in which SkyPilot counts the memory of a GPU."""
 
 
 class SkyPilot(Provider):
@@ -82,7 +84,7 @@ class SkyPilot(Provider):
         with understood(self.name):
             rows = [row for each in found.values() for row in each]
             memory = {
-                row["accelerator_name"]: row["device_memory"]
+                row["accelerator_name"]: round(row["device_memory"] * _GIB, 1)
                 for row in rows
                 if _is_number(row["device_memory"])
             }  # some clouds do not report it; equal GPUs have the same
