@@ -220,7 +220,7 @@ def train(
     spot: Annotated[
         bool | None,
         opt(
-            "Rent what may be taken away, for less; then go on elsewhere.",
+            "Rent a machine that may be taken away, for less.",
             "--spot/--no-spot",
             rich_help_panel=MACHINE,
         ),

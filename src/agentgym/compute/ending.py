@@ -60,7 +60,7 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
 def is_away(
     provider: Provider, machine: Machine, waits: Waits, *, is_lost: bool
 ) -> bool:
-    """Return whether a machine that has run is not there any more.
+    """Return whether a machine that has run does not exist any more.
 
     A provider that does not answer does not count.
 

@@ -52,7 +52,7 @@ parameters."""
 _SLOWEST = 800
 _VLLM = (
     "The engine is vLLM, which is made to sample on a GPU: this one has room for it "
-    "beside the learner, by estimate. It is installed there, and the machine decides "
+    "next to the learner, by estimate. It is installed there, and the machine decides "
     "once it has seen its GPU. --engine local leaves it out."
 )
 _LOCAL = (

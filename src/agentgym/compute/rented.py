@@ -126,7 +126,7 @@ class Rented(Place):
                 after = f"goes on after step {saved[0]}" if saved else "begins again"
                 words = f"{taken.words()} The run {after}, on another machine."
                 progress.warned([words])
-                # What was agreed on for the first machine holds for all of them.
+                # The terms of the first machine hold for all of them.
                 whole = taken.before + taken.limit
                 terms = config.replaced(max_cost=whole, yes=True)
             except (NoCapacityError, UsageError) as error:

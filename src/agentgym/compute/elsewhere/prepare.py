@@ -154,7 +154,7 @@ def prepare(
 
 
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
-    """Return whether vLLM fits the machine's disk, and its GPU beside the learner."""
+    """Return whether vLLM fits the machine's disk, and its GPU next to the learner."""
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
     memory = _number(found, "gpu_mb") * 2**20 / 1e9
