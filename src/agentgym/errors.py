@@ -271,6 +271,10 @@ class NoCapacityError(ComputeError):
     """A provider has no machine of this type available."""
 
 
+class MachineTakenError(ComputeError):
+    """A provider took a spot machine away; the run can go on on another one."""
+
+
 class LimitReached(ComputeError):
     """A run on rented machines has reached its cost limit; finished steps are saved.
 

@@ -7,7 +7,7 @@ import pytest
 from agentgym.install import install_command
 from tests.cli.conftest import Command
 from tests.compute.fakes.runpod import FakeRunPod
-from tests.compute.fakes.sky import FakeSky
+from tests.compute.fakes.sky import SPOT, FakeSky
 
 TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
 
@@ -51,6 +51,23 @@ def test_a_dry_run_quotes_and_rents_nothing(agentgym: Command, sky: FakeSky) -> 
     assert "--max-hourly is $0.50" in " ".join(ended.err.split())
     ended = agentgym(*TRAIN, "--gpu", "sky:B300", "--dry-run")
     assert "sky has no GPU 'B300'" in " ".join(ended.err.split())
+    assert sky["launches"] == []
+
+
+def test_spot_machines_are_shown_and_quoted_only_where_they_are_wanted(
+    agentgym: Command, sky: FakeSky, runpod: FakeRunPod
+) -> None:
+    sky.change(gpus=SPOT)
+    shown = ("gpu", "prices", "--provider", "sky")
+    assert "0.20" not in agentgym(*shown).out
+    rows = json.loads(agentgym(*shown, "--spot", "--json").out)
+    assert [row["hourly"] for row in rows] == [0.2, 0.3]
+    assert "Take --gpu sky" in agentgym("gpu", "prices", "--spot").err
+    ended = agentgym(*TRAIN, "--gpu", "sky", "--spot", "--dry-run")
+    told = " ".join(ended.out.split())
+    assert "$0.20 an hour as a spot machine" in told
+    assert "may be taken away at any time. The run then goes on" in told
+    assert "may rise to that on demand, $0.80 an hour" in told
     assert sky["launches"] == []
 
 

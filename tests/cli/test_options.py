@@ -27,7 +27,7 @@ TRAINED = {
     "deterministic",
     "tracker",
 }
-TRAINED |= {"name", "output", "max_hourly", "max_cost"}
+TRAINED |= {"name", "output", "spot", "max_hourly", "max_cost"}
 JUDGE = {"judge", "judge_rubric", "judge_max_cost"}
 JUDGE |= {"judge_price_in", "judge_price_out"}
 YOURS = {"yes", "warm_start", "train_roles", "context", "inputs", "configurable"}

@@ -81,11 +81,17 @@ def test_the_hours_of_a_run_here_are_those_of_a_quote(
     assert expected_time(config.replaced(gpu="none")) == ""
 
 
-def test_on_another_machine_the_engine_is_the_local_one() -> None:
-    config = TrainingConfig.create(model=BIG, gpu="ssh:me@box")
-    assert settled(config).engine == "local"
-    assert settled(config.replaced(vllm={"max_num_seqs": 8})).engine == "vllm"
-    assert settled(TrainingConfig.create(model="nano")).engine == "auto"
+def test_another_machine_chooses_the_engine_if_vllm_suits_the_model() -> None:
+    def engine(model: str = BIG, **settings: object) -> str:
+        given = {"gpu": "ssh:me@box", **settings}
+        return settled(TrainingConfig.create(model=model, **given)).engine
+
+    assert engine() == engine("some/unknown-model") == "auto"
+    assert engine("nano") == engine(lora_rank=0) == "local"
+    assert engine(train_roles=["a"], role_adapters=True) == "local"
+    assert engine(vllm={"max_num_seqs": 8}) == engine(engine="vllm") == "vllm"
+    assert engine(engine="local") == "local"
+    assert engine("nano", gpu="auto") == "auto"
 
 
 def test_a_gpu_whose_driver_tells_nothing_is_trusted(

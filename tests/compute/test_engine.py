@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from tests.compute.home import TRAIN, ended, require_whole, start
 from tests.compute.sshd import Machine
 from tests.engines.vllm.conftest import make_environment
-from tests.real_models import VLLM_FOLDER, VLLM_ON_CPU
+from tests.real_models import SMOLLM2, VLLM_FOLDER, VLLM_ON_CPU, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -55,6 +56,24 @@ def test_a_real_vllm_samples_on_the_other_machine(
     require_whole(run, len(run.metrics()))
     assert all(0 < step["logprob_gap"] < 1e-4 for step in run.metrics())
     assert not machine.trainees()
+
+
+@SMOLLM2
+def test_a_machine_chooses_the_engine_and_does_without_vllm_if_need_be(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """Its GPU is played, so vLLM is wanted, is not had, and the run goes on."""
+    machine.shim("uv", "echo 'error: dns error' >&2; exit 2\n", there=True)
+    machine.shim("nvidia-smi", "echo 24564\n", there=True)
+    machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
+    machine.stop_listening()
+    machine.start()
+    run = RunFolder(train(tmp_path, "smollm2", "auto", gpu=machine.gpu))
+    assert run.record()["config"]["engine"] == "auto"  # another machine may have vLLM
+    result = TrainingResult.load(run.path)
+    assert result is not None
+    assert result.config["engine"] == "local"
+    require_whole(run, 2)
 
 
 def test_an_engine_that_cannot_be_installed_is_named(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym.compute.base import Offer
-from agentgym.compute.quote import Effort, Quote, choose, fits
+from agentgym.compute.quote import Effort, Quote, choose, fits, quotes_of
 from agentgym.compute.sizes import need_of
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
@@ -128,6 +128,48 @@ def test_words_tell_price_total_and_limit() -> None:
     for words in ("$0.43 an hour", f"${quote.total:.2f}", f"${quote.limit:.2f}", "GB"):
         assert words in told
     assert quote.record()["total"] == round(quote.total, 2)
+
+
+def test_vllm_is_quoted_where_its_room_can_be_rented() -> None:
+    def engines(*kinds: tuple[str, int, float], **settings: object) -> set[str]:
+        config = TrainingConfig.create(model=MODEL, gpu="runpod", **settings)
+        return {quote.need.engine for quote in quotes_of(offers(*kinds), config)}
+
+    small = ("RTX 4000 Ada", 20, 0.3)
+    assert engines(L4, A100) == engines(small, L4) == {"vllm"}
+    assert engines(small) == engines(L4, engine="local") == {"local"}
+    config = TrainingConfig.create(model=MODEL, gpu="runpod")
+    [quote] = quotes_of(offers(small, L4), config)
+    told = " ".join(quote.words())
+    assert (quote.offer.gpu, quote.effort.setup_minutes) == ("L4", 20)
+    for words in ("by turns vLLM 14.3", "--engine local leaves it out"):
+        assert words in told
+    [quote] = quotes_of(offers(small), config)
+    told = " ".join(quote.words())
+    assert "The engine is local" in told
+    assert "no single GPU of runpod has that much" in told
+    with pytest.raises(ComputeError, match="23 GB"):
+        quotes_of(offers(small), config.replaced(engine="vllm"))
+    assert "The engine" not in " ".join(
+        quotes_of(offers(L4), config.replaced(engine="vllm"))[0].words()
+    )
+
+
+def test_a_spot_machine_is_quoted_only_if_it_is_wanted() -> None:
+    [plain] = offers(L4)
+    spot = replace(plain, hourly=0.1, is_spot=True, on_demand_hourly=0.43)
+    assert [quote.offer for quote in chosen([plain, spot])] == [plain]
+    [quote] = chosen([plain, spot], spot=True)
+    assert quote.total == pytest.approx(quote.hours * 0.1)
+    assert quote.limit == pytest.approx(3 * quote.hours * 0.43)
+    told = " ".join(quote.words())
+    for words in ("$0.10 an hour as a spot machine", "taken away", "$0.43 an hour"):
+        assert words in told
+    between = quote.hours * 0.2  # affordable, unless the price rises
+    with pytest.raises(UsageError, match=r"would cost up to \$.*more than --max-cost"):
+        chosen([spot], spot=True, max_cost=between)
+    with pytest.raises(NoCapacityError, match="runpod offers no spot machine"):
+        chosen([plain], spot=True)
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])

@@ -48,6 +48,9 @@ def prices(
     lora_rank: Annotated[
         int | None, opt("Rank of its adapter; 0 trains all weights.")
     ] = None,
+    spot: Annotated[
+        bool, opt("Of machines that may be taken away, for less.", "--spot")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the prices of machines per hour now, the cheapest first. Rents nothing."""
@@ -59,7 +62,7 @@ def prices(
 
     config = TrainingConfig.create(model=model, lora_rank=lora_rank)
     need = None if model is None else need_of(config)
-    offers, problems = _offers(provider)
+    offers, problems = _offers(provider, spot)
     if need is not None:
         offers = [offer for offer in offers if fits(offer, need)]
     offers.sort(key=lambda offer: (offer.hourly, offer.gpu, offer.region))
@@ -74,13 +77,14 @@ def prices(
         raise ComputeError(" ".join(problems))
 
 
-def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
+def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     """Return the providers' offers, and the errors of providers that did not answer.
 
     Raises:
         ComputeError: No provider can be asked at all.
+        UnsupportedError: None of them has spot machines, and these are wanted.
     """
-    from agentgym.compute.registry import PROVIDERS, asked_unnamed
+    from agentgym.compute.registry import PROVIDERS, asked_unnamed, require_spot
     from agentgym.errors import ComputeError
 
     if named is not None:
@@ -89,13 +93,15 @@ def _offers(named: str | None) -> "tuple[list[Offer], list[str]]":
         asked = [provider]
     else:
         asked = _configured(asked_unnamed())
+    if spot:
+        asked = require_spot(asked)
     offers, problems = [], []
     for provider in asked:
         try:
             offers += [
                 offer
                 for offer in provider.offers()
-                if offer.is_sound and not offer.is_arm
+                if offer.is_sound and not offer.is_arm and offer.is_spot == spot
             ]
         except ComputeError as error:
             problems.append(str(error))

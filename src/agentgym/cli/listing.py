@@ -53,7 +53,8 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
 def machine_of(run: "Path") -> Row | None:
     """Return the cost of a run's rented machines; None if none was rented.
 
-    ``open`` means that a machine may still run and cost money.
+    ``open`` means that a machine may still run and cost money; ``taken_away`` counts
+    spot machines that were.
     """
     if not (run / "machine.json").exists():  # most runs; saves an import
         return None
@@ -71,6 +72,7 @@ def machine_of(run: "Path") -> Row | None:
         "provider": record.provider,
         "cost": round(record.total, 2),
         "open": record.is_open,
+        "taken_away": record.times_taken,
     }
 
 

@@ -217,6 +217,14 @@ def train(
             rich_help_panel=MACHINE,
         ),
     ] = None,
+    spot: Annotated[
+        bool | None,
+        opt(
+            "Rent a machine that may be taken away, for less.",
+            "--spot/--no-spot",
+            rich_help_panel=MACHINE,
+        ),
+    ] = None,
     max_hourly: Annotated[
         float | None,
         opt("A rented machine's most $ an hour.", metavar="$", rich_help_panel=MACHINE),
@@ -319,7 +327,7 @@ def train(
     else:
         may_change: dict[str, Any] = {"episodes": episodes, "yes": yes or None}
         may_change |= {"gpu": gpu, "warm_start": warm_start or None, "time": time}
-        may_change |= {"max_hourly": max_hourly, "max_cost": max_cost}
+        may_change |= {"max_hourly": max_hourly, "max_cost": max_cost, "spot": spot}
         may_change |= {"judge_max_cost": judge_max_cost}
         if resume is not None:
             may_change |= _machine_settings(given)
@@ -391,9 +399,9 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
     if refused:
         machine = ", ".join([*MACHINE, "vllm.KEY=VALUE", "verl.KEY=VALUE"])
         raise UsageError(
-            f"{own} out: {refused}. Only --episodes, --time, --gpu, --max-hourly, "
-            "--max-cost, --judge-max-cost, --warm-start, --yes and settings of memory "
-            f"and servers may change: {machine}."
+            f"{own} out: {refused}. Only --episodes, --time, --gpu, --spot, "
+            "--max-hourly, --max-cost, --judge-max-cost, --warm-start, --yes and "
+            f"settings of memory and servers may change: {machine}."
         )
     return TrainingConfig.create(output=given.get("output"), gpu=given.get("gpu"))
 

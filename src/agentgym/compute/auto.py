@@ -9,8 +9,8 @@ from pathlib import Path
 
 from agentgym.compute.base import Provider
 from agentgym.compute.providers.local import LocalMachine
-from agentgym.compute.quote import Effort, Quote, choose, fits
-from agentgym.compute.registry import asked_unnamed, rented
+from agentgym.compute.quote import Effort, Quote, fits, quotes_of
+from agentgym.compute.registry import asked_unnamed, rented, require_spot
 from agentgym.compute.sizes import Need, need_of
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import EPISODES, fitting_settings
@@ -51,7 +51,9 @@ def settle(config: TrainingConfig) -> str:
             f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "
             f"train here all the same: --gpu {'local' if _has_gpu() else 'none'}."
         )
-    return _cheapest(providers, config, need).offer.provider
+    if config.spot:
+        providers = require_spot(providers)
+    return _cheapest(providers, config).offer.provider
 
 
 def expected_time(config: TrainingConfig) -> str:
@@ -136,20 +138,19 @@ def _keys() -> str:
     )
 
 
-def _cheapest(providers: list[Provider], config: TrainingConfig, need: Need) -> Quote:
+def _cheapest(providers: list[Provider], config: TrainingConfig) -> Quote:
     """Return the cheapest quote of all providers at present.
 
     A failing provider does not hide another; if all fail, their errors are raised.
     """
-    effort = Effort.of(config)
     quotes, errors = [], list[ComputeError | UsageError]()
     for provider in providers:
         try:
-            quotes += choose(provider.offers(), need, effort, config)
+            quotes += quotes_of(provider.offers(), config)
         except (ComputeError, UsageError) as error:
             errors.append(error)
     if not quotes:
         if len(errors) == 1:
             raise errors[0]
         raise NoCapacityError(" ".join(str(error) for error in errors))
-    return min(quotes, key=lambda quote: quote.total)
+    return min(quotes, key=lambda quote: (quote.need.engine == "local", quote.total))

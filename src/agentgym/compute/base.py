@@ -36,6 +36,9 @@ class Offer:
         memory_gb: Main memory, 0 if the provider does not report it.
         hourly: Price per hour in $ for the whole machine; 0 for your own.
         disk_hourly: The disk's part of this price, if billed separately.
+        is_spot: Whether the provider may take the machine away at any time.
+        on_demand_hourly: For a spot machine: the price in $ up to which its price may
+            rise; 0 if it cannot rise.
         region: Its region, empty if the provider chooses.
         is_available: Whether it was available when the offers were read.
     """
@@ -50,6 +53,13 @@ class Offer:
     region: str = ""
     is_available: bool = True
     disk_hourly: float = 0.0
+    is_spot: bool = False
+    on_demand_hourly: float = 0.0
+
+    @property
+    def most_hourly(self) -> float:
+        """The highest price per hour in $ that it may come to cost."""
+        return max(self.hourly, self.on_demand_hourly)
 
     @property
     def is_arm(self) -> bool:
@@ -60,12 +70,14 @@ class Offer:
     def price(self) -> str:
         """The price per hour as a text."""
         disk = ", its disk included" if self.disk_hourly else ""
-        return f"${in_cents(self.hourly)} an hour{disk}"
+        spot = " as a spot machine" if self.is_spot else ""
+        return f"${in_cents(self.hourly)} an hour{disk}{spot}"
 
     @property
     def is_sound(self) -> bool:
         """Whether memory and price are finite and not negative."""
-        numbers = (self.gpu_memory_gb, self.memory_gb, self.hourly)
+        prices = (self.hourly, self.on_demand_hourly)
+        numbers = (self.gpu_memory_gb, self.memory_gb, *prices)
         return all(math.isfinite(each) and each >= 0 for each in numbers)
 
 
@@ -170,12 +182,14 @@ class Provider(ABC):
         is_rented: Whether its machines cost money while they exist.
         only_named: Whether to ask it for offers only if a user names it, since that is
             slow.
+        has_spot: Whether some of its offers are spot machines.
     """
 
     name: ClassVar[str]
     key: ClassVar[str] = ""
     is_rented: ClassVar[bool] = True
     only_named: ClassVar[bool] = False
+    has_spot: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> None:
@@ -187,7 +201,7 @@ class Provider(ABC):
 
     @abstractmethod
     def offers(self) -> list[Offer]:
-        """Return the available offers, with prices."""
+        """Return the available offers, with prices; those of spot machines too."""
 
     @abstractmethod
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:

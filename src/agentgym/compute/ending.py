@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from agentgym.compute.base import NAME_PREFIX, Machine, MachineState, Provider
 from agentgym.errors import ComputeError, ComputeRefusedError
 
+AWAY = (MachineState.STOPPED, MachineState.GONE)
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -53,6 +55,29 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
     if failed is not None:
         raise failed
     return None
+
+
+def is_away(
+    provider: Provider, machine: Machine, waits: Waits, *, is_lost: bool
+) -> bool:
+    """Return whether a machine that has run does not exist any more.
+
+    A provider that does not answer does not count.
+
+    Args:
+        provider: The machine's provider.
+        machine: The machine.
+        waits: Timeouts.
+        is_lost: Whether the machine cannot be used. Then its provider is asked several
+            times, since its list lags behind, and a stopped machine counts too.
+    """
+    for look in range(waits.looks if is_lost else 1):
+        time.sleep(waits.look_s if look else 0.0)
+        with suppress(ComputeError):
+            state = provider.describe(machine).state
+            if state is MachineState.GONE or (is_lost and state in AWAY):
+                return True
+    return False
 
 
 def end(

@@ -3,9 +3,7 @@
 import math
 import os
 import secrets
-import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,13 +22,14 @@ from agentgym.compute.base import (
     Provider,
     in_cents,
 )
-from agentgym.compute.ending import Waits, end, find
-from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
+from agentgym.compute.ending import AWAY, Waits, end, find, is_away
+from agentgym.compute.record import KEY_FILE, MachineRecord, make_key, now, remove_key
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
     Interrupted,
     LimitReached,
+    MachineTakenError,
     NoCapacityError,
     TrainingHalted,
     UnclearLaunchError,
@@ -79,6 +78,7 @@ class Lease:
             offered price plus a tenth.
         limit: $ for this machine after which the block is interrupted; None: no limit.
         before: $ that earlier machines of the run cost, for its record.
+        taken: Number of them that were taken away, likewise.
         report: Called with sentences about the lease.
         waits: Timeouts.
         held: A machine that the run already has, with its record; then no other is
@@ -95,6 +95,7 @@ class Lease:
 
     Raises:
         NoCapacityError: No machine of the offers is available.
+        MachineTakenError: A spot machine was taken away.
         ComputeError: The machine costs more than is allowed, never started, or could
             not be ended: the message says which, and what to do.
     """
@@ -108,6 +109,7 @@ class Lease:
         max_hourly: float | None = None,
         limit: float | None = None,
         before: float = 0.0,
+        taken: int = 0,
         report: Callable[[str], None] = lambda words: None,
         waits: Waits | None = None,
         held: tuple[Machine, MachineRecord] | None = None,
@@ -135,6 +137,7 @@ class Lease:
             provider=provider.name,
             limit=limit,
             before=before,
+            taken=taken,
         )
         if held:
             self.record = held[1].changed(
@@ -182,6 +185,21 @@ class Lease:
         """Record that the machine now ends itself if the client is silent."""
         self._write(guarded=True)
 
+    def require_there(self, is_lost: bool) -> None:
+        """Check that a spot machine was not taken away; ignore other machines.
+
+        Args:
+            is_lost: Whether it cannot be used any more; see
+                :func:`~agentgym.compute.ending.is_away`.
+
+        Raises:
+            MachineTakenError: It was.
+        """
+        if self.record.is_spot and is_away(
+            self._provider, self.record.machine, self._waits, is_lost=is_lost
+        ):
+            raise MachineTakenError(f"{self.record.name} was taken away.")
+
     @property
     def ending(self) -> EndRequest | None:
         """The request with which the machine can end itself."""
@@ -192,7 +210,7 @@ class Lease:
         self._signals.install()
         try:
             if self._machine is None:
-                self._launch(_make_key(self.key_file))
+                self._launch(make_key(self.key_file))
             self._wait_until_up()
             threading.Thread(target=self._watch, daemon=True).start()
         except BaseException as error:
@@ -234,7 +252,8 @@ class Lease:
                 gpu=offer.gpu,
                 region=offer.region,
                 quoted=offer.hourly,
-                hourly=offer.hourly,
+                hourly=offer.most_hourly,
+                is_spot=offer.is_spot,
                 asked=now(),
             )
             where = f" in {offer.region}" if offer.region else ""
@@ -292,8 +311,8 @@ class Lease:
                 continue
             self._machine = machine
             self._check_price(machine)
-            if machine.state in (MachineState.STOPPED, MachineState.GONE):
-                raise ComputeError(
+            if machine.state in AWAY:
+                raise (MachineTakenError if self.record.is_spot else ComputeError)(
                     f"{machine.name} is {machine.state.value} before it could be used."
                 )
             lacks = _lacks(machine)
@@ -339,7 +358,8 @@ class Lease:
         Raises:
             ComputeError: It could not be ended, and there is no other error.
         """
-        is_fetched, is_ended = error is None or self.record.address == "", False
+        is_taken, is_ended = isinstance(error, MachineTakenError), False
+        is_fetched = error is None or is_taken or self.record.address == ""
         self._left.set()
         try:
             while not is_ended:
@@ -360,6 +380,8 @@ class Lease:
             remove_key(self._folder)
         self._say_what_became(error)
         self._signals.give_on()
+        if is_taken and self._signals.has_come:  # no other machine is wanted
+            raise KeyboardInterrupt
 
     def _fetch_results(self) -> None:
         """Fetch the machine's files, within the time limit and the budget."""
@@ -430,8 +452,9 @@ class Lease:
             if not isinstance(failed, ComputeError):
                 raise
         else:
-            unclear = self._machine is None
-            self._write(fate="unclear" if unclear else "ended", ended=now(), why=why)
+            fate = "taken" if isinstance(error, MachineTakenError) else "ended"
+            fate = "unclear" if self._machine is None else fate
+            self._write(fate=fate, ended=now(), why=why)
 
     def _say(self, words: str) -> None:
         """Report a sentence; ignore errors of the listener."""
@@ -467,22 +490,3 @@ def machine_name(folder: Path) -> str:
     """Return a unique name for a run's machine."""
     run = "".join(c if c.isascii() and c.isalnum() else "-" for c in folder.name)
     return f"{NAME_PREFIX}{run.lower()[:_NAME_CHARACTERS]}-{secrets.token_hex(4)}"
-
-
-def _make_key(path: Path) -> str:
-    """Write a new private key for this user only; return the public key."""
-    tool = shutil.which("ssh-keygen")
-    if tool is None:
-        raise ComputeError(
-            "ssh-keygen is not installed, and a machine elsewhere is reached over SSH. "
-            "Install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)."
-        )
-    public = path.with_suffix(".pub")
-    for old in (path, public):
-        old.unlink(missing_ok=True)
-    words = [tool, "-q", "-t", "ed25519", "-N", "", "-C", "agentgym", "-f", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
-    path.chmod(0o600)
-    return public.read_text().strip()

@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from agentgym.compute.base import Offer
-from agentgym.compute.sizes import Need
-from agentgym.core.config import TrainingConfig
-from agentgym.engines.registry import engine_name
+from agentgym.compute.base import Offer, in_cents
+from agentgym.compute.sizes import Need, needs_of
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
+from agentgym.engines.registry import remote_engine
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
@@ -50,6 +50,15 @@ name.
 These are assumptions, not measurements. Time is assumed proportional to the model's
 parameters."""
 _SLOWEST = 800
+_VLLM = (
+    "The engine is vLLM, which is made to sample on a GPU: this one has room for it "
+    "next to the learner, by estimate. It is installed there, and the machine decides "
+    "once it has seen its GPU. --engine local leaves it out."
+)
+_LOCAL = (
+    "The engine is local, which samples in the process of training, since no machine "
+    "is to be had for vLLM: {}"
+)
 _LEAST_PARAMETERS = 2e8
 
 
@@ -70,12 +79,13 @@ class Effort:
     setup_minutes: float = SETUP_MINUTES
 
     @classmethod
-    def of(cls, config: TrainingConfig, done: int = 0) -> Self:
+    def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
         """Return the work of a run that uses its whole budget.
 
         Args:
             config: The run's settings.
             done: Number of episodes already trained on.
+            engine: The engine to install.
 
         Raises:
             UsageError: The scenario is unknown.
@@ -88,7 +98,7 @@ class Effort:
         left = max(0, config.episodes - done)
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
-        setup = SETUP_MINUTES + ENGINE_MINUTES * (engine_name(config) != "local")
+        setup = SETUP_MINUTES + ENGINE_MINUTES * (engine != "local")
         return cls(left, measured, CALLS * FILLED * config.answer_tokens, setup)
 
 
@@ -101,12 +111,14 @@ class Quote:
         need: The model's GPU memory.
         effort: The work of the run.
         max_cost: $ at which the run is ended, if the user set it.
+        engine: Why the run has its engine; empty if the user chose it.
     """
 
     offer: Offer
     need: Need
     effort: Effort
     max_cost: float | None = None
+    engine: str = ""
 
     @property
     def tokens_per_second(self) -> float:
@@ -129,9 +141,14 @@ class Quote:
         return self.hours * self.offer.hourly
 
     @property
+    def most(self) -> float:
+        """Estimated cost in $ at the highest price that the machine may come to."""
+        return self.hours * self.offer.most_hourly
+
+    @property
     def limit(self) -> float:
         """Cost in $ at which the run is ended."""
-        return self.max_cost or MARGIN * self.total
+        return self.max_cost or MARGIN * self.most
 
     @property
     def reasoning(self) -> str:
@@ -161,7 +178,22 @@ class Quote:
             f"The run is stopped at ${self.limit:.2f} ({ends}). The machine is ended "
             "when the run ends, however it does."
         )
-        return [price, f"The model needs {self.need.words}.", limit]
+        spot = [self._spot_terms()] if offer.is_spot else []
+        engine = [self.engine] if self.engine else []
+        return [price, *spot, f"The model needs {self.need.words}.", *engine, limit]
+
+    def _spot_terms(self) -> str:
+        terms = (
+            "A spot machine may be taken away at any time. The run then goes on from "
+            "its last saved step on another one, whose set-up is paid again"
+        )
+        if self.most > self.total:
+            most = in_cents(self.offer.most_hourly)
+            terms += (
+                f". Its price may rise to that on demand, ${most} an hour, which would "
+                f"be ${self.most:.2f}: the limit counts that price"
+            )
+        return f"{terms}. The limit is for all machines of the run."
 
     def record(self) -> dict[str, Any]:
         """Return all figures as JSON values."""
@@ -173,12 +205,43 @@ class Quote:
             "region": self.offer.region,
             "needed_gb": round(self.need.gb, 1),
             "need": self.need.words,
+            "engine": self.need.engine,
             "hourly": round(self.offer.hourly, 4),
             "hours": round(self.hours, 2),
             "reasoning": self.reasoning,
             "total": round(self.total, 2),
+            "spot": self.offer.is_spot,
+            "most": round(self.most, 2),
             "limit": round(self.limit, 2),
         }
+
+
+def quotes_of(
+    offers: Sequence[Offer], config: TrainingConfig, done: int = 0
+) -> list[Quote]:
+    """Return the quotes for a run with the best engine that fits, the cheapest first.
+
+    Args:
+        offers: The offers.
+        config: The run's settings.
+        done: Number of episodes already trained on.
+
+    Raises:
+        ComputeError: No engine fits; see :func:`choose`.
+        UsageError: See :func:`choose`.
+    """
+    is_open, *others = remote_engine(config) == AUTO_ENGINE, *needs_of(config)
+    need = others.pop(0)
+    try:
+        found = choose(offers, need, Effort.of(config, done, need.engine), config)
+        why = _VLLM if is_open else ""
+    except (ComputeError, UsageError) as error:
+        if not others:
+            raise
+        need = others.pop(0)
+        found = choose(offers, need, Effort.of(config, done, need.engine), config)
+        why = _LOCAL.format(error)
+    return [replace(quote, engine=why) for quote in found]
 
 
 def fits(offer: Offer, need: Need) -> bool:
@@ -193,11 +256,18 @@ def choose(
 
     Raises:
         ComputeError: No offered GPU has enough memory.
-        NoCapacityError: The suitable machines are all taken.
+        NoCapacityError: No spot machine is offered, or the suitable machines are all
+            taken.
         UsageError: They exceed ``max_hourly`` or ``max_cost``.
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
+    offers = [offer for offer in offers if offer.is_spot == config.spot]
+    if config.spot and not offers:
+        raise NoCapacityError(
+            f"{whose} offers no spot machine at present. Leave --spot out "
+            "(--no-spot with --resume), or try again later."
+        )
     model = f"{config.model!r} needs {need.words}"
     fitting = [offer for offer in offers if fits(offer, need)]
     if not fitting:
@@ -223,11 +293,12 @@ def choose(
             f"({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
             f"${config.max_hourly:.2f}. Raise it, or take a smaller model."
         )
-    affordable = [q for q in allowed if q.max_cost is None or q.total <= q.max_cost]
+    affordable = [q for q in allowed if q.max_cost is None or q.most <= q.max_cost]
     if not affordable:
         best = allowed[0]
+        about = "up to" if best.most > best.total else "about"
         raise UsageError(
-            f"The run would cost about ${best.total:.2f} on {best.offer.provider}'s "
+            f"The run would cost {about} ${best.most:.2f} on {best.offer.provider}'s "
             f"{best.offer.gpu}, more than --max-cost ${best.max_cost:.2f}: "
             f"{best.reasoning}. Raise it, or lower --episodes."
         )

@@ -6,7 +6,9 @@ name if the client dies.
 
 import math
 import os
+import shutil
 import socket
+import subprocess
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,10 +26,11 @@ KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
 """Most seconds that a machine exists after its watchdog lost the client's heartbeat."""
-Fate = Literal["asked", "unclear", "rented", "ended", "gone", "never", "left"]
+Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
 """A machine's state; ``never``: it was not created; ``left``: it may cost money.
 
-A machine that is ``gone`` no longer existed when its provider was asked."""
+A machine that is ``gone`` no longer existed when its provider was asked; one that was
+``taken`` was a spot machine that its provider took away."""
 _OPEN = ("asked", "unclear", "rented", "left")
 
 
@@ -44,7 +47,8 @@ class MachineRecord:
         id: The provider's id, empty while unknown.
         address: Address of its SSH server, empty until it has one.
         quoted: The agreed price per hour, in $.
-        hourly: The real price per hour, in $; the quoted one until it is known.
+        hourly: The real price per hour, in $; the quoted one until it is known. Of a
+            spot machine, the highest one that it may come to.
         limit: $ at which it is ended.
         asked: Time of the launch.
         ended: Time when it was gone, empty before; an upper bound if its fate is
@@ -53,6 +57,8 @@ class MachineRecord:
         guarded: Whether it ends itself once the client's heartbeats stop.
         why: Why it ended, or could not be rented.
         before: $ that earlier machines of this run cost.
+        is_spot: Whether it was rented as a spot machine.
+        taken: Number of earlier machines of this run that were taken away.
         tried: Unavailable offers, with the reasons.
         host: Host of the client; ``process`` is its process id.
     """
@@ -74,6 +80,8 @@ class MachineRecord:
     guarded: bool = False
     why: str = ""
     before: float = 0.0
+    is_spot: bool = False
+    taken: int = 0
     tried: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     process: int = field(default_factory=os.getpid)
@@ -94,6 +102,11 @@ class MachineRecord:
     def total(self) -> float:
         """$ for all machines of the run so far."""
         return self.before + self.spent
+
+    @property
+    def times_taken(self) -> int:
+        """Number of machines of the run that were taken away, this one included."""
+        return self.taken + (self.fate == "taken")
 
     @property
     def age_s(self) -> float:
@@ -134,11 +147,16 @@ class MachineRecord:
         """Return a sentence on the machine's state and cost."""
         what = f"{self.provider}'s {self.gpu or 'machine'} ({self.name})"
         cost = f"${self.spent:.2f}"
+        about = f"about {cost}"
+        if self.is_spot and self.quoted < self.hourly:
+            least = self.spent * self.quoted / self.hourly
+            about = f"${least:.2f} at the price it was rented for, at most {cost}"
         return {
             "asked": f"{what} was asked for; the outcome is not recorded.",
             "unclear": f"{what} may or may not exist: there was no answer.",
             "rented": f"{what} is rented and has cost {cost} so far.",
-            "ended": f"{what} is ended. It cost about {cost}.",
+            "ended": f"{what} is ended. It cost {about}.",
+            "taken": f"{what} was taken away by its provider. It cost {about}.",
             "gone": f"{what} is gone, since when is not known. It cost at most {cost}.",
             "never": f"{what} was never created. It cost nothing.",
             "left": f"{what} COULD NOT BE ENDED and may go on to cost "
@@ -212,7 +230,10 @@ def bill(folder: Path) -> str:
         return ""
     message = record.words()
     if record.before:
-        message += f" All machines of the run: ${record.total:.2f}."
+        most = "at most " if record.is_spot else ""
+        message += f" All machines of the run: {most}${record.total:.2f}."
+    if times := record.times_taken:
+        message += f" Machines were taken away {times} time{'s' * (times > 1)}."
     if record.is_open:
         message += " If no process follows the run, look with: agentgym gpu reap"
     return message
@@ -230,6 +251,29 @@ def _fate_in(folder: Path) -> tuple[str, str] | None:
 def now() -> str:
     """Return the current time in the records' format."""
     return _written(_now())
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key for this user only; return the public key.
+
+    Raises:
+        ComputeError: OpenSSH is missing.
+    """
+    tool = shutil.which("ssh-keygen")
+    if tool is None:
+        raise ComputeError(
+            "ssh-keygen is not installed, and a machine elsewhere is reached over SSH. "
+            "Install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)."
+        )
+    public = path.with_suffix(".pub")
+    for old in (path, public):
+        old.unlink(missing_ok=True)
+    words = [tool, "-q", "-t", "ed25519", "-N", "", "-C", "agentgym", "-f", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
+    path.chmod(0o600)
+    return public.read_text().strip()
 
 
 def remove_key(folder: Path) -> None:

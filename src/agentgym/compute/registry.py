@@ -2,7 +2,7 @@
 
 from agentgym.compute.base import Provider
 from agentgym.core.plugins import Plugins
-from agentgym.errors import ComputeError
+from agentgym.errors import ComputeError, UnsupportedError
 
 PROVIDERS = Plugins(
     Provider,
@@ -30,6 +30,23 @@ def asked_unnamed() -> list[Provider]:
         for provider in rented()
         if not provider.only_named and not problem(provider)
     ]
+
+
+def require_spot(providers: list[Provider]) -> list[Provider]:
+    """Return the providers that have spot machines.
+
+    Raises:
+        UnsupportedError: None has.
+    """
+    found = [provider for provider in providers if provider.has_spot]
+    if not found:
+        names = " or ".join(each.name for each in providers) or "this machine"
+        known = " or --gpu ".join(each.name for each in rented() if each.has_spot)
+        raise UnsupportedError(
+            f"--spot: {names} has no spot machines that AgentGym can rent. Take --gpu "
+            f"{known}, or leave --spot out."
+        )
+    return found
 
 
 def problem(provider: Provider) -> str:

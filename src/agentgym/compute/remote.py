@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def train_elsewhere(
     ending: EndRequest | None = None,
     limits: Callable[[], EndLimits] = EndLimits,
     measured: Callable[[float], None] = lambda seconds: None,
+    require_there: Callable[[bool], None] = lambda is_lost: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were local.
 
@@ -69,6 +71,8 @@ def train_elsewhere(
         ending: Request with which a rented machine ends itself if the client is gone.
         limits: Returns the limits at which training ends; called at the start.
         measured: Called with the seconds that fetching a run's files takes.
+        require_there: Called while there is no connection, and, with True, if something
+            on the machine has ended the training; raises if the machine is gone.
 
     Raises:
         UnreachableError: There was no connection for ten minutes; training continues,
@@ -80,7 +84,8 @@ def train_elsewhere(
     shell = _shell(address, key_file, run)
     with run.recorded(config):
         upload = make_upload(config)
-        reconnect = _reconnect(shell, run, progress)
+        check = partial(require_there, False)
+        reconnect = _reconnect(shell, run, progress, check)
         try:
             ready = prepare(RetryingShell(shell, reconnect), upload, progress.starting)
         except KeyboardInterrupt:
@@ -92,9 +97,10 @@ def train_elsewhere(
             own = None if ending is None else asdict(ending)
             return {"limits": limits().as_json(), "ending": own}
 
-        reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE)
+        reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
         with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
             followed.measured = measured
+            followed.require_there = require_there
             return followed.run(order)
 
 
@@ -131,7 +137,12 @@ def _shell(address: Address, key_file: Path | None, run: RunFolder) -> Shell:
     return Shell(address, key_file, own)
 
 
-def _reconnect(shell: Shell, run: RunFolder, progress: Progress) -> Reconnect:
+def _reconnect(
+    shell: Shell,
+    run: RunFolder,
+    progress: Progress,
+    require_there: Callable[[], None] = lambda: None,
+) -> Reconnect:
     """Return how long to retry the first connection.
 
     Long for a rented machine, since failing ends it; short for the user's own.
@@ -139,7 +150,8 @@ def _reconnect(shell: Shell, run: RunFolder, progress: Progress) -> Reconnect:
     known = _known(run, shell.address)
     waits_s: Sequence[float] = () if known is None else SHORT_S
     waits_s = waits_s if shell.key_file is None else LONG_S
-    return Reconnect(shell.address, progress, waits_s, _MEANWHILE if known else "")
+    meanwhile = _MEANWHILE if known else ""
+    return Reconnect(shell.address, progress, waits_s, meanwhile, require_there)
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
@@ -177,6 +189,7 @@ class _Followed:
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
         self.measured: Callable[[float], None] = lambda seconds: None
+        self.require_there: Callable[[bool], None] = lambda is_lost: None
         self._replies: dict[int, Any] = {}
         self._replayed = self._said = 0
         self._unsaid = b""
@@ -212,6 +225,8 @@ class _Followed:
                 raise
         outcome = self._follow()
         files = self._persist(self._mirror.pull)
+        if outcome["kind"] == "interrupted" and not self._stopped:
+            self.require_there(True)  # as a machine that shuts down does
         if outcome["kind"] != "done":
             error = ended_with(
                 outcome, self._run, str(self._where), self._upload, self._folder
@@ -417,11 +432,14 @@ class _Followed:
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Merge the remote run's decisions into the local settings, and record them."""
+        """Merge the remote run's decisions into the local settings, and record them.
+
+        The engine that a machine chose is not recorded: another one may choose again.
+        """
         found = TrainingConfig.restore(record["config"])
         config = self._upload.with_remote_changes(self._sent, found)
         self._run.write_record(config=config.model_dump(mode="json"))
-        return config
+        return config.replaced(engine=found.engine)
 
     def _forget(self) -> None:
         """Remove the run on the machine, once all of it was fetched.

@@ -1,24 +1,28 @@
 """Rented: train on a rented machine: quote, consent, lease, and end it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from agentgym.compute.base import Address, Machine, Provider
+from agentgym.compute.base import Address, Machine, Offer, Provider
+from agentgym.compute.elsewhere.run_server import version
 from agentgym.compute.elsewhere.upload import ENGINES
 from agentgym.compute.ending import Waits, end, find
 from agentgym.compute.lease import Lease
-from agentgym.compute.quote import Effort, Quote, choose
+from agentgym.compute.quote import Quote, quotes_of
 from agentgym.compute.record import FILE as MACHINE_FILE
 from agentgym.compute.record import KEY_FILE, MachineRecord, now, remove_key
-from agentgym.compute.registry import PROVIDERS
+from agentgym.compute.registry import PROVIDERS, require_spot
 from agentgym.compute.remote import KNOWN_HOSTS, fetch_results, train_elsewhere
-from agentgym.compute.sizes import need_of
+from agentgym.compute.sizes import needs_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
+    MachineTakenError,
+    NoCapacityError,
     TrainingInterrupted,
     UnsupportedError,
     UsageError,
@@ -31,6 +35,8 @@ from agentgym.train.run_folder import RunFolder
 
 SILENT_S = 1800.0
 """Seconds without the client's heartbeat after which a rented machine ends itself."""
+_MOST_IN_VAIN = 3
+"""Spot machines taken away in a row before a step came back, after which a run ends."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -52,7 +58,7 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
         ComputeError: The provider has no suitable machine, or does not answer.
     """
     provider = _provider(config)
-    need = need_of(config)
+    needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
     offers = provider.offers()
     if kind:
@@ -66,7 +72,7 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
                 "are not tested. Name another GPU."
             )
         offers = named
-    return choose(offers, need, Effort.of(config, done), config)
+    return quotes_of(offers, config, done)
 
 
 class Rented(Place):
@@ -77,7 +83,7 @@ class Rented(Place):
     def plan(self, config: TrainingConfig) -> Elsewhere:
         """Return the run's plan, without asking the provider."""
         provider = _provider(config)
-        need_of(config)
+        needs_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
 
     def train(
@@ -100,20 +106,63 @@ class Rented(Place):
     def _train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
+        """Train on one machine after another, as spot machines are taken away."""
+        terms, in_vain, saved = config, 0, _saved(run)
+        while True:
+            try:
+                return self._train_once(config, terms, run, progress)
+            except MachineTakenError:
+                taken = MachineRecord.read(run.path)
+                if taken is None or taken.fate != "taken" or taken.limit is None:
+                    raise  # it may still cost money
+                before, saved = saved, _saved(run)
+                in_vain = in_vain + 1 if saved == before else 0
+                if in_vain == _MOST_IN_VAIN:
+                    raise MachineTakenError(
+                        f"{in_vain} spot machines in a row were taken away before a "
+                        f"step was saved. {taken.words()} Nothing saved is lost; "
+                        "--no-spot goes on on a machine that is not taken away."
+                    ) from None
+                after = f"goes on after step {saved[0]}" if saved else "begins again"
+                words = f"{taken.words()} The run {after}, on another machine."
+                progress.warned([words])
+                # The terms of the first machine hold for all of them.
+                whole = taken.before + taken.limit
+                terms = config.replaced(max_cost=whole, yes=True)
+            except (NoCapacityError, UsageError) as error:
+                if terms is config:
+                    raise
+                raise MachineTakenError(
+                    "The run's spot machine was taken away, and there is no other one "
+                    f"to go on with: {error} Nothing saved is lost."
+                ) from None
+
+    def _train_once(
+        self,
+        config: TrainingConfig,
+        terms: TrainingConfig,
+        run: RunFolder,
+        progress: Progress,
+    ) -> TrainingResult:
+        """Train on one machine, which is rented on ``terms`` unless there is one."""
         provider = _provider(config)
         held = self._held(provider, run, progress)
+        earlier = MachineRecord.read(run.path)
         if held is None:
-            before = _cost_so_far(run)
-            capped = _with_rest_of(config, before)
+            before = 0.0 if earlier is None else earlier.total
+            capped = _with_rest_of(terms, before)
             state = run.load_state()
             quotes = quotes_for(capped, state[0].episodes if state else 0)
-            _require_consent(quotes[0], config, progress)
+            quotes.sort(key=lambda quote: _was_taken(quote.offer, earlier))
+            _require_consent(quotes[0], terms, progress)
             offers = [quote.offer for quote in quotes]
+            if quotes[0].need.engine == "local":
+                config = config.replaced(engine="local")
             limit: float | None = quotes[0].limit
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
         else:
             offers, before = [], held[1].before
-            rest = _with_rest_of(config, before).max_cost
+            rest = _with_rest_of(terms, before).max_cost
             limit = rest or held[1].limit
         lease = Lease(
             provider,
@@ -122,6 +171,7 @@ class Rented(Place):
             max_hourly=config.max_hourly,
             limit=limit,
             before=before,
+            taken=0 if earlier is None else earlier.times_taken,
             report=progress.starting,
             waits=self.waits,
             held=held,
@@ -130,7 +180,7 @@ class Rented(Place):
             ),
         )
         try:
-            with lease:
+            with lease, _noticed(lease):
                 return train_elsewhere(
                     config,
                     lease.address,
@@ -140,6 +190,7 @@ class Rented(Place):
                     ending=lease.ending,
                     limits=lambda: _limits(lease),
                     measured=lease.reserve,
+                    require_there=lease.require_there,
                 )
         except (KeyboardInterrupt, TrainingInterrupted):
             lost = "later results of its machine are lost" if lease.lost else ""
@@ -192,10 +243,31 @@ def _limits(lease: Lease) -> EndLimits:
     return EndLimits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
 
 
-def _cost_so_far(run: RunFolder) -> float:
-    """Return the cost in $ of a run's earlier machines, all of which are gone."""
-    record = MachineRecord.read(run.path)
-    return 0.0 if record is None else record.total
+@contextmanager
+def _noticed(lease: Lease) -> Iterator[None]:
+    """Raise MachineTakenError for an error of a machine that was taken away."""
+    try:
+        yield
+    except MachineTakenError:
+        raise
+    except ComputeError:
+        lease.require_there(True)
+        raise
+
+
+def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
+    """Return whether the run's last machine was one of this offer, and taken away."""
+    if earlier is None or earlier.fate != "taken":
+        return False
+    return (offer.kind, offer.region) == (earlier.kind, earlier.region)
+
+
+def _saved(run: RunFolder) -> tuple[int, str] | None:
+    """Return the step of a run's newest checkpoint and its version, or None."""
+    found = run.checkpoints()
+    if not found:
+        return None
+    return int(found[-1].name.removeprefix("step-")), version(found[-1])
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
@@ -257,6 +329,8 @@ def _provider(config: TrainingConfig) -> Provider:
             f"model = {config.model!r} answers behind a server: it can be measured, "
             "with `agentgym eval`, not trained. Train a folder or a Hugging Face id."
         )
+    if config.spot:
+        require_spot([provider])
     provider.check()
     return provider
 

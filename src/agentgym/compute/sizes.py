@@ -7,11 +7,13 @@ estimates for choosing a GPU.
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import MemoryEstimate, shape_of, told_use
+from agentgym.engines.registry import remote_engine
+from agentgym.engines.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
 from agentgym.errors import ModelError, UsageError
 from agentgym.models.folder import (
     ADAPTER_FILE,
@@ -48,6 +50,7 @@ class Need:
         learning_gb: Trained weights, their gradients and AdamW's moments.
         activations_gb: Activations of a backward pass.
         cache_gb: Keys and values of running episodes, and CUDA's own memory.
+        served_gb: vLLM's weights, cache and own memory while it answers; 0 without it.
     """
 
     parameters: float
@@ -57,21 +60,50 @@ class Need:
     learning_gb: float
     activations_gb: float
     cache_gb: float
+    served_gb: float = 0.0
+
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+        return "vllm" if self.served_gb else "local"
 
     @property
     def gb(self) -> float:
-        """The total in GB."""
-        return self.weights_gb + self.learning_gb + self.activations_gb + self.cache_gb
+        """The total in GB. vLLM and the learner's updates take turns."""
+        kept = self.weights_gb + self.learning_gb
+        if not self.served_gb:
+            return kept + self.activations_gb + self.cache_gb
+        return kept + max(self.served_gb, self.activations_gb + ASLEEP_BYTES / _GB)
 
     @property
     def words(self) -> str:
         """Description of the parts, with the source of the estimate."""
         learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
+        last = f", activations {self.activations_gb:.1f}, KV cache and CUDA "
+        last += f"{self.cache_gb:.1f}"
+        if self.served_gb:
+            last = f", and by turns vLLM {self.served_gb:.1f} or activations "
+            last += f"{self.activations_gb:.1f}"
         return (
             f"{self.gb:.0f} GB: weights {self.weights_gb:.1f}, {learned} with its "
-            f"optimizer {self.learning_gb:.1f}, activations {self.activations_gb:.1f}, "
-            f"KV cache and CUDA {self.cache_gb:.1f} ({self.source})"
+            f"optimizer {self.learning_gb:.1f}{last} ({self.source})"
         )
+
+
+def needs_of(config: TrainingConfig) -> list[Need]:
+    """Return the needs of the engines that may train on another machine, best first.
+
+    Raises:
+        ModelError: The model's folder does not exist.
+        UsageError: Its size is unknown.
+    """
+    need, engine = need_of(config), remote_engine(config)
+    if engine == "local":
+        return [need]
+    served = need.parameters * _HALF + SERVER_BYTES
+    served_gb = served / _GB + max(0.0, need.cache_gb - _CUDA_GB)
+    with_vllm = replace(need, served_gb=served_gb)
+    return [with_vllm] if engine != AUTO_ENGINE else [with_vllm, need]
 
 
 def need_of(config: TrainingConfig) -> Need:

@@ -12,6 +12,11 @@ from agentgym.train.places import Elsewhere, Place
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
+_MAY_CHOOSE = (
+    "vllm, which is made to sample on a GPU, if the machine has one with room for it "
+    "and the learner; else local. --engine local leaves vLLM out (20 GB)"
+)
+
 
 class OverSSH(Place):
     """A user's own machine; training continues if the client disconnects."""
@@ -46,7 +51,10 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
     own = f"{WHEEL_NAME.partition('-py3')[0]} [{', '.join(upload.extras)}]"
     installs = [own, *upload.packages]
     if upload.engine:
-        installs.append(f"the environment of {upload.engine}, unless it is installed")
+        where = ", if its GPU has room" * upload.may_choose
+        installs.append(
+            f"the environment of {upload.engine}{where}, unless it is installed"
+        )
     return Elsewhere(
         config=config,
         machine=machine,
@@ -54,6 +62,7 @@ def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
         installs=installs,
         variables=list(upload.variables),
         folder=f"~/{FOLDER}",
+        engine=_MAY_CHOOSE if upload.may_choose else "",
     )
 
 

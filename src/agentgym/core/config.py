@@ -169,8 +169,10 @@ class TrainingConfig(Settings, BaseSettings):
             ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda``,
             ``sky`` or another provider's name rents a machine, ``runpod:A100`` one with
             that GPU.
+        spot: Rent machines that their provider may take away at any time, for less; the
+            run then goes on on another one.
         max_hourly: Most $ per hour for a rented machine.
-        max_cost: Most $ in total for a rented machine; then the run ends.
+        max_cost: Most $ in total for the rented machines of a run; then it ends.
         episodes: Budget of training rollouts; 0 with ``warm_start`` ends after the warm
             start.
         time: Seconds, or a text such as ``30m``, after which the whole run is to end.
@@ -290,6 +292,7 @@ class TrainingConfig(Settings, BaseSettings):
     verl: dict[str, Any] = Field(default_factory=dict)
     vllm: dict[str, Any] = Field(default_factory=dict)
     gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
+    spot: bool = False
     max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
     max_cost: float | None = Field(default=None, gt=0, le=_MANY)
     episodes: int = Field(default=10_000, ge=0, le=_MOST)

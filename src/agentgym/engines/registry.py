@@ -50,6 +50,18 @@ def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
     return config.replaced(engine=name), note
 
 
+def remote_engine(config: TrainingConfig) -> str:
+    """Return the engine's name for a run on another machine.
+
+    It stays ``auto`` if vLLM suits the model: then that machine's GPU decides.
+    """
+    if config.engine == AUTO_ENGINE and not config.vllm:
+        from agentgym.engines.vllm.support import suits
+
+        return AUTO_ENGINE if suits(config) else "local"
+    return engine_name(config)
+
+
 def imitates(config: TrainingConfig) -> bool:
     """Return whether the run's engine can imitate calls."""
     return ENGINES.get(engine_name(config)).imitates
@@ -143,8 +155,8 @@ def _factory(config: TrainingConfig) -> EngineFactory:
 def engine_name(config: TrainingConfig) -> str:
     """Return the engine's name, where ``auto`` does not depend on a GPU.
 
-    That is outside of training, and on another machine: ``vllm`` if flags of it are
-    given, else ``local``.
+    That is outside of training, and where :func:`remote_engine` leaves it open:
+    ``vllm`` if flags of it are given, else ``local``.
     """
     if config.engine != AUTO_ENGINE:
         return config.engine

@@ -6,8 +6,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 
 _BUDGET = (
-    *("episodes", "time", "gpu", "max_hourly", "max_cost", "warm_start", "yes"),
-    "judge_max_cost",
+    *("episodes", "time", "gpu", "spot", "max_hourly", "max_cost", "warm_start"),
+    *("yes", "judge_max_cost"),
 )
 MACHINE = (
     "memory_share",

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
-from agentgym.core.machines import is_elsewhere
+from agentgym.core.machines import SSH, is_elsewhere
 from agentgym.core.plugins import Plugins
-from agentgym.engines.registry import engine_name
+from agentgym.engines.registry import remote_engine
+from agentgym.errors import UnsupportedError
 from agentgym.evaluate.progress import Progress
 from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
@@ -29,6 +30,7 @@ class Elsewhere:
         installs: Packages to install, as pip names them.
         variables: Names of environment variables to pass on.
         folder: The remote folder.
+        engine: A sentence on the engine, if the machine's GPU decides on it.
     """
 
     config: TrainingConfig
@@ -37,6 +39,7 @@ class Elsewhere:
     installs: list[str]
     variables: list[str] = field(default_factory=list)
     folder: str = ""
+    engine: str = ""
 
 
 class Place(ABC):
@@ -98,16 +101,23 @@ def place_of(gpu: str) -> Place:
 def settled(config: TrainingConfig) -> TrainingConfig:
     """Resolve ``gpu="auto"``, maybe to a rented machine; return the settings.
 
-    On another machine ``engine="auto"`` is ``local``.
+    On another machine ``engine="auto"`` stays if vLLM suits the model; else it is
+    ``local``.
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.
+        UnsupportedError: ``spot`` with a machine that is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
         settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
         config = config.replaced(gpu=settle(config))
+    if config.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
+        raise UnsupportedError(
+            f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
+            "out, or take --gpu sky."
+        )
     if is_elsewhere(config.gpu) and config.engine == AUTO_ENGINE:
-        config = config.replaced(engine=engine_name(config))
+        config = config.replaced(engine=remote_engine(config))
     return config
 
 

@@ -107,6 +107,11 @@ class DeferredSignals:
         """Whether signals can interrupt the block, i.e. it runs in the main thread."""
         return bool(self._old)
 
+    @property
+    def has_come(self) -> bool:
+        """Whether a signal came in the last block that delayed signals, or since."""
+        return self._came > 0
+
     def install(self) -> None:
         """Install the signal handlers, in the main thread only."""
         if threading.current_thread() is not threading.main_thread():

@@ -26,6 +26,7 @@ from agentgym.errors import (
     CheckpointError,
     ConfigError,
     LimitReached,
+    MachineTakenError,
     NotFoundError,
     OutputClosed,
     RunFolderError,
@@ -44,6 +45,10 @@ from agentgym.train.warm_start.record import WarmStart
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # number of checkpoints
+_INTERRUPTIONS = (
+    *(LimitReached, MachineTakenError, StoreError, UnreachableError),
+    OSError,
+)
 CREDIT_FILE = "credit.jsonl"
 
 
@@ -282,7 +287,7 @@ class RunFolder:
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self.write_record(status="interrupted")
             raise
-        except (LimitReached, StoreError, UnreachableError, OSError) as error:
+        except _INTERRUPTIONS as error:
             with suppress(OSError):  # the disk may be full
                 self.write_record(status="interrupted", error=str(error))
             raise

@@ -143,9 +143,9 @@ class Trainer:
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
             resume: A run's name or folder to continue with its own settings.
                 ``episodes`` may raise the budget, ``gpu`` may name another place, and
-                ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings of memory
-                and servers may change (``memory_share``, ``vllm={"max_model_len":
-                4096}``, …).
+                ``spot``, ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings
+                of memory and servers may change (``memory_share``,
+                ``vllm={"max_model_len": 4096}``, …).
             yes: Train even if the baseline shows that it will hardly work.
             warm_start: Imitate known calls first; on resuming only before the first
                 step.

@@ -148,6 +148,8 @@ def elsewhere_view(plan: Elsewhere) -> RenderableType:
     if (more := len(plan.uploads) - _UPLOADS) > 0:
         facts.add_row("", f"and {plural(more, 'more file')}")
     facts.add_row("installs", "\n".join(plan.installs))
+    if plan.engine:
+        facts.add_row("engine", plan.engine)
     if plan.variables:
         facts.add_row("hands over", f"the values of {', '.join(plan.variables)}")
     facts.add_row("budget", plural(plan.config.episodes, "episode"))

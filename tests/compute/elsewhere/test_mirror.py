@@ -1,5 +1,7 @@
 """Mirror: what another machine names is written below the run's folder only."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +46,65 @@ def test_names_that_lead_out_of_the_run_are_refused(
         mirror.pull_agent({name: 6}) if kind == "agent" else mirror.pull()
     mirror.forget_parts()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+class There:
+    """Stands where the channel does: a machine with one checkpoint, of step 0."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = json.dumps(state).encode()
+        self.have: Any = None
+
+    def ask(self, op: str, payload: bytes = b"", **more: Any) -> tuple[Any, bytes]:
+        """Answer as a machine would."""
+        if op == "files":
+            self.have = more["have"]
+            sizes = {"state.json": len(self.state)}
+            found = {"others": {}, "all": ["step-000000"]}
+            return {**found, "checkpoints": {"step-000000-abc": sizes}}, b""
+        if op == "get" and more["path"].endswith("state.json"):
+            return None, self.state[more["offset"] :][: more["length"]]
+        return {"size": 0}, b""
+
+
+def state(**parts: Any) -> dict[str, Any]:
+    none = {"warm_start": None, "warmed": {}, "first_validation": None}
+    return {"step": 0, "baseline": {"test": 1}, **none, **parts}
+
+
+def with_first_checkpoint(tmp_path: Path, found: dict[str, Any]) -> RunFolder:
+    run = RunFolder.create(TrainingConfig.create(output=tmp_path / "runs", name="x"))
+    folder = run.path / "checkpoints" / "step-000000"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps(found))
+    return run
+
+
+def test_the_checkpoint_of_a_warm_start_replaces_that_before_it(tmp_path: Path) -> None:
+    run = with_first_checkpoint(tmp_path, state())
+    there = There(state(warm_start={"tasks": 8}))
+    mirror = Mirror(cast(Channel, there), run, lambda: None)
+    assert mirror.continues_local()
+    mirror.pull()
+    [folder] = run.checkpoints()
+    assert there.have == {"step-000000": version_of(state())}
+    assert (folder / "state.json").read_bytes() == there.state
+
+
+@pytest.mark.parametrize(
+    "theirs", [state(), state(baseline={"test": 2}, warm_start={"tasks": 8})]
+)
+def test_what_came_before_or_differs_does_not_continue(
+    tmp_path: Path, theirs: dict[str, Any]
+) -> None:
+    mine = state() if theirs != state() else state(warm_start={"tasks": 8})
+    run = with_first_checkpoint(tmp_path, mine)
+    mirror = Mirror(cast(Channel, There(theirs)), run, lambda: None)
+    assert not mirror.continues_local()
+
+
+def version_of(found: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:12]
 
 
 def test_the_largest_transfer_at_the_present_speed() -> None:

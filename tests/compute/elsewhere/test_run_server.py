@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from agentgym.compute.elsewhere.run_server import BLOCK, BusyError, RunServer, serve
+from agentgym.compute.elsewhere.run_server import (
+    BLOCK,
+    BusyError,
+    RunServer,
+    serve,
+    version,
+)
 
 
 @pytest.fixture
@@ -79,14 +85,33 @@ def test_checkpoints_are_kept_until_home_has_them(
         (folder / "state.json").write_text(str(step))
     (run / "checkpoints" / ".step-000003.9.tmp").mkdir()
     (run / "metrics.jsonl").write_text("{}\n")
-    found = there.files("x", ["step-000001"])
-    assert found["checkpoints"] == {"step-000002": {"state.json": 1}}
+    have = {path.name: version(path) for path in (run / "checkpoints").glob("step-*")}
+    stage = f"step-000002-{have.pop('step-000002')}"
+    found = there.files("x", have)
+    assert found["checkpoints"] == {stage: {"state.json": 1}}
     assert found["all"] == ["step-000001", "step-000002"]
     assert found["others"] == {"metrics.jsonl": 3}
     (run / "checkpoints" / "step-000002" / "state.json").unlink()  # it makes room
-    assert there.get("outbox/step-000002/state.json", 0, 10) == (None, b"2")
-    there.files("x", ["step-000001", "step-000002"])
-    assert there.get("outbox/step-000002/state.json", 0, 10) == (None, b"")
+    assert there.get(f"outbox/{stage}/state.json", 0, 10) == (None, b"2")
+    there.files("x", {**have, "step-000002": ""})
+    assert there.get(f"outbox/{stage}/state.json", 0, 10) == (None, b"")
+
+
+def test_a_checkpoint_that_was_written_again_is_offered_again(
+    there: RunServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run" / "runs" / "x" / "checkpoints" / "step-000000"
+    folder.mkdir(parents=True)
+    state = folder / "state.json"
+    state.write_text("baseline")
+    have = {"step-000000": version(folder)}
+    assert there.files("x", have)["checkpoints"] == {}
+    new = folder / "state.new"  # as a new folder, since the old file may be linked
+    new.write_text("warm start")
+    new.replace(state)
+    [(stage, sizes)] = there.files("x", have)["checkpoints"].items()
+    assert sizes == {"state.json": 10}
+    assert there.get(f"outbox/{stage}/state.json", 0, 20) == (None, b"warm start")
 
 
 def test_only_changed_blocks_of_the_store_differ(

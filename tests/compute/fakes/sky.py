@@ -12,7 +12,13 @@ PROGRAM = Path(__file__).with_name("sky_program.py")
 
 
 def row(
-    cloud: str, kind: Any, gpu: str, price: float, memory: Any = 22.4, count: float = 1
+    cloud: str,
+    kind: Any,
+    gpu: str,
+    price: float,
+    memory: Any = 22.4,
+    count: float = 1,
+    spot: float = float("nan"),
 ) -> dict[str, Any]:
     """Return a row as ``sky gpus list --output json`` prints it."""
     return {
@@ -24,7 +30,7 @@ def row(
         "device_memory": memory,
         "memory": 16,
         "price": price,
-        "spot_price": float("nan"),
+        "spot_price": spot,
         "region": "us-east-1",
     }
 
@@ -41,6 +47,16 @@ GPUS = {
     "RTX6000-Ada": [row("GCP", "ada", "RTX6000-Ada", float("nan"))],
     "T4": [row("GCP", None, "T4", 0.35)],
 }
+
+SPOT = {
+    "L4": [
+        row("AWS", "g6.xlarge", "L4", 0.8, spot=0.2),
+        row("GCP", "g2-standard-4", "L4", 0.7, spot=0.3),
+        row("AWS", "odd", "L4", 0.1, spot=0.5),
+        row("AWS", "gr6.xlarge", "L4", 0.9),
+    ]
+}
+"""GPUs of which some have a spot price."""
 
 
 class FakeSky:
@@ -76,6 +92,10 @@ class FakeSky:
 
     def __getitem__(self, name: str) -> Any:
         return json.loads((self.folder / "state.json").read_text())[name]
+
+    def take_away(self) -> None:
+        """End every cluster, as a cloud does that wants its spot machines back."""
+        self.change(clusters={})
 
     def change(self, **changes: Any) -> None:
         """Change what there is; only while no command runs."""

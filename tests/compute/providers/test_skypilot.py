@@ -12,7 +12,7 @@ from agentgym.errors import (
     UnclearLaunchError,
     UnreachableError,
 )
-from tests.compute.fakes.sky import FakeSky
+from tests.compute.fakes.sky import SPOT, FakeSky
 
 NAME = "agentgym-run-1a2b"
 KEY = "ssh-ed25519 AAAA agentgym"
@@ -30,10 +30,26 @@ def test_offers_are_of_one_gpu_of_clouds_that_can_be_used(sky: FakeSky) -> None:
     found = {each.kind: each for each in SkyPilot().offers()}
     assert set(found) == {"aws/g6.xlarge", "gcp/g2-standard-4", "aws/p4de"}
     assert found["aws/g6.xlarge"] == Offer(
-        "sky", "aws/g6.xlarge", "L4", 1, 22.4, 16.0, 0.8048, "us-east-1"
+        "sky", "aws/g6.xlarge", "L4", 1, 24.1, 16.0, 0.8048, "us-east-1"
     )
-    assert found["gcp/g2-standard-4"].gpu_memory_gb == 22.4  # as others say of an L4
+    assert found["gcp/g2-standard-4"].gpu_memory_gb == 24.1  # as others say of an L4
     assert found["aws/p4de"].gpu == "A100 80GB"
+
+
+def test_a_spot_machine_is_an_offer_of_its_own_up_to_the_price_on_demand(
+    sky: FakeSky,
+) -> None:
+    sky.change(gpus=SPOT)
+    offers = SkyPilot().offers()
+    assert len([offer for offer in offers if not offer.is_spot]) == len(SPOT["L4"])
+    spot = {offer.kind: offer for offer in offers if offer.is_spot}
+    assert set(spot) == {"aws/g6.xlarge", "gcp/g2-standard-4"}
+    found = spot["aws/g6.xlarge"]
+    assert (found.hourly, found.most_hourly) == (0.2, 0.8)
+    assert found.price == "$0.20 an hour as a spot machine"
+    SkyPilot().launch(found, NAME, KEY)
+    [sent] = sky["launches"]
+    assert yaml.safe_load(sent["task"])["resources"]["use_spot"] is True
 
 
 def test_a_cluster_comes_up_and_goes(sky: FakeSky) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agentgym.compute.elsewhere.channel import Channel
-from agentgym.compute.elsewhere.run_server import BLOCK, copy_database, digests
+from agentgym.compute.elsewhere.run_server import BLOCK, copy_database, digests, version
 from agentgym.core.files import is_below, new_folder, sync_folder
 from agentgym.errors import ComputeError
 from agentgym.rollout.session import DATABASE_FILE
@@ -27,6 +27,8 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 
 PART = 4 << 20
 _INCOMING = ".incoming"
+_FIRST = ("baseline", "warm_start", "warmed", "first_validation")
+"""Parts of the state of step 0, which is written again as they come."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -101,7 +103,10 @@ class Mirror:
             return False
         state = (newest / "state.json").read_bytes()
         there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
-        return there in (b"", state)  # a newer one may have replaced it
+        if there in (b"", state):  # a newer one may have replaced it
+            return True
+        mine, theirs = json.loads(state), json.loads(there)
+        return step == 0 and all(mine[k] in (None, {}, theirs[k]) for k in _FIRST)
 
     def _whole(self, path: str, most: int = 1 << 30) -> bytes:
         """Return a small remote file, or its start; empty if it is missing."""
@@ -117,14 +122,14 @@ class Mirror:
         run must continue the local files: see :meth:`continues_local`.
         """
         begun, before = time.monotonic(), self._fetched
-        home = {path.name for path in self._run.checkpoints()}
-        files, _ = self._channel.ask("files", run=self._name, have=sorted(home))
+        home = {path.name: version(path) for path in self._run.checkpoints()}
+        files, _ = self._channel.ask("files", run=self._name, have=home)
         self._pull_store()
         for name, size in files["others"].items():
             self._pull_lines(name, size)
-        for name in sorted(files["checkpoints"], reverse=True):
-            self._pull_checkpoint(name, files["checkpoints"][name])
-        for name in home - set(files["all"]) if files["all"] else ():
+        for stage in sorted(files["checkpoints"], reverse=True):
+            self._pull_checkpoint(stage, files["checkpoints"][stage])
+        for name in home.keys() - set(files["all"]) if files["all"] else ():
             shutil.rmtree(self._run.path / "checkpoints" / name, ignore_errors=True)
         self.transfers.note(self._fetched - before, time.monotonic() - begun)
         found: dict[str, Any] = files
@@ -220,12 +225,16 @@ class Mirror:
             target.replace(path)
         self._seen.add(name)
 
-    def _pull_checkpoint(self, name: str, sizes: dict[str, int]) -> None:
-        incoming = self._incoming(_checked(name))
+    def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
+        """Fetch a checkpoint from ``outbox/NAME-VERSION``; replace an older version."""
+        incoming = self._incoming(_checked(stage))
         for file, size in sizes.items():
-            self._fetch(f"outbox/{name}/{file}", size, incoming / _checked(file))
+            self._fetch(f"outbox/{stage}/{file}", size, incoming / _checked(file))
         folder = self._run.path / "checkpoints"
-        incoming.rename(folder / name)
+        target = folder / _checked(stage.rpartition("-")[0])
+        if target.exists():
+            shutil.rmtree(target)
+        incoming.rename(target)
         sync_folder(folder)
 
     def _fetch(self, source: str, size: int, target: Path) -> None:

@@ -4,12 +4,15 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agentgym.compute.elsewhere.package import WHEEL_NAME, wheel
 from agentgym.compute.elsewhere.upload import Upload
 from agentgym.compute.reconnect import RetryingShell
-from agentgym.errors import ComputeError, UnreachableError
+from agentgym.compute.sizes import needs_of
+from agentgym.core.config import TrainingConfig
+from agentgym.errors import ComputeError, UnreachableError, UsageError
 from agentgym.version import __version__
 
 FOLDER = ".agentgym/elsewhere"
@@ -23,6 +26,8 @@ If it is set, no environment with agentgym is installed.
 """
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
+_FREE_FOR_ENGINE_MB = 35_000
+"""vLLM's environment has some 20 GB; packages and a model come besides."""
 _INSTALL_S = 3_600.0
 
 _LOOK = """
@@ -40,6 +45,8 @@ done
 [ -e "$dir/envs/KEY/ready" ] && say ready yes
 [ -x "$HOME/ENGINES/ENGINE/bin/ENGINE" ] && say engine yes
 say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
+say gpu_mb "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits \\
+    2>/dev/null | head -n 1)"
 say about "$(uname -sm), $(getconf _NPROCESSORS_ONLN 2>/dev/null) cores"
 """
 _GET_UV = """
@@ -119,10 +126,10 @@ def prepare(
     has_python, is_ready = bool(found["python"]), "ready" in found
     _require_space(shell, found, is_made=has_python or is_ready)
     lacks_engine = bool(engine) and "engine" not in found
-    if "uv" not in found and (lacks_engine or not (has_python or is_ready)):
-        report(f"Installing uv on {where}.")
-        _get_uv(shell)
-        found = _look(shell, key, engine)
+    if upload.may_choose:
+        lacks_engine = lacks_engine and _has_room(found, upload.config)
+    if "uv" not in found and not (has_python or is_ready):
+        found = _with_uv(shell, key, engine, report)
     if has_python:
         python = _checked(shell, found["python"])
     else:
@@ -130,11 +137,44 @@ def prepare(
         if not is_ready:
             report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
             _install(shell, upload, key, built, found)
-    if lacks_engine:
-        has_gpu = found.get("gpus", "0").strip() != "0"
-        report(f"Installing {engine} on {where}, which takes minutes.")
-        _install_engine(shell, python, engine, found["uv"], has_gpu=has_gpu)
+    try:
+        if lacks_engine and "uv" not in found:
+            found = _with_uv(shell, key, engine, report)
+        if lacks_engine:
+            report(f"Installing {engine} on {where}, which takes minutes.")
+            has_gpu = _number(found, "gpus") > 0
+            _install_engine(shell, python, engine, found["uv"], has_gpu=has_gpu)
+    except UnreachableError:
+        raise
+    except ComputeError as error:
+        if not upload.may_choose:
+            raise
+        report(f"{error} This run samples with the local engine instead.")
     return Ready(python, home)
+
+
+def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
+    """Return whether vLLM fits the machine's disk, and its GPU next to the learner."""
+    if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
+        return False
+    memory = _number(found, "gpu_mb") * 2**20 / 1e9
+    with suppress(UsageError):  # the model's size is not known: the machine sees it
+        return not memory or needs_of(config)[0].gb <= memory
+    return True
+
+
+def _number(found: dict[str, str], name: str) -> int:
+    text = found.get(name, "").strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _with_uv(
+    shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
+) -> dict[str, str]:
+    """Install uv; return the machine's new description."""
+    report(f"Installing uv on {shell.address}.")
+    _get_uv(shell)
+    return _look(shell, key, engine)
 
 
 def _look(shell: RetryingShell, key: str, engine: str) -> dict[str, str]:

@@ -178,21 +178,28 @@ class RunServer:
         """Write the user's answer to a question of the run."""
         _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
 
-    def files(self, run: str, have: list[str]) -> dict[str, Any]:
-        """List the run's files; keep new checkpoints until the client has them."""
+    def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
+        """List the run's files; keep new checkpoints until the client has them.
+
+        Args:
+            run: The run's name.
+            have: The client's checkpoints, with the version of each: that of step 0 is
+                written again after a warm start.
+        """
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
         staged: dict[str, dict[str, int]] = {}
         there = sorted(path.name for path in folder.glob("checkpoints/step-*"))
-        wanted = [name for name in there if name not in have]
+        versions = {name: version(folder / "checkpoints" / name) for name in there}
+        wanted = {f"{n}-{v}": n for n, v in versions.items() if have.get(n) != v}
         for old in outbox.glob("step-*"):
             if old.name not in wanted:
                 shutil.rmtree(old)
-        for name in wanted:
-            if not (outbox / name).exists():
-                _link_tree(folder / "checkpoints" / name, outbox / name)
-            if (outbox / name).exists():
-                staged[name] = _sizes(outbox / name)
+        for stage, name in wanted.items():
+            if not (outbox / stage).exists():
+                _link_tree(folder / "checkpoints" / name, outbox / stage)
+            if (outbox / stage).exists():
+                staged[stage] = _sizes(outbox / stage)
         others = {
             name: size
             for name, size in _sizes(folder).items()
@@ -327,6 +334,15 @@ def _is_locked(path: Path) -> bool:
     except FileNotFoundError:
         pass
     return False
+
+
+def version(checkpoint: Path) -> str:
+    """Return a digest of a checkpoint's state; empty if it is missing."""
+    try:
+        state = (checkpoint / "state.json").read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(state).hexdigest()[:12]
 
 
 def _link_tree(source: Path, target: Path) -> None:

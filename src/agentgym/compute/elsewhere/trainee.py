@@ -18,8 +18,9 @@ from typing import Any
 
 from agentgym.compute.elsewhere.prepare import ENGINES
 from agentgym.compute.elsewhere.progress_lines import ProgressWriter
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.settings import PREFIX
+from agentgym.engines.memory import shape_of
 from agentgym.engines.resuming import MACHINE
 from agentgym.errors import AgentGymError, Interrupted
 from agentgym.security.redaction import redacted, redacted_output
@@ -71,6 +72,9 @@ def _home(folder: Path) -> Path:
 
 def _train(order: dict[str, Any], progress: ProgressWriter) -> None:
     config = TrainingConfig.restore(order["config"])
+    if config.engine == AUTO_ENGINE:  # it is chosen by the model's size
+        with suppress(AgentGymError, OSError):  # the training itself reports it
+            shape_of(config.model, fetch=True)
     trainer = Trainer(config, progress=progress)
     run = config.output / str(config.name)
     if order["resume"]:

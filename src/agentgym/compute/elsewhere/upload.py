@@ -9,9 +9,9 @@ from typing import IO
 
 from agentgym.compute.elsewhere.sources import Sources
 from agentgym.core.agent import COMMAND, is_command
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.task import TaskSource
-from agentgym.engines.registry import engine_name
+from agentgym.engines.registry import engine_name, remote_engine
 from agentgym.errors import UsageError
 from agentgym.evaluate.judge.settings import check_judge
 from agentgym.models.folder import model_source
@@ -65,15 +65,20 @@ class Upload:
     @property
     def engine(self) -> str:
         """The engine whose own environment the run needs; empty for ``local``."""
-        name = engine_name(self.config)
+        name = "vllm" if self.may_choose else remote_engine(self.config)
         return "" if name == "local" else name
+
+    @property
+    def may_choose(self) -> bool:
+        """Whether the machine chooses between vLLM and the local engine."""
+        return remote_engine(self.config) == AUTO_ENGINE
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
         """Return the settings with the remote machine's paths, below ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
             gpu="auto",
-            engine=engine_name(self.config),
+            engine=remote_engine(self.config),
             output=Path(folder) / "runs",
             name=name,
             scenario=self.scenario(inputs),

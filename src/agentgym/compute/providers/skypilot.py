@@ -46,10 +46,12 @@ _STATES = {
     "UP": MachineState.RUNNING,
 }
 _UNHEALTHY = "unhealthy"
+_GIB = 1.073741824
+"""GB of a GiB, in which SkyPilot counts the memory of a GPU."""
 
 
 class SkyPilot(Provider):
-    """On-demand machines with one GPU, of any cloud that SkyPilot has access to.
+    """Machines with one GPU, on demand or spot, of any cloud that SkyPilot can use.
 
     A cluster has one machine type and region, so that its price is the offered one. Its
     only job runs while the client's heartbeat arrives; without a job, SkyPilot ends the
@@ -64,6 +66,7 @@ class SkyPilot(Provider):
 
     name = "sky"
     only_named = True
+    has_spot = True
     answer_s: ClassVar[float] = 180.0
     launch_s: ClassVar[float] = 240.0
 
@@ -72,25 +75,28 @@ class SkyPilot(Provider):
         sky_command.command()
 
     def offers(self) -> list[Offer]:
-        """Return each machine type's cheapest region, of all enabled clouds."""
+        """Return each machine type's cheapest region, of all enabled clouds.
+
+        A type with a spot price in that region is offered twice.
+        """
         clouds = self._clouds()
         found = sky_command.answer("gpus", "list", timeout_s=self.answer_s)
         with understood(self.name):
             rows = [row for each in found.values() for row in each]
             memory = {
-                row["accelerator_name"]: row["device_memory"]
+                row["accelerator_name"]: round(row["device_memory"] * _GIB, 1)
                 for row in rows
                 if _is_number(row["device_memory"])
             }  # some clouds do not report it; equal GPUs have the same
             return [
                 Offer(
+                    **price,
                     provider=self.name,
                     kind=f"{row['cloud'].lower()}/{row['instance_type']}",
                     gpu=_readable(row["accelerator_name"]),
                     gpus=1,
                     gpu_memory_gb=float(memory.get(row["accelerator_name"], 0.0)),
                     memory_gb=float(row["memory"]) if _is_number(row["memory"]) else 0,
-                    hourly=float(row["price"]),
                     region=str(row["region"]),
                 )
                 for row in rows
@@ -98,8 +104,7 @@ class SkyPilot(Provider):
                 and row["accelerator_count"] == 1
                 and _is_text(row["instance_type"])  # others are parts of a machine
                 and _is_text(row["region"])
-                and _is_number(row["price"])
-                and row["price"] > 0
+                for price in _prices(row)
             ]
 
     def _clouds(self) -> set[str]:
@@ -198,9 +203,24 @@ def _task(offer: Offer) -> dict[str, Any]:
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
         "name": "agentgym",
-        "resources": {**machine, "use_spot": False},
+        "resources": {**machine, "use_spot": offer.is_spot},
         "run": _GUARD,
     }
+
+
+def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the prices of a machine type in an offer's fields: on demand, and spot.
+
+    SkyPilot sets no limit to a spot price, so it may rise up to that on demand.
+    """
+    price, spot = row["price"], row["spot_price"]
+    if not (_is_number(price) and price > 0):
+        return []
+    found: list[dict[str, Any]] = [{"hourly": float(price)}]
+    if _is_number(spot) and 0 < spot <= price:
+        more = {"is_spot": True, "on_demand_hourly": float(price)}
+        found.append({"hourly": float(spot), **more})
+    return found
 
 
 def _readable(gpu: str) -> str:

@@ -125,6 +125,16 @@ class VllmEngines(EngineFactory):
         return VllmEngine.create(config)
 
 
+def suits(config: TrainingConfig) -> bool:
+    """Return whether vLLM can sample for these settings on a GPU with room for it."""
+    if config.deterministic or config.role_adapters:
+        return False
+    try:
+        return not is_small(config.model) and trained_rank(config) > 0
+    except ModelError:  # checking the engine reports it
+        return False
+
+
 def chosen(config: TrainingConfig) -> tuple[str, str]:
     """Return the engine that ``engine = "auto"`` trains with, and a note for the plan.
 
@@ -133,14 +143,12 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
     """
     if config.vllm:
         return "vllm", ""
-    if config.gpu == "none" or config.deterministic or not settings.visible_gpus():
+    if config.gpu == "none" or not (settings.visible_gpus() and suits(config)):
         return "local", ""
     free, has_half = free_gpu()
     if free is not None and not has_half:
         return "local", ""
     try:
-        if is_small(config.model) or not trained_rank(config):
-            return "local", ""
         turns = turns_of(with_turns(config)) if shares_gpu(config) else None
     except ModelError:  # checking the engine reports it
         return "local", ""
