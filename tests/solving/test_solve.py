@@ -238,6 +238,7 @@ def test_a_fallback_model() -> None:
         ({"models": {}, "model": "openai:gpt"}, "OPENAI_API_KEY"),
         ({"models": {}, "model": "opnai:gpt"}, "Did you mean 'openai'"),
         ({"models": {}, "model": " "}, "names no model"),
+        ({"model": "http://[::1]:9/v1,http://[::1]:8/v1#m", "models": {}}, "several"),
         ({"models": {}, "model": "nano", "agent": "x"}, "not both"),
         ({"models": {}, "agent": "nobody"}, "nobody"),
     ],

@@ -97,6 +97,8 @@ def _chat_model(named: Any) -> "BaseChatModel":
 
 def _of_server(spec: str) -> "BaseChatModel":
     endpoint = resolve_model(spec)
+    if len(endpoint.servers) > 1:
+        raise UsageError(f"{spec!r} names several servers; a role asks one: name it.")
     if spec.lower().startswith("anthropic:"):
         try:
             from langchain_anthropic import ChatAnthropic
@@ -106,7 +108,7 @@ def _of_server(spec: str) -> "BaseChatModel":
         url = endpoint.servers[0].removesuffix("/v1")
         made: BaseChatModel = ChatAnthropic(
             model=endpoint.model,
-            api_key=endpoint.api_key,
+            api_key=endpoint.api_key or "none",  # a proxy may have its own
             base_url=url,
             max_tokens=MAX_TOKENS,
             timeout=REQUEST_S,

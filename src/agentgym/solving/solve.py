@@ -63,6 +63,7 @@ def solve(
 
     Raises:
         UsageError: The problem is empty, or a model, role or language cannot be used.
+        SandboxError: A path of a file is absolute or leaves the folder.
         MissingExtraError: A package is not installed.
     """
     with open_session(

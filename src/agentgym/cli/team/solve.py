@@ -206,7 +206,7 @@ async def _talk(
             try:
                 console.print(_keep(last, save))
             except UsageError:
-                console.print(solution_view(last))  # else nobody has seen the files
+                console.print(solution_view(last))  # the files are in no other place
                 raise
         if as_json:
             print_json(last.record())

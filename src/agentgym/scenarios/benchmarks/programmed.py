@@ -16,7 +16,7 @@ _MOST_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class TestProgram:
-    """What a test program asks of a function.
+    """The calls of a test program.
 
     Attributes:
         name: The function that it calls; ``candidate`` in HumanEval+.
@@ -32,7 +32,7 @@ class TestProgram:
 
     @classmethod
     def parse(cls, text: str) -> "TestProgram":
-        """Return what a program asks.
+        """Parse a program.
 
         Raises:
             ValueError: It is not such a program.
@@ -53,7 +53,7 @@ class TestProgram:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces the names of numbers that are no literals."""
+    """Replaces the names of numbers without a literal."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
