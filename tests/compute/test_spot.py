@@ -88,8 +88,14 @@ def spot(
 
 
 def train(progress: Progress | None = None, **settings: object) -> TrainingResult:
-    given = {"model": "Qwen/Qwen3-4B", "gpu": "sky", "framework": "native"}
-    given |= {"name": "r", "spot": True, "yes": True, "scenario": "coding"}
+    given: dict[str, object] = {"model": "Qwen/Qwen3-4B", "gpu": "sky"}
+    given |= {
+        "framework": "native",
+        "name": "r",
+        "spot": True,
+        "yes": True,
+        "scenario": "coding",
+    }
     config = TrainingConfig.create(**{**given, **settings})
     return Trainer(config, progress=progress).train()
 

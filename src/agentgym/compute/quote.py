@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from agentgym.compute.base import Offer, in_cents
 from agentgym.compute.sizes import Need, needs_of
-from agentgym.core.config import AUTO_ENGINE, TrainingConfig
-from agentgym.engines.registry import remote_engine
+from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
@@ -230,17 +229,15 @@ def quotes_of(
         ComputeError: No engine fits; see :func:`choose`.
         UsageError: See :func:`choose`.
     """
-    is_open, *others = remote_engine(config) == AUTO_ENGINE, *needs_of(config)
-    need = others.pop(0)
-    try:
-        found = choose(offers, need, Effort.of(config, done, need.engine), config)
-        why = _VLLM if is_open else ""
-    except (ComputeError, UsageError) as error:
-        if not others:
-            raise
-        need = others.pop(0)
-        found = choose(offers, need, Effort.of(config, done, need.engine), config)
-        why = _LOCAL.format(error)
+    best, *others = needs_of(config)
+    why = _VLLM if others else ""
+    if others:
+        try:  # its cost does not count: a slow engine's is not lower
+            choose(offers, best, Effort.of(config), config.replaced(max_cost=None))
+        except (ComputeError, UsageError) as error:
+            best, why = others[0], _LOCAL.format(error)
+    effort = Effort.of(config, done, best.engine)
+    found = choose(offers, best, effort, config)
     return [replace(quote, engine=why) for quote in found]
 
 
