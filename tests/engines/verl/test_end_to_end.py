@@ -29,7 +29,7 @@ from tests.processes import listening, processes_of
 
 __all__ = ["on_cpu"]
 
-pytestmark = [pytest.mark.sweep, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.sweep, pytest.mark.timeout(1800)]
 
 _KILLED = """
 import sys, time
