@@ -82,7 +82,7 @@ class TrialCalls:
                 self.answers.add(names[0])
                 return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
             if request.form:
-                self.answers.add(request.form)  # beside other tools
+                self.answers.add(request.form)  # also next to other tools
             if not names:
                 return Reply(self._name_of(request) or "Done.")
             calls = {
