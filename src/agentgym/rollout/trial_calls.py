@@ -33,7 +33,7 @@ class TrialCalls:
         passing: Names of tools that pass control to another agent.
 
     Attributes:
-        answers: Names of the tools that were called as an answer with a JSON schema.
+        answers: Names of the tools that are answers with a JSON schema.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class TrialCalls:
             if request.wants_call and len(names) == 1 and names[0] not in self._known:
                 self.answers.add(names[0])
                 return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
+            if request.form:
+                self.answers.add(request.form)  # also next to other tools
             if not names:
                 return Reply(self._name_of(request) or "Done.")
             calls = {

@@ -1,4 +1,4 @@
-"""Read what the trajectories of a trial show about an agent."""
+"""Read facts about an agent from the trajectories of a trial."""
 
 from typing import Any
 

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.config import TrainingConfig
 from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
+from agentgym.rollout.located import located
+from agentgym.rollout.probe import probed
 from tests.integrations.authored_runs import (
     LIST,
     OK,
@@ -71,6 +74,16 @@ def test_a_live_tool_that_asks_for_approval_when_it_runs_has_it(
     assert called[:2] == [("remove", "ok"), ("my_shout", "ok")]
     results = [x["content"] for x in found.model_calls[-1].messages[-2:]]
     assert results == ["removed Hi", "HEY"]
+
+
+def test_a_form_beside_tools_is_named_as_the_answer() -> None:
+    config = TrainingConfig.create(
+        scenario="coding", framework="pydantic_ai", agent=f"{AUTHORED}:native"
+    )
+    report = probed(located(config))
+    assert report.problems == []
+    assert report.own == {"Answer": "is its answer"}
+    assert not any("Answer" in concern for concern in report.concerns)
 
 
 def test_a_text_where_a_form_is_wanted_counts_as_the_models_failure(
