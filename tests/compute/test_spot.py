@@ -150,7 +150,7 @@ def test_without_another_machine_a_run_ends_and_can_go_on_later(
 
     spot(happens)
     with pytest.raises(
-        MachineTakenError, match="no other one to go on with: None of 2"
+        MachineTakenError, match="no other machine can be rented: None of 2"
     ):
         train()
     assert (sky["clusters"], record().times_taken) == ({}, 1)

@@ -191,23 +191,21 @@ def test_a_node_of_a_graph_rewards_the_call_before(
     assert found.model_calls[-1].rewards == {"praised": 0.125, "checked": 0.5}
 
 
-def test_a_reward_that_is_not_a_number_drops_the_rollout_by_name(
-    pack: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nan", "agentgym.reward got nan for 'looked'"),
+        ("thread", "got 0.25 for 'looked' outside of an episode"),
+    ],
+)
+def test_a_reward_that_cannot_count_drops_the_rollout_by_name(
+    pack: str, tmp_path: Path, place: str, said: str
 ) -> None:
-    found = run(pack, tmp_path, look("nan"), Reply("Done."))
-    assert found.reward is None
-    assert found.reason is not None
-    assert "agentgym.reward got nan for 'looked'" in str(found.reason)
-
-
-def test_a_reward_outside_of_the_episode_drops_the_rollout_by_name(
-    pack: str, tmp_path: Path
-) -> None:
-    found = run(pack, tmp_path, look("thread"), Reply("Done."))
+    found = run(pack, tmp_path, look(place), Reply("Done."))
     assert found.reward is None
     assert found.reason is not None
     assert found.reason.kind == "reward"
-    assert "got 0.25 for 'looked' outside of an episode" in str(found.reason)
+    assert said in str(found.reason)
 
 
 def test_outside_a_rollout_nothing_happens() -> None:

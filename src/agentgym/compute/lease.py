@@ -185,7 +185,7 @@ class Lease:
         """Record that the machine now ends itself if the client is silent."""
         self._write(guarded=True)
 
-    def require_there(self, is_lost: bool) -> None:
+    def require_machine(self, is_lost: bool) -> None:
         """Check that a spot machine was not taken away; ignore other machines.
 
         Args:

@@ -25,7 +25,7 @@ class Reconnect:
         progress: Gets warnings about broken connections.
         waits_s: Seconds between attempts.
         meanwhile: A clause on the work that continues meanwhile.
-        require_there: Called after each failed attempt; raises an error other than
+        require_machine: Called after each failed attempt; raises an error other than
             UnreachableError if the machine does not exist any more.
     """
 
@@ -35,20 +35,18 @@ class Reconnect:
         progress: Progress,
         waits_s: Sequence[float],
         meanwhile: str = "",
-        require_there: Callable[[], None] = lambda: None,
+        require_machine: Callable[[], None] = lambda: None,
     ) -> None:
         self._where = where
         self._progress = progress
         self._waits_s = waits_s
         self._meanwhile = meanwhile
-        self._require_there = require_there
+        self._require_machine = require_machine
 
     def lasting(self) -> Self:
         """Return a copy with long waits: the machine is known to exist."""
-        return type(self)(
-            *(self._where, self._progress, LONG_S, self._meanwhile),
-            self._require_there,
-        )
+        where, progress, check = self._where, self._progress, self._require_machine
+        return type(self)(where, progress, LONG_S, self._meanwhile, check)
 
     def connect(
         self,
@@ -80,7 +78,7 @@ class Reconnect:
                 connect()
             except UnreachableError as found:
                 error = found
-                self._require_there()
+                self._require_machine()
                 continue
             self._progress.warned([f"Connected to {self._where} again."])
             return

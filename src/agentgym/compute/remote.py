@@ -52,7 +52,7 @@ def train_elsewhere(
     ending: EndRequest | None = None,
     limits: Callable[[], EndLimits] = EndLimits,
     measured: Callable[[float], None] = lambda seconds: None,
-    require_there: Callable[[bool], None] = lambda is_lost: None,
+    require_machine: Callable[[bool], None] = lambda is_lost: None,
 ) -> TrainingResult:
     """Train a run on another machine, as if it were local.
 
@@ -71,8 +71,9 @@ def train_elsewhere(
         ending: Request with which a rented machine ends itself if the client is gone.
         limits: Returns the limits at which training ends; called at the start.
         measured: Called with the seconds that fetching a run's files takes.
-        require_there: Called while there is no connection, and, with True, if something
-            on the machine has ended the training; raises if the machine is gone.
+        require_machine: Raises an error if the machine is gone. It is called after each
+            failed attempt to connect, with False, and with True when the training was
+            ended by something else than this client.
 
     Raises:
         UnreachableError: There was no connection for ten minutes; training continues,
@@ -84,7 +85,7 @@ def train_elsewhere(
     shell = _shell(address, key_file, run)
     with run.recorded(config):
         upload = make_upload(config)
-        check = partial(require_there, False)
+        check = partial(require_machine, False)
         reconnect = _reconnect(shell, run, progress, check)
         try:
             ready = prepare(RetryingShell(shell, reconnect), upload, progress.starting)
@@ -100,7 +101,7 @@ def train_elsewhere(
         reconnect = Reconnect(address, progress, LONG_S, _MEANWHILE, check)
         with _Followed(shell, ready, upload, run, progress, reconnect) as followed:
             followed.measured = measured
-            followed.require_there = require_there
+            followed.require_machine = require_machine
             return followed.run(order)
 
 
@@ -141,7 +142,7 @@ def _reconnect(
     shell: Shell,
     run: RunFolder,
     progress: Progress,
-    require_there: Callable[[], None] = lambda: None,
+    require_machine: Callable[[], None] = lambda: None,
 ) -> Reconnect:
     """Return how long to retry the first connection.
 
@@ -151,7 +152,7 @@ def _reconnect(
     waits_s: Sequence[float] = () if known is None else SHORT_S
     waits_s = waits_s if shell.key_file is None else LONG_S
     meanwhile = _MEANWHILE if known else ""
-    return Reconnect(shell.address, progress, waits_s, meanwhile, require_there)
+    return Reconnect(shell.address, progress, waits_s, meanwhile, require_machine)
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
@@ -189,7 +190,7 @@ class _Followed:
         self._flag = InterruptFlag()
         self._trains = self._stopped = False
         self.measured: Callable[[float], None] = lambda seconds: None
-        self.require_there: Callable[[bool], None] = lambda is_lost: None
+        self.require_machine: Callable[[bool], None] = lambda is_lost: None
         self._replies: dict[int, Any] = {}
         self._replayed = self._said = 0
         self._unsaid = b""
@@ -226,7 +227,7 @@ class _Followed:
         outcome = self._follow()
         files = self._persist(self._mirror.pull)
         if outcome["kind"] == "interrupted" and not self._stopped:
-            self.require_there(True)  # as a machine that shuts down does
+            self.require_machine(True)  # as a machine that shuts down does
         if outcome["kind"] != "done":
             error = ended_with(
                 outcome, self._run, str(self._where), self._upload, self._folder

@@ -133,8 +133,8 @@ class Rented(Place):
                 if terms is config:
                     raise
                 raise MachineTakenError(
-                    "The run's spot machine was taken away, and there is no other one "
-                    f"to go on with: {error} Nothing saved is lost."
+                    "The run's spot machine was taken away, and no other machine can "
+                    f"be rented: {error} Nothing saved is lost."
                 ) from None
 
     def _train_once(
@@ -190,7 +190,7 @@ class Rented(Place):
                     ending=lease.ending,
                     limits=lambda: _limits(lease),
                     measured=lease.reserve,
-                    require_there=lease.require_there,
+                    require_machine=lease.require_machine,
                 )
         except (KeyboardInterrupt, TrainingInterrupted):
             lost = "later results of its machine are lost" if lease.lost else ""
@@ -251,7 +251,7 @@ def _noticed(lease: Lease) -> Iterator[None]:
     except MachineTakenError:
         raise
     except ComputeError:
-        lease.require_there(True)
+        lease.require_machine(True)
         raise
 
 

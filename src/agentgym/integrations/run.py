@@ -55,7 +55,7 @@ class Ending:
         """Return the episode's steps, in order."""
         return episode.steps
 
-    async def wrong_answer(self, episode: Episode) -> Reason | None:
+    async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
         """Return how the policy's last answer made the agent crash, or None."""
         return None
 
@@ -120,7 +120,7 @@ async def run_episode(
             except Exception as error:
                 if episode.overflowed:
                     episode.cut_short("context_overflow", str(error))
-                elif wrong := await ending.wrong_answer(episode):
+                elif wrong := await ending.wrong_answer(episode, error):
                     episode.cut_short(wrong.kind, wrong.detail)
                 if episode.cut is None and episode.crash is None:
                     raise

@@ -45,10 +45,8 @@ from agentgym.train.warm_start.record import WarmStart
 
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # number of checkpoints
-_INTERRUPTIONS = (
-    *(LimitReached, MachineTakenError, StoreError, UnreachableError),
-    OSError,
-)
+_PAUSES = (LimitReached, MachineTakenError, StoreError, UnreachableError, OSError)
+"""Errors after which a run can go on."""
 CREDIT_FILE = "credit.jsonl"
 
 
@@ -287,7 +285,7 @@ class RunFolder:
         except (TrainingInterrupted, KeyboardInterrupt, OutputClosed):
             self.write_record(status="interrupted")
             raise
-        except _INTERRUPTIONS as error:
+        except _PAUSES as error:
             with suppress(OSError):  # the disk may be full
                 self.write_record(status="interrupted", error=str(error))
             raise

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,7 +26,7 @@ class Request:
     headers: dict[str, str]
 
 
-class Fake:
+class Fake(ABC):
     """A provider with faults to be switched on; a subclass says what it answers.
 
     Attributes:
@@ -61,25 +62,25 @@ class Fake:
         self.ssh = 0
         self.banner = b"SSH-2.0-fake\r\n"
 
+    @abstractmethod
     def routes(self) -> list[web.RouteDef]:
         """Return what is served."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unauthorized(self) -> web.Response:
         """Return the answer to a wrong key."""
-        raise NotImplementedError
 
     def is_too_soon(self, path: str) -> bool:
         """Say whether a request comes too soon after others."""
         return False
 
+    @abstractmethod
     def invalid(self, problems: list[str]) -> web.Response:
         """Return the answer to a request that its description does not allow."""
-        raise NotImplementedError
 
+    @abstractmethod
     def limited(self) -> web.Response:
         """Return the answer to too many requests."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -226,6 +226,16 @@ def _routed(method: Literal["function_calling", "json_schema", "json_mode"]) -> 
     return builder.compile()
 
 
+def _closed_desk(state: MessagesState) -> dict[str, Any]:
+    """Ask for any JSON object, and fail at something else."""
+    model.bind(response_format={"type": "json_object"}).invoke(state["messages"])
+    raise ConnectionError("the desk's database is gone")
+
+
+closed = StateGraph(MessagesState)
+closed.add_node("desk", _closed_desk)
+closed.add_edge(START, "desk")
+closed_after_any_object = closed.compile()
 routed = _routed("function_calling")
 routed_by_provider = _routed("json_schema")
 routed_by_any_object = _routed("json_mode")

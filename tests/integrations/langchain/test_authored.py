@@ -9,6 +9,7 @@ import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
+from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError
 from agentgym.integrations.agent_import import agent_tools, load_agent
@@ -129,6 +130,18 @@ def test_what_is_not_in_the_form_asked_for_is_the_policys_failure(
     assert told in made.reason.detail
     assert made.reward is not None
     assert len(made.model_calls) == 1
+
+
+def test_another_error_after_a_json_object_is_not_the_policys_failure(
+    tmp_path: Path,
+) -> None:
+    given = Reply(calls=[("json", {"at": 1})])
+    settings = {"scenario": "coding", "agent": f"{HERE}:closed_after_any_object"}
+    with session(tmp_path, ScriptedPolicy(lambda _: given), **settings) as opened:
+        [made] = opened.run(requests(1), lambda _: None)
+    assert made.status is RolloutStatus.DROPPED
+    assert made.reward is None
+    assert "the desk's database is gone" in str(made.reason)
 
 
 def test_a_node_that_asks_for_any_json_object_is_trained(

@@ -251,10 +251,8 @@ def _person(console: "Console") -> Any:
 
 def _read(console: "Console", prompt: str) -> str | None:
     """Read a line from the terminal; None at its end."""
-    try:
-        return console.input(
-            prompt, markup=False, emoji=False
-        )  # names of files are in it
+    try:  # the prompt holds names of files, not markup
+        return console.input(prompt, markup=False, emoji=False)
     except EOFError:
         return None
 

@@ -66,6 +66,8 @@ _WRONG = (
     ToolOutcome.INVALID_ARGUMENTS,
 )
 
+_REFUSALS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
+"""Errors of code that reads a JSON object which it did not expect."""
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
 """The rollout that an asyncio task belongs to, also a task that an agent started."""
 
@@ -219,12 +221,13 @@ class _GatewayEnding(ScenarioEnding):
         self._get = get
         self._answered_by_agent = scenario.live_tools()
 
-    async def wrong_answer(self, episode: Episode) -> Reason | None:
+    async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
         """Return how the last answer made the agent crash, or None.
 
         It was cut off, or had no call although one was required; or it was a JSON
         object without a schema, which the agent's own code refused; or that code used a
-        call whose arguments the tool does not have.
+        call whose arguments the tool does not have. An error of another kind after such
+        an object, e.g. of a database, is the agent's own.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -234,7 +237,7 @@ class _GatewayEnding(ScenarioEnding):
             return Reason(kind=kind, detail="max_tokens cut the answer in a form")
         if calls[-1].wants_call and not calls[-1].tool_calls:
             return Reason(kind=kind, detail="a call was asked for, and none was made")
-        if answers_any_object(calls[-1]):
+        if isinstance(error, _REFUSALS) and answers_any_object(calls[-1]):
             given = calls[-1].tool_calls[0].arguments
             detail = f"the agent's own code refused the JSON object {given:.120}"
             return Reason(kind=kind, detail=detail)
