@@ -62,7 +62,10 @@ def test_spot_machines_are_shown_and_quoted_only_where_they_are_wanted(
     assert "0.20" not in agentgym(*shown).out
     rows = json.loads(agentgym(*shown, "--spot", "--json").out)
     assert [row["hourly"] for row in rows] == [0.2, 0.3]
-    assert "Take --gpu sky" in agentgym("gpu", "prices", "--spot").err
+    unnamed = agentgym("gpu", "prices", "--spot", "--json")
+    assert json.loads(unnamed.out) == rows, "only SkyPilot has any"
+    refused = agentgym("gpu", "prices", "--spot", "--provider", "runpod")
+    assert "Take --gpu sky" in refused.err
     ended = agentgym(*TRAIN, "--gpu", "sky", "--spot", "--dry-run")
     told = " ".join(ended.out.split())
     assert "$0.20 an hour as a spot machine" in told

@@ -84,17 +84,21 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
         ComputeError: No provider can be asked at all.
         UnsupportedError: None of them has spot machines, and these are wanted.
     """
-    from agentgym.compute.registry import PROVIDERS, asked_unnamed, require_spot
+    from agentgym.compute.registry import (
+        PROVIDERS,
+        asked_unnamed,
+        rented,
+        require_spot,
+    )
     from agentgym.errors import ComputeError
 
-    if named is not None:
-        provider = PROVIDERS.get(named)
-        provider.check()
-        asked = [provider]
-    else:
+    if named is None and not spot:
         asked = _configured(asked_unnamed())
-    if spot:
-        asked = require_spot(asked)
+    else:
+        asked = rented() if named is None else [PROVIDERS.get(named)]
+        asked = require_spot(asked) if spot else asked
+        for provider in asked:
+            provider.check()
     offers, problems = [], []
     for provider in asked:
         try:
