@@ -3,12 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from agentgym.core.components import Component
+from agentgym.core.components import TOOL, Component
 from agentgym.core.config import TrainingConfig
+from agentgym.core.policy import Policy
 from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
 from agentgym.engines.base import Engine, Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
@@ -93,6 +95,7 @@ class Lesson:
         self._progress = progress
         self._check = check
         self.held_out_loss: float | None = None
+        self._endings: set[str] = set()
         self._is_small = is_small(config.model)
         self._most = most_tasks(config)
         self._planned = tasks_to_imitate(scenario, config.seed, self._most)
@@ -154,9 +157,15 @@ class Lesson:
         ]
         self._progress.phase("plans", len(requests))
         routes = self._routes()
-        policy = PlanPolicy(imitation, named, routes)
+        trained = self._engine.policy
+        own = None
+        if isinstance(trained, Policy) and not self._is_small:
+            own = trained
+        policy = PlanPolicy(imitation, named, routes, own)
+        self._endings = policy.endings
         workers = worker_count(self._config)
         with (
+            self._engine.sampling() if own else nullcontext(),
             TemporaryDirectory(prefix="agentgym-plans-") as folder,
             RolloutSession(self._config, policy, Path(folder), workers) as session,
         ):
@@ -268,12 +277,17 @@ class Lesson:
         """Return the token positions to imitate in an answer: its calls and their end.
 
         A language model keeps its own reasoning and last answer, since the plan has
-        none: "Done." is a placeholder.
+        none. Of the latter it learns where to give one: the first token, which decides
+        against a call, and the end of a whole one. If it only learned to call, it would
+        call until the agent stops it.
         """
-        if not self._is_small and not call.tool_calls and call.content == ANSWER:
-            return ()
         every = range(len(call.response_ids))
         components = self._engine.label(call)
+        ends = call.content == ANSWER or call.content in self._endings
+        if not self._is_small and not call.tool_calls and ends:
+            own = components or ()
+            decisions = [at for at, part in enumerate(own) if part == TOOL]
+            return decisions if call.content == ANSWER else decisions[:1]
         if components is None:
             return every
         return [at for at in every if Component.REASONING not in components[at]]

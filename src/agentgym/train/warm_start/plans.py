@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
@@ -19,7 +19,10 @@ from agentgym.scenarios.task_lists import make_tasks
 from agentgym.train.warm_start.routes import Move, Routes, TeamMember
 
 ANSWER = "Done."
-"""The answer after all calls."""
+"""The answer after all calls, if the policy does not write words of its own."""
+
+_OWN_TOKENS = 8
+"""Most tokens of the policy's own answer after all calls: the first one is learned."""
 
 _SEED = 500_000
 """Offset of the seed, so that other tasks are imitated than those trained on first."""
@@ -110,6 +113,10 @@ class PlanPolicy(Policy):
         plans: Tasks and their needed calls, by rollout id; other rollouts explore
             hand-offs.
         routes: Routes of a team's hand-offs; None without the user's own agent.
+        own: The policy that begins the answer after all calls; None for ``ANSWER``.
+
+    Attributes:
+        endings: Beginnings of such answers, as the policy wrote them.
     """
 
     def __init__(
@@ -117,16 +124,29 @@ class PlanPolicy(Policy):
         imitation: Imitation,
         plans: Mapping[str, Planned],
         routes: Routes | None = None,
+        own: Policy | None = None,
     ) -> None:
         self._imitation = imitation
         self._plans = plans
         self._routes = routes
+        self._own = own
         self._progress: dict[str, _Progress] = defaultdict(_Progress)
+        self.endings: set[str] = set()
 
     @property
     def model_name(self) -> str:
         """Always ``plans``."""
         return "plans"
+
+    @property
+    def failure(self) -> str:  # type: ignore[override]
+        """The reason that the policy cannot answer any more; empty while it can."""
+        return self._own.failure if self._own else ""
+
+    async def release(self) -> None:
+        """Close the policy's connections of the current event loop."""
+        if self._own is not None:
+            await self._own.release()
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer with the next call of the rollout's plan, or with text at its end."""
@@ -149,13 +169,13 @@ class PlanPolicy(Policy):
             done.made += 1
             return self._call(request, done, str(tool), arguments)
         if self._routes is None or place is None or done.moves >= _MOST_MOVES:
-            return self._imitation.write(request, ANSWER, ())
+            return await self._end(request)
         if task is None:
             move_on = self._routes.untried(place)
         else:
             move_on = self._routes.towards(place, tool) if tool else None
         if move_on is None:
-            return self._imitation.write(request, ANSWER, ())
+            return await self._end(request)
         done.before = (place, move_on)
         done.moves += 1
         if not move_on.tool:
@@ -163,6 +183,22 @@ class PlanPolicy(Policy):
         text = "" if task is None else task.instruction
         given = self._routes.arguments(request, move_on, text)
         return self._call(request, done, move_on.tool, given)
+
+    async def _end(self, request: ChatRequest) -> ChatResult:
+        """Answer with text: the first words that the policy itself would write.
+
+        It is asked without tools, since it might go on to call one. Some models do so
+        all the same, or write marks of their template: then ``ANSWER`` stands for it.
+        """
+        text = ANSWER
+        asks_text = request.tools and not (request.wants_call or request.form)
+        if self._own is not None and asks_text:
+            asked = replace(request, tools=[], max_tokens=_OWN_TOKENS, session="")
+            words = ((await self._own.chat(asked)).content or "").strip()
+            if words[:1].isalpha():
+                text = words
+                self.endings.add(text)
+        return self._imitation.write(request, text, ())
 
     def _next_tool(self, done: _Progress, plan: Sequence[NeededCall]) -> str | None:
         while done.made < len(plan):
