@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from agentgym.engines.local.loading import load_model
 from agentgym.engines.local.model import LoadedModel
@@ -52,6 +53,12 @@ def test_positions_that_change_with_the_text_are_used_where_they_do_not(
     original = ROPE["original_max_position_embeddings"]
     changes = {"original_max_position_embeddings": original} if kind == "phi3" else {}
     assert load(kind, rope_parameters=settings, **changes).context == context
+
+
+def test_no_attention_is_used_that_plans_each_new_shape(load: Load) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    load("llama")
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_positions_that_are_stretched_once_for_all_are_loaded(load: Load) -> None:

@@ -46,7 +46,13 @@ class Layout(ABC):
 
 
 def register() -> str:
-    """Register attention with layouts in transformers; return its name."""
+    """Register attention with layouts in transformers; return its name.
+
+    It also switches off cuDNN's attention, which torch prefers on some GPUs: cuDNN
+    plans each new shape for half a second, and two branches rarely have the same one.
+    See https://github.com/modelscope/FunASR/issues/3704.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
     AttentionInterface.register(_NAME, _attend)
     AttentionMaskInterface.register(_NAME, sdpa_mask)
     return _NAME
