@@ -73,7 +73,8 @@ def write(architecture: str, folder: Path) -> None:
     )
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)
-    model = Qwen2ForCausalLM(config)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = Qwen2ForCausalLM(config)
     torch.set_default_dtype(torch.float32)
     model.save_pretrained(folder)
 
