@@ -44,6 +44,7 @@ _REMARKS = {
     "stalled": "success has stopped rising",
     "right_tool": "the right tool is called less often than before",
     "one_tool": "one tool takes over",
+    "no_end": "the agent does not stop calling tools",
     "unsolved": "families of tasks are never solved",
 }
 _SETTLED = (
@@ -55,6 +56,10 @@ _HARD = (
     "Training cannot reinforce tasks that never succeed: add partial "
     "credit, choose easier tasks of these families, or a stronger --model."
 )
+_ENDLESS = (
+    "Let the prompt say when to answer, or raise the agent's limit of model calls if "
+    "tasks need more. A --warm-start teaches where to stop."
+)
 _STALLED = (
     "The best validated weights are kept. Try a lower learning_rate, a stronger "
     "--model, or easier tasks first."
@@ -63,6 +68,7 @@ _ADVICE = {
     "stalled": _STALLED,
     "right_tool": _SETTLED,
     "one_tool": _SETTLED,
+    "no_end": _ENDLESS,
     "unsolved": _HARD,
 }
 

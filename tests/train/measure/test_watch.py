@@ -1,7 +1,23 @@
 """What validations show: the best one, what tells against a run, and for how long."""
 
 from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.role_sums import RoleSums
 from agentgym.train.measure.watch import Watch
+
+
+def role(*, cut: int) -> RoleSums:
+    """Return the figures of a single agent that made nine model calls."""
+    return RoleSums(
+        attempts=1,
+        model_calls=9,
+        cut=cut,
+        tool_calls=9,
+        reliable=9,
+        needed=0,
+        right_tool=0,
+        tokens=90,
+        prompt_tokens=900,
+    )
 
 
 def measured(
@@ -10,6 +26,7 @@ def measured(
     right_tool: int = 50,
     calls: dict[str, int] | None = None,
     solved: str = "ab",
+    cut: int = 0,
 ) -> Metrics:
     """Return a measurement of a hundred tasks, shares in per cent."""
     return Metrics.of_tasks(
@@ -25,6 +42,7 @@ def measured(
                     "reward": (float(number < success), 1.0),
                 },
                 calls=calls or {"find": 1, "book": 1},
+                roles={"agent": role(cut=int(number < cut))},
             )
             for number in range(100)
         ]
@@ -86,3 +104,10 @@ def test_what_was_seen_survives_a_resume() -> None:
     watch = Watch()
     kinds(watch, 1, measured(20))
     assert Watch.model_validate_json(watch.model_dump_json()) == watch
+
+
+def test_rollouts_that_go_on_until_their_limit_are_reported() -> None:
+    watch = Watch()
+    assert kinds(watch, 1, measured(20, cut=40)) == []
+    assert kinds(watch, 2, measured(21, cut=64)) == ["no_end"]
+    assert watch.remarks[0].text.startswith("64 % of rollouts end at their limit")

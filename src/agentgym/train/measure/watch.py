@@ -10,6 +10,7 @@ from agentgym.evaluate.metrics import Metrics
 _TAKES_OVER = 0.6  # share of all calls above which one tool is suspicious
 _GROWN = 1.5  # times its share before training
 _SETTLED = 3  # validations until a family counts as unsolved
+_ENDLESS = 0.5  # share of rollouts that end at the limit of model calls
 
 
 class Remark(BaseModel, frozen=True, extra="forbid"):
@@ -18,11 +19,12 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
     Attributes:
         kind: ``stalled``: success does not rise; ``right_tool``: the right tool is
             called less often than before training; ``one_tool``: one tool takes over;
-            ``unsolved``: families that no attempt has solved.
+            ``no_end``: rollouts go on until their limit; ``unsolved``: families that no
+            attempt has solved.
         text: The warning with its numbers.
     """
 
-    kind: Literal["stalled", "right_tool", "one_tool", "unsolved"]
+    kind: Literal["stalled", "right_tool", "one_tool", "no_end", "unsolved"]
     text: str
 
 
@@ -72,7 +74,12 @@ class Watch(BaseModel, extra="forbid"):
         if self.best is None or score > self.best:
             self.best, self.best_step = score, step
         old = {remark.kind for remark in self.remarks}
-        self.remarks = [*self._stalled(patience), *worse, *self._unsolved(found)]
+        self.remarks = [
+            *self._stalled(patience),
+            *worse,
+            *_endless(found),
+            *self._unsolved(found),
+        ]
         return [remark for remark in self.remarks if remark.kind not in old]
 
     def _stalled(self, patience: int) -> list[Remark]:
@@ -108,6 +115,16 @@ def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
         text += f"{_percent(earlier.get(tool, 0.0))} before training"
         remarks.append(Remark(kind="one_tool", text=text))
     return remarks
+
+
+def _endless(found: Metrics) -> list[Remark]:
+    """Return a warning if most rollouts end at their limit of model calls."""
+    attempts = sum(task.attempts for task in found.by_task)
+    cut = sum(role.cut for task in found.by_task for role in task.roles.values())
+    if not attempts or cut / attempts < _ENDLESS:
+        return []
+    text = f"{_percent(cut / attempts)} of rollouts end at their limit of model calls, "
+    return [Remark(kind="no_end", text=f"{text}without an answer")]
 
 
 def _percent(share: float) -> str:
