@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from agentgym.compute.base import Offer
-from agentgym.compute.quote import Effort, Quote, choose, fits, quotes_of
+from agentgym.compute.quote import (
+    LOCAL_SPEED,
+    Effort,
+    Quote,
+    choose,
+    fits,
+    quotes_of,
+)
 from agentgym.compute.sizes import need_of
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
@@ -60,7 +67,9 @@ def test_total_is_hours_by_price_and_hours_are_explained() -> None:
 )
 def test_speeds_go_by_the_whole_name(gpu: str, speed: float) -> None:
     [quote] = chosen(offers((gpu, 80, 1.0)), "some/model-1B")
-    assert quote.tokens_per_second == speed
+    with_vllm = replace(quote, need=replace(quote.need, served_gb=2.5))
+    assert with_vllm.tokens_per_second == speed
+    assert quote.tokens_per_second == min(speed, LOCAL_SPEED)
 
 
 def test_a_model_that_fits_nowhere() -> None:

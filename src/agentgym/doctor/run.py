@@ -58,7 +58,7 @@ _HARD = (
 )
 _ENDLESS = (
     "Let the prompt say when to answer, or raise the agent's limit of model calls if "
-    "tasks need more. A --warm-start teaches where to stop."
+    "tasks need more. In a --warm-start it learns where to stop."
 )
 _STALLED = (
     "The best validated weights are kept. Try a lower learning_rate, a stronger "
