@@ -11,7 +11,7 @@ from agentgym.compute.base import Provider
 from agentgym.compute.providers.local import LocalMachine
 from agentgym.compute.quote import Effort, Quote, fits, quotes_of
 from agentgym.compute.registry import asked_unnamed, rented, require_spot
-from agentgym.compute.sizes import Need, need_of
+from agentgym.compute.sizes import Need, need_of, needs_of
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.engines.memory import EPISODES, fitting_settings
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
@@ -71,7 +71,7 @@ def expected_time(config: TrainingConfig) -> str:
     if not found:
         return ""
     try:
-        need = need_of(config)
+        need, *_ = needs_of(config)
     except UsageError:
         return ""
     quote = Quote(found[0], need, replace(Effort.of(config), setup_minutes=0.0))

@@ -129,8 +129,8 @@ class Quote:
         """The assumed speed of this GPU with a model of this size."""
         gpu = self.offer.gpu
         named = (each for each in SPEEDS if re.search(rf"\b{each}(?!\d)", gpu))
-        speed = SPEEDS.get(next(named, ""), _SLOWEST)
-        speed = speed * 1e9 / max(self.need.parameters, _LEAST_PARAMETERS)
+        billions = max(self.need.parameters, _LEAST_PARAMETERS) / 1e9
+        speed = SPEEDS.get(next(named, ""), _SLOWEST) / billions
         return min(speed, LOCAL_SPEED) if self.need.engine == "local" else speed
 
     @property
