@@ -13,6 +13,9 @@ from agentgym.rollout.store.rollout import Rollout
 
 _OLDEST = 2
 _MARK = b'{"redacted":"'
+_MAGIC = b"SQLite format 3\0"
+_VERSION = slice(60, 64)
+"""Place of the version in a file's header (https://www.sqlite.org/fileformat.html)."""
 
 
 class StoreReader:
@@ -31,8 +34,21 @@ class StoreReader:
 
     @property
     def exists(self) -> bool:
-        """Whether the file exists, i.e. the run has begun a rollout."""
-        return self.path.is_file()
+        """Whether the run has begun a rollout: the file exists and has its tables.
+
+        They are made with its version, a moment after the file.
+        """
+        if not self.path.is_file():
+            return False
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(_VERSION.stop)
+        except OSError:
+            return True  # reading it explains the error
+        journal = self.path.with_name(f"{self.path.name}-wal")
+        is_sound = header[:16] == _MAGIC and any(header[16:20])
+        is_new = not header or (is_sound and not any(header[_VERSION]))
+        return not is_new or (journal.is_file() and journal.stat().st_size > 0)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
