@@ -78,6 +78,8 @@ def test_the_hours_of_a_run_here_are_those_of_a_quote(
         assert f"at a speed of {offer.gpu} that was assumed, not measured" in told
         hours.append(float(told.split()[1]))
     assert hours[0] == pytest.approx(5 * hours[1], abs=0.3)
+    alone = expected_time(config.replaced(engine="local"))
+    assert float(alone.split()[1]) > hours[1], "it samples more slowly than vLLM"
     assert expected_time(config.replaced(gpu="none")) == ""
 
 

@@ -58,7 +58,7 @@ _HARD = (
 )
 _ENDLESS = (
     "Let the prompt say when to answer, or raise the agent's limit of model calls if "
-    "tasks need more. In a --warm-start it learns where to stop."
+    "tasks need more. The plans that a --warm-start imitates do end."
 )
 _STALLED = (
     "The best validated weights are kept. Try a lower learning_rate, a stronger "

@@ -48,8 +48,8 @@ class Layout(ABC):
 def register() -> str:
     """Register attention with layouts in transformers; return its name.
 
-    It also switches off cuDNN's attention, which torch prefers on some GPUs: cuDNN
-    plans each new shape for half a second, and two branches rarely have the same one.
+    It also switches off cuDNN's attention in this process. Torch prefers it on some
+    GPUs, where it plans each new shape for half a second, and shapes rarely repeat.
     See https://github.com/modelscope/FunASR/issues/3704.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
