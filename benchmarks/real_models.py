@@ -4,16 +4,16 @@
         [--curves docs/curves] [precision=bf16 …]
 
 Rows: ``app``, a LangGraph agent of its author's with a file of 120 requests, 24 of them
-held out; ``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls
-of BFCL, of functions that were not trained (``agentgym scenarios fetch bfcl`` first);
-``speed``, tokens a second beside transformers' ``generate`` and a plain loop with peft.
+held out; ``arithmetic`` and ``helper``, the same for two public agents, of which the
+folder of ``--checkouts`` has clones (langchain-ai's langchain-academy, langgraph-101);
+``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls of BFCL, of
+functions that were not trained (``agentgym scenarios fetch bfcl`` first); ``speed``,
+tokens a second beside transformers' ``generate`` and a plain loop with peft.
 ``--minutes`` shortens each run. Further ``key=value`` are settings of the runs.
 """
 
 import argparse
-import json
 import os
-import random
 import sys
 import tempfile
 import time
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app_requests import APPS, App, tasks_file
 from machine import machine
 
 from agentgym import Trainer, TrainingConfig, TrainingResult
@@ -29,46 +30,10 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluate.lines import LinesProgress
 from agentgym.evaluate.metrics import Metrics
 
-APP = Path(__file__).parents[1] / "examples" / "bring_your_agent" / "langgraph"
-WISHES = {"app": 15, "coding": 60, "bfcl": 60}
+WISHES = {"app": 15, "arithmetic": 15, "helper": 15, "coding": 60, "bfcl": 60}
 """Minutes of each run."""
 GOAL = 0.95
 """Of pass^1, on validation tasks."""
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-_NAMES = ("Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Hana", "Jon", "Kim", "Liv", "Mia")
-_ASKED: dict[str, tuple[str, ...]] = {
-    "free_times": (
-        "What is free on {day}?",
-        "Do you have any time left on {day}?",
-        "I would like to come on {day}: when could I?",
-        "Please look up the open slots of {day}.",
-    ),
-    "book_visit": (
-        "Book {patient} for {day} at {time}.",
-        "{patient} would like to come on {day} at {time}.",
-        "Put {patient} down for {time} on {day}, please.",
-        "I need an appointment on {day}, {time}, for {patient}.",
-    ),
-    "cancel_visit": (
-        "Cancel visit {visit}.",
-        "Visit {visit} has to be called off.",
-        "I cannot come, my visit is {visit}.",
-        "Please take {visit} out of the calendar.",
-    ),
-    "call_back": (
-        "Can a nurse call me on {phone}?",
-        "I would like to be called back: {phone}.",
-        "Please ring {phone} when a nurse has a minute.",
-        "My number is {phone}, I need to talk to a nurse.",
-    ),
-}
-"""Requests by the tool that they need; the last of each is held out."""
-_TAKES = {
-    "free_times": ("day",),
-    "book_visit": ("patient", "day", "time"),
-    "cancel_visit": ("visit",),
-    "call_back": ("phone",),
-}
 
 
 @dataclass
@@ -103,43 +68,42 @@ class Watched(LinesProgress):
         super().validated(step, metrics, reached)
 
 
-def tasks_file(path: Path) -> Path:
-    """Write 120 requests of the clinic's app; 24 are held out, worded otherwise."""
-    rng = random.Random(0)
-    lines: dict[str, str] = {}
-    for split, end in (("train", 84), ("validation", 96), ("test", 120)):
-        while len(lines) < end:
-            tool = list(_ASKED)[len(lines) % len(_ASKED)]
-            *known, held_out = _ASKED[tool]
-            told = {
-                "day": rng.choice(_DAYS),
-                "patient": f"{rng.choice(_NAMES)} {rng.choice(_NAMES)}son",
-                "time": f"{rng.randrange(8, 18):02}:{rng.choice(('00', '15', '30'))}",
-                "visit": f"A{rng.randrange(100, 1000)}",
-                "phone": f"555 {rng.randrange(1000, 10000)}",
-            }
-            words = held_out if split == "test" else rng.choice(known)
-            words = rng.choice(("", "Hello! ", "{patient} here. ")) + words
-            args: dict[str, Any] = {name: told[name] for name in _TAKES[tool]}
-            if "day" in args:
-                args["day"] = {"one_of": [told["day"], told["day"].lower()]}
-            asked = words.format(**told)
-            expect = [{"tool": tool, "args": args}]
-            line = {"instruction": asked, "expect": expect, "split": split}
-            lines.setdefault(asked, json.dumps(line))
-    path.write_text("\n".join(lines.values()) + "\n", encoding="utf-8")
-    return path
-
-
 def app(options: argparse.Namespace, folder: Path) -> Row:
     """Train the clinic's graph on its file of requests."""
-    sys.path.insert(0, str(APP))
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, (str(APP), os.environ.get("PYTHONPATH")))
+    return _trained_app(
+        "app", APPS["clinic"], Path(__file__).parents[1], options, folder
     )
-    tasks = tasks_file(folder / "clinic.jsonl")
+
+
+def arithmetic(options: argparse.Namespace, folder: Path) -> Row:
+    """Train the agent of langchain-academy's first module."""
+    return _public("arithmetic", options, folder)
+
+
+def helper(options: argparse.Namespace, folder: Path) -> Row:
+    """Train the first agent of langgraph-101."""
+    return _public("helper", options, folder)
+
+
+def _public(name: str, options: argparse.Namespace, folder: Path) -> Row:
+    known = APPS[name]
+    if options.checkouts is None:
+        raise AgentGymError(f"--checkouts FOLDER has no clone of {known.source}.")
+    checkout = options.checkouts / known.source.partition("/")[2]
+    return _trained_app(name, known, checkout, options, folder)
+
+
+def _trained_app(
+    name: str, known: App, checkout: Path, options: argparse.Namespace, folder: Path
+) -> Row:
+    """Train an app on 120 requests, 24 of them held out."""
+    place = str(checkout / known.folder)
+    sys.path.insert(0, place)
+    earlier = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (place, earlier)))
+    tasks = tasks_file(known, folder / f"{name}.jsonl")
     sizes = {"test_tasks": 24, "eval_tasks": 12}
-    return _trained("app", options, agent="clinic:graph", tasks=tasks, **sizes)
+    return _trained(name, options, agent=known.agent, tasks=tasks, **sizes)
 
 
 def coding(options: argparse.Namespace, folder: Path) -> Row:
@@ -308,7 +272,13 @@ def _peft_loop(name: str, sequences: list[Any]) -> Callable[[], None]:
     return work
 
 
-RUNS = {"app": app, "coding": coding, "bfcl": bfcl}
+RUNS = {
+    "app": app,
+    "arithmetic": arithmetic,
+    "helper": helper,
+    "coding": coding,
+    "bfcl": bfcl,
+}
 
 
 def main() -> None:
@@ -318,6 +288,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*RUNS, "speed"])
     parser.add_argument("--minutes", type=float, help="of each run, at most")
     parser.add_argument("--episodes", type=int, default=16, help="of speed")
+    parser.add_argument("--checkouts", type=Path, help="folder of cloned apps")
     parser.add_argument("--output", type=Path, help="folder of runs")
     parser.add_argument("--curves", type=Path, help="folder of pictures")
     parser.add_argument("settings", nargs="*", help="key=value, of the runs")

@@ -10,34 +10,36 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 QUICK = {
-    "turns.py": "--conversations 1 --turns 2 --rounds 1",
-    "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
     "code_verdicts.py": "--solutions 8 --endless 0",
-    "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
     "engine.py": "--episodes 4 --in-flight 4",
     "gateway.py": "--seconds 0.2 --clients 1",
-    "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "gpu_recipes.py": "",
+    "rollouts.py": "--rollouts 4 --theirs 1",
+}
+"""Scripts that are run each time, with their options."""
+LONG = {
+    "authored.py": "--rollouts 2 --rounds 1 --kinds langchain",
+    "constrained.py": "--tasks 2 --samples 1 --scenarios coding",
+    "first_table.py": "--episodes 8",
+    "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
+    "gpu.py": "--gpu none --architectures tiny --episodes 4 --engines local",
     "paths.py": "--episodes 4 --in-flight 4",
     "precision.py": "--model src/agentgym/models/nano --rows 2 --tokens 4",
     "programs.py": "--episodes 2",
-    "rollouts.py": "--rollouts 4 --theirs 1",
     "sandbox_languages.py": "--runs 1",
+    "sandbox_latency.py": "--runs 1",
+    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
     "solve.py": "--rounds 1",
+    "startup.py": "--runs 1",
+    "threads.py": "--rounds 2",
     "training.py": "--steps 1 --warm-up 1 --trl-steps 0 --tasks 2",
+    "turns.py": "--conversations 1 --turns 2 --rounds 1",
     "viewer.py": "--rollouts 100 --rounds 1 --live-seconds 1",
     "watch.py": "--tasks 4 --times 5",
 }
-"""Scripts of at most about twenty seconds, with their options."""
-LONG = {
-    "first_table.py": "--episodes 8",
-    "gateway_soak.py": "--minutes 1 --theirs 0 --clients 2",
-    "sandbox_latency.py": "--runs 1",
-    "shared_cores.py": "--model nano --tokens 4 --rounds 1 --processes 1",
-    "startup.py": "--runs 1",
-    "threads.py": "--rounds 2",
-}
+"""Scripts that a sweep runs."""
 LIBRARIES = {
+    "app_requests.py",
     "authored_autogen.py",
     "authored_crewai.py",
     "authored_langchain.py",
@@ -114,7 +116,7 @@ def test_learning_curves_and_the_overhead_of_their_run(tmp_path: Path) -> None:
     assert "| seed-0 |" in table("overhead.py", run, home=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(300)
 def test_algorithms_are_trained_one_after_the_other(tmp_path: Path) -> None:
     words = ["--episodes", "16", "--output", str(tmp_path / "runs")]

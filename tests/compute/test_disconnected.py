@@ -30,6 +30,7 @@ def steps_there(machine: Machine) -> int:
     )
 
 
+@pytest.mark.sweep
 def test_broken_connections_and_a_kill_change_nothing(
     tmp_path: Path,
     machine: Machine,

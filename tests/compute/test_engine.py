@@ -59,6 +59,7 @@ def test_a_real_vllm_samples_on_the_other_machine(
 
 
 @SMOLLM2
+@pytest.mark.sweep
 def test_a_machine_chooses_the_engine_and_does_without_vllm_if_need_be(
     tmp_path: Path, machine: Machine
 ) -> None:

@@ -403,7 +403,7 @@ def test_a_signal_loses_nothing_that_is_finished(
     assert (runpod.pods, machine.trainees()) == ({}, [])
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 def test_a_limit_leaves_time_to_bring_home_what_is_finished(
     runpod: FakeRunPod, machine: Machine, tmp_path: Path

@@ -22,7 +22,6 @@ from tests.compute.home import (
     wait_for_steps,
 )
 from tests.compute.sshd import Machine
-from tests.variants import first_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -58,9 +57,8 @@ def test_a_run_goes_from_place_to_place(tmp_path: Path, machine: Machine) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    "trains_on", first_of([True, False]), ids=["trains on", "is off"]
-)
+@pytest.mark.sweep
+@pytest.mark.parametrize("trains_on", [True, False], ids=["trains on", "is off"])
 def test_what_home_did_without_the_machine_stays(
     tmp_path: Path, machine: Machine, *, trains_on: bool
 ) -> None:

@@ -1,6 +1,6 @@
 """The apps of examples/FRAMEWORK: trained as they are, then used.
 
-All but the first are a sweep: ``tests/train/test_unchanged.py`` trains every app.
+A sweep: ``tests/train/test_unchanged.py`` trains every app.
 """
 
 import os
@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.variants import first_of
 
 FOLDER = Path(__file__).parents[2] / "examples"
 APPS = {
@@ -35,9 +33,9 @@ def test_an_app_knows_nothing_of_training(framework: str) -> None:
     assert f"({framework}/README.md)" in (FOLDER / "README.md").read_text()
 
 
-@pytest.mark.slow  # trains for real, in a process of its own
+@pytest.mark.sweep  # trains for real, in a process of its own
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("framework", first_of([*APPS]))
+@pytest.mark.parametrize("framework", APPS)
 def test_an_app_is_trained_as_it_is_and_used(framework: str, tmp_path: Path) -> None:
     folder = tmp_path / framework
     shutil.copytree(FOLDER / framework, folder)

@@ -78,6 +78,18 @@ def test_a_graph_is_named_as_in_langgraph_json(project: Path) -> None:
         reference_of("dsek")
 
 
+def test_a_package_of_the_project_comes_before_an_installed_one_of_its_name(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As ``agents``, a folder that many projects have, and a package of OpenAI's."""
+    installed = tmp_path_factory.mktemp("installed")
+    (installed / "desk_of_a_test").mkdir()
+    (installed / "desk_of_a_test" / "__init__.py").write_text("raise AssertionError")
+    sys.path.append(str(installed))
+    describe(project, env={"DESK_MODE": "own"})
+    assert load_agent(reference_of("desk")) == (42, "own")
+
+
 def test_variables_may_stand_in_the_file_and_the_environment_wins(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

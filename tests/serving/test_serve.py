@@ -20,6 +20,7 @@ from agentgym import Trainer
 from agentgym.serving.server import AgentServer
 from tests.cli.conftest import Command, agentgym
 from tests.serving.agents import shipped_agent
+from tests.variants import first_of
 
 __all__ = ["agentgym"]
 
@@ -337,7 +338,7 @@ def test_crewai_chats_and_calls_tools(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+    ("number", "code"), first_of([(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 )
 def test_an_answer_under_way_is_finished(home: str, number: int, code: int) -> None:
     server = Process(home=home)
@@ -362,11 +363,14 @@ def test_a_second_signal_ends_it_at_once(home: str) -> None:
     assert any(line.startswith("Ending") for line in server.process.stdout)
     code, told = server.end(signal.SIGTERM)
     assert code == 143
-    assert told in ("Interrupted.\n", "coding@1 is no longer served.\n")  # it was done
+    done = "coding@1 is no longer served.\n"  # before the second signal came
+    assert told == done or told.startswith("Interrupted.")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("constrain", "holds"), [("calls", True), ("none", False)])
+@pytest.mark.parametrize(
+    ("constrain", "holds"), first_of([("calls", True), ("none", False)])
+)
 def test_calls_follow_the_schemas_if_serve_is_asked_for_that(
     home: str, constrain: str, holds: bool
 ) -> None:

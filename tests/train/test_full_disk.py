@@ -103,6 +103,7 @@ def weights_of(run: RunFolder) -> dict[str, bytes]:
     return {name: tensor.tobytes() for name, tensor in tensors.items()}
 
 
+@pytest.mark.sweep
 def test_a_full_disk_ends_a_run_that_goes_on_as_if_nothing_had_been(
     tmp_path: Path, small_disk: Path
 ) -> None:

@@ -54,9 +54,9 @@ class ProjectAgent:
         Raises:
             ConfigError: The file of variables cannot be read.
         """
-        for root in self.roots:
-            if str(root) not in sys.path:
-                sys.path.append(str(root))
+        for root in reversed(self.roots):
+            if str(root) not in sys.path:  # before installed packages of the same name
+                sys.path.insert(0, str(root))
         secret = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
         for name, value in _variables(self.env).items():
             if not (name.upper().startswith(_OURS) or is_left_out(name)):

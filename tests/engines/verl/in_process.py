@@ -38,6 +38,7 @@ def imitated(updates: Any, worker: Any, given: dict[str, Any]) -> dict[str, Any]
 
 def main(asked: Path, folder: Path) -> None:
     os.environ |= ALONE
+    import torch
     from omegaconf import OmegaConf
 
     from agentgym.engines.verl.compose import compose
@@ -49,6 +50,7 @@ def main(asked: Path, folder: Path) -> None:
     OmegaConf.resolve(config)
     critic = config.critic if config.critic.enable else None
     worker = VerlLearner(config.actor_rollout_ref, role="actor", critic=critic)
+    torch.manual_seed(int(os.environ.get("SEED_X", "0")))
     worker.init_model()
     updates = Updates(worker, config, ranks=1)
     done = [updates.learn(**batch) for batch in given["batches"]]

@@ -117,7 +117,7 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
     batch = {"rows": rows, "rate": 1e-2, "temperature": 1.0}
     asked = {
         "settings": verl_settings(settings),
-        "batches": [batch] * 3,
+        "batches": [batch] * 6,
         "examples": [],
     }
 

@@ -171,7 +171,7 @@ def test_a_run_reports_the_distance(
 
 
 @SMOLLM2
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(900)
 def test_an_adapter_moves_a_language_model(own_home: Path) -> None:
     config = TrainingConfig.create(
