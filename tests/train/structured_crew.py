@@ -1,4 +1,6 @@
-"""A crew whose task wants a pydantic object."""
+"""Crews whose task wants a pydantic object."""
+
+from typing import Any
 
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
@@ -18,17 +20,19 @@ class Receipt(BaseModel):
     booked: bool
 
 
-clerk = Agent(
-    role="Clerk",
-    goal="Book rooms.",
-    backstory="You book.",
-    llm=LLM(model="openai/gpt-4o-mini", api_key="none"),
-    tools=[book_room],
-)
-task = Task(
-    description="{task}",
-    expected_output="A receipt.",
-    agent=clerk,
-    output_pydantic=Receipt,
-)
-crew = Crew(agents=[clerk], tasks=[task])
+def _crew(**form: Any) -> Crew:
+    clerk = Agent(
+        role="Clerk",
+        goal="Book rooms.",
+        backstory="You book.",
+        llm=LLM(model="openai/gpt-4o-mini", api_key="none"),
+        tools=[book_room],
+    )
+    task = Task(
+        description="{task}", expected_output="A receipt.", agent=clerk, **form
+    )
+    return Crew(agents=[clerk], tasks=[task])
+
+
+crew = _crew(output_pydantic=Receipt)
+by_provider = _crew(response_model=Receipt)

@@ -185,7 +185,8 @@ def ask_receipt(crew: Any) -> None:
 
 def in_receipt(crew: Any) -> dict[str, Any]:
     """Return a crew in parts, with the class of its answer."""
-    return in_crew(crew) | {"answer": [task.output_pydantic for task in crew.tasks]}
+    forms = [(task.output_pydantic, task.response_model) for task in crew.tasks]
+    return in_crew(crew) | {"answer": forms}
 
 
 IN_FORMS = {
@@ -199,6 +200,10 @@ IN_FORMS = {
     ),
     "crew": (
         *("tests.train.structured_crew:crew", "crewai", "Receipt"),
+        *(BOOKED, in_receipt, ask_receipt),
+    ),
+    "crew by provider": (
+        *("tests.train.structured_crew:by_provider", "crewai", "Receipt"),
         *(BOOKED, in_receipt, ask_receipt),
     ),
 }

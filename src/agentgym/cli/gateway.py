@@ -102,7 +102,7 @@ def gateway(
     config: Config = None,
     unsafe_local_exec: UnsafeLocalExec = False,
 ) -> None:
-    """Serve rollouts to a trainer elsewhere, as Agent Lightning's, until Ctrl-C.
+    """Serve rollouts to another trainer, such as Agent Lightning, until Ctrl-C.
 
     With a scenario, workers here run its agents; without one, a controller does, and
     each of its processes is `agentgym job`.

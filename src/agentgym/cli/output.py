@@ -40,7 +40,7 @@ def counted_from(began: float) -> Iterator[None]:
 
 
 def began() -> float | None:
-    """Return the start of the command, in ``time.monotonic()``; None outside of one."""
+    """Return the command's start in ``time.monotonic()``; None if no command runs."""
     return _BEGAN.get()
 
 
@@ -171,7 +171,7 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
 def show_log(level: int | None) -> None:
     """Write log records of at least ``level`` to standard error; None writes none.
 
-    Libraries' warnings are then hidden too: they are for developers.
+    With None, warnings of libraries are hidden too: they are for developers.
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -134,9 +134,9 @@ def tasks(
     agent: AgentTools = None,
     output: Output = None,
 ) -> None:
-    """Print tasks as rows of a data set, for a trainer elsewhere.
+    """Print tasks as rows of a data set, for another trainer.
 
-    Each line is {"task": TEXT}, the text being the task's own JSON.
+    Each line is {"task": TEXT}, where TEXT is the task as JSON.
     """
     import json
 

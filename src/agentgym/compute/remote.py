@@ -118,10 +118,12 @@ def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
 def fetch_results(
     address: Address, key_file: Path | None, run: RunFolder, progress: Progress
 ) -> None:
-    """End a run's training on the machine that it leaves, and fetch the files.
+    """Stop a run's training on a remote machine, and fetch the finished files.
+
+    Does nothing if the run was not last trained at ``address``.
 
     Raises:
-        ComputeError: It cannot be reached, or refuses.
+        ComputeError: The machine cannot be reached, or refuses.
     """
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):

@@ -1,8 +1,8 @@
-"""Watchdog: start training on its machine, and end training and machine at limits.
+"""Watchdog: start training on a remote machine; stop both when a limit is reached.
 
-It is the training's parent process, in a new session, so that it survives the
-connection. It uses only the standard library. Its order arrives through a pipe, and
-secrets in it stay in memory.
+It is the parent process of training, in a new session, so that it goes on when the
+connection is lost. It uses only the standard library. It reads its input from a pipe,
+and keeps the secrets in it in memory only.
 """
 
 import fcntl

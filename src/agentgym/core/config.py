@@ -129,9 +129,9 @@ class TrainingConfig(Settings, BaseSettings):
         framework: The agent's framework: ``langchain``, ``autogen``, ``crewai``,
             ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
-            or of its factory, or ``command:`` and a program's command. Its fields, see
-            :class:`~agentgym.core.agent.AgentSource`, may also be given by their own
-            names: ``context``, ``inputs``, ``configurable``, ``own_tools``,
+            or of its factory, or ``command:`` and a program's command. The fields of
+            :class:`~agentgym.core.agent.AgentSource` may also be given as settings of
+            their own: ``context``, ``inputs``, ``configurable``, ``own_tools``,
             ``allow_tools``, ``program_memory_mb``.
         model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
@@ -175,9 +175,9 @@ class TrainingConfig(Settings, BaseSettings):
         max_cost: Most $ in total for the rented machines of a run; then it ends.
         episodes: Budget of training rollouts; 0 with ``warm_start`` ends after the warm
             start.
-        time: Seconds, or a text such as ``30m``, after which the whole run is to end.
-            Once rollouts were timed, held-out and validation tasks are sized to it, and
-            as many steps are done as fit. None: only ``episodes`` limits a run.
+        time: Time limit of the whole run: seconds, or a text such as ``30m``. After
+            the first rollouts were timed, it decides how many held-out tasks,
+            validation tasks and steps there are. None: only ``episodes`` limits a run.
         seed: Seed of tasks, sampling and initialisation.
         deterministic: Make two runs with one seed give identical weights; slower.
         group_size: Rollouts per task; each is compared with the others.
@@ -200,9 +200,9 @@ class TrainingConfig(Settings, BaseSettings):
             its tool ``calls``, ``calls+reasoning``, or ``all`` (for a reward that reads
             the text of the answer). None takes the scenario's value, by default
             ``calls``.
-        judge: A model that ranks those attempts at one task that the check accepts,
-            ``openai:gpt-4.1-mini`` or an address; it is sent the attempts. None: no
-            judge.
+        judge: A model that compares attempts at the same task, and ranks those that
+            the check accepts: ``openai:gpt-4.1-mini`` or an address. The attempts are
+            sent to it. None: no judge.
         judge_rubric: The judge's instructions: a file, or a text; empty takes the
             built-in ones.
         judge_weight: Largest reward difference that the judge makes between two
@@ -228,7 +228,8 @@ class TrainingConfig(Settings, BaseSettings):
             models such as nano, 320 for others.
         temperature: Sampling temperature in training.
         eval_temperature: Sampling temperature in evaluations. A provider's model is
-            sent another value than the default only if its agent asks for none.
+            sent this value only if it is not the default, and only for requests in
+            which the agent sets no temperature.
         cache_requests: For evaluations of a model behind servers at
             ``eval_temperature`` 0: a file that keeps answers; equal requests are
             answered from it. Never in training.
@@ -241,8 +242,9 @@ class TrainingConfig(Settings, BaseSettings):
             computes with it. Trained weights are float32.
         gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
             pass to save memory; None does so if memory is short.
-        max_episode_tokens: Model calls after this many tokens of their episode are not
-            trained on; None: 8,192, or 4,096 or 2,048 if a GPU's memory needs it.
+        max_episode_tokens: Model calls whose prompt and response together are longer
+            than this are not trained on; None: 8,192, or 4,096 or 2,048 if a GPU's
+            memory needs it.
         eval_every: Updates between validation evaluations.
         eval_tasks: Validation tasks.
         test_tasks: Held-out tasks for the before/after table.
@@ -250,11 +252,12 @@ class TrainingConfig(Settings, BaseSettings):
         forgetting_questions: Number of plain questions that measure how far training
             moves the model's answers on unrelated text; 0 measures nothing. Short runs
             ask fewer.
-        early_stop: End the run once the success criteria hold on validation tasks and
-            are exceeded, by a margin for chance, on as many further tasks.
-        patience: Validations in a row without improvement after which a run ends, if
-            ``early_stop`` is on; one with fewer right tools than before training counts
-            twice.
+        early_stop: End the run when the success criteria hold on validation tasks. A
+            second measurement, on the same number of other tasks, must confirm this
+            and exceed the criteria by a margin for chance.
+        patience: If ``early_stop`` is on, the run ends after this many validations in a
+            row without improvement. A validation in which the right tool was called
+            less often than before training counts twice.
         yes: Continue although the baseline shows that training will hardly work.
         workers: Worker processes.
         concurrency: Episodes in flight per worker; None: chosen by model and device, at

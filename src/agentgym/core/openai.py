@@ -45,7 +45,7 @@ class ApiError(RolloutError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The response's body; Agent Lightning's clients read ``detail``."""
+        """JSON body of the error; ``detail`` is for Agent Lightning's clients."""
         wording = str(self)
         error = {
             "message": wording,

@@ -1,1 +1,4 @@
-"""Measure agents: metrics with intervals, comparisons, agents without a model."""
+"""Measure and compare agents, with confidence intervals.
+
+Baselines are trivial agents that call no model.
+"""

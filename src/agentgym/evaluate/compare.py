@@ -259,9 +259,9 @@ def paired(before: Metrics, after: Metrics) -> list[Pair]:
 
 
 def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Return the hypotheses that Holm's step-down test rejects (Holm 1979).
+    """Return whether Holm's step-down test rejects each hypothesis (Holm 1979).
 
-    The probability that it rejects a true one is at most ``alpha``.
+    The probability that it rejects any true hypothesis is at most ``alpha``.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     rejected = [False] * len(p_values)

@@ -88,7 +88,7 @@ class LadderRung(ABC):
     name: str
 
     def skipped(self, climb: Climb) -> str:
-        """Return why this rung does not apply, as a sentence; empty if it does."""
+        """Return a sentence on why this method cannot be used; empty if it can."""
         return ""
 
     @abstractmethod

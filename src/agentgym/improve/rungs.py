@@ -160,7 +160,10 @@ class BetterPrompts(LadderRung):
         return Outcome(words, after)
 
     def restore(self, climb: Climb) -> None:
-        """Put the better prompts, if there are any, into the next rungs' settings."""
+        """Load the better prompts, if a search found any, into the agent's settings.
+
+        The following rungs use them.
+        """
         if (path := climb.bill.prompts) is not None:
             text = path.read_text(encoding="utf-8")
             climb.config = climb.config.replaced(prompts=text)

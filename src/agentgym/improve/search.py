@@ -185,7 +185,10 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
 
 
 class Attempting(Protocol):
-    """Attempts tasks with other texts, as :class:`.Bench` does."""
+    """Interface for attempts at tasks with replaced prompts and tool descriptions.
+
+    :class:`.Bench` implements it.
+    """
 
     @property
     def scenario(self) -> Scenario:

@@ -198,7 +198,7 @@ class _Link(asyncio.Protocol):
 
 
 class Links:
-    """Posts over persistent connections to plain HTTP servers.
+    """Sends POST requests to plain HTTP servers, over persistent connections.
 
     Args:
         timeout_s: Timeout of one request; None waits for ever.
@@ -260,7 +260,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return the server's address and the request's head up to its length."""
+        """Return host, port, and the request's head up to the content length."""
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known

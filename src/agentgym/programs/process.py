@@ -139,7 +139,7 @@ def _watcher_of(pid: int) -> Watcher:
 
 
 def new_folder() -> Path:
-    """Make a folder for a program; it is removed with this process at the latest."""
+    """Make a folder for a program; it is removed when this process ends, or before."""
     return Path(tempfile.mkdtemp(dir=watcher().folder))
 
 

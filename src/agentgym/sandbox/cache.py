@@ -43,11 +43,11 @@ class ResultCache:
         self._lock = threading.Lock()
 
     def key(self, job: Job) -> bytes | None:
-        """Return a hash of everything that decides a result; None if it is not cached.
+        """Return a hash of everything that a result depends on; None: do not cache it.
 
-        That is the job, the interpreter, the toolchains, the rung, its limits, this
-        package's version, and the contents of the folders of ``python_path``, by their
-        files' times, sizes and inode numbers.
+        That is the job, the interpreter, the toolchains, the rung (kind of isolation),
+        its limits, this package's version, and the contents of the folders of
+        ``python_path``, by their files' times, sizes and inode numbers.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None

@@ -107,7 +107,13 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Add the execution's report to the result from zygote and pipes."""
+    """Return a result with the tests, files and set-up error of a report.
+
+    Args:
+        result: The result so far: how the process ended, and its output.
+        job: The job that was executed.
+        report: Lines of JSON that the execution itself wrote.
+    """
     first, _, rest = report.partition(b"\n")
     begun = _read(first)
     if "ready" not in begun and not result.error and not result.timed_out:

@@ -132,7 +132,7 @@ _ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
 
 @contextmanager
 def audited(log: AuditLog) -> Iterator[AuditLog]:
-    """Log the entries noted inside the block, also in its tasks and threads."""
+    """Write audit entries of the block, its tasks and its threads to ``log``."""
     token = _LOG.set(log)
     try:
         yield log

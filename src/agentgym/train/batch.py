@@ -394,9 +394,11 @@ def _entries(
     credited: Mapping[str, list[list[float] | None] | None],
     algorithm: Algorithm,
 ) -> Sequence[float | Bucket]:
-    """Return the advantages of a role's calls in one attempt, or the calls' bucket.
+    """Return the advantages of a role's calls in one attempt.
 
-    Advantages that are all 0 train nothing; a return of 0 (``ppo``) does.
+    If the calls are not trained, for example because all advantages are 0, return a
+    :class:`Bucket` with the reason for each. With ``ppo`` the values are returns, and
+    calls are trained also if all are 0.
     """
     count = len(group[index].places[role])
     if role not in credited:

@@ -455,7 +455,10 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Check that a run can be resumed from its settings without secrets."""
+    """Raise ConfigError if a setting contains a secret.
+
+    The run folder keeps settings without secrets, so the run could not be resumed.
+    """
     redactor = Redactor.of_environment()
     for name, value in config.model_dump(mode="json").items():
         if (clean := redactor.json(value)) != value:

@@ -23,7 +23,10 @@ def p_words(p_value: float) -> str:
 
 
 def verdict_words(effect: Effect) -> str:
-    """Describe in one sentence whether training helped, with the test."""
+    """Return a sentence on whether training helped, with the p-value.
+
+    If there are few tasks, a warning follows.
+    """
     said = (
         f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
         f"{percent(effect.after)} ({p_words(effect.p_value)}, paired over "

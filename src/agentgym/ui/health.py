@@ -34,7 +34,7 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
 
 
 def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
-    """Show the finding of each tripwire of a scenario."""
+    """Show the result of each check of a scenario (tripwire)."""
     return grid(
         *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
     )

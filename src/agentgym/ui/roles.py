@@ -45,7 +45,10 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return each role's figures, before → after if known; empty for one role."""
+    """Return each role's metrics, before → after; empty for an agent without roles.
+
+    If only one measurement is given, the lines show that one.
+    """
     sides = [role_metrics(found) for found in (before, after) if found is not None]
     return [
         (role, *_changes([side.get(role) for side in sides]))

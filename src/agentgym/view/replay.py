@@ -37,7 +37,7 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 
 def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
-    """Return the options for a user's own agent and its settings."""
+    """Return the command-line options that select a user's own agent, as in the run."""
     words = ["--agent", str(settings["agent"])]
     for name in ("framework", "context", "inputs"):
         if value := settings.get(name):

@@ -44,9 +44,9 @@ class LambdaCloud(Provider):
 
     Attributes:
         url: Base URL of the API.
-        url_variable: Environment variable with another base URL.
+        url_variable: Name of the environment variable that overrides ``url``.
         interval_s: Least seconds between requests, required by Lambda.
-        launch_interval_s: Least seconds between launches, likewise.
+        launch_interval_s: Least seconds between launches, also required by Lambda.
         ssh_port: SSH port of instances.
     """
 

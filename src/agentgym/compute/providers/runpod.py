@@ -172,10 +172,10 @@ class RunPod(Provider):
 
 
 def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects of a list.
+    """Return the objects in the list ``name`` of RunPod's answer.
 
     Raises:
-        ComputeRefusedError: The answer has no such list: it is not treated as empty.
+        ComputeRefusedError: The answer has no such list; it may not count as empty.
     """
     items = found.get(name)
     if not isinstance(items, list):

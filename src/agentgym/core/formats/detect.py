@@ -174,7 +174,7 @@ def _attempts() -> Iterator[tuple[bool, str]]:
 
 
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
-    """Return the probe's prompt and the answer that the template writes after it."""
+    """Render a test prompt and a tool call as its answer; return both texts."""
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",

@@ -89,7 +89,10 @@ class Harmony(ToolFormat):
         return Reading(text, tiled, tuple(calls), content, "\n".join(reasoning).strip())
 
     def thinks(self, prefix: str) -> bool:
-        """Return False: a prompt ends before the header, so nothing is open."""
+        """Return False: a prompt never opens reasoning in this format.
+
+        The model itself begins each message with a header, which marks reasoning.
+        """
         return False
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:

@@ -99,11 +99,11 @@ class LightningEngine(Engine):
         return self._process
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Let the trainer read the step's rollouts, and update.
+        """Let the trainer update the policy with the rollouts of this step.
 
         Raises:
-            EngineError: The trainer ended, or the step has another number of rollouts
-                than its steps have.
+            EngineError: The trainer ended, or the step does not have
+                ``tasks_per_step * group_size`` rollouts.
         """
         config, names = self._config, [made.rollout_id for made in batch.rollouts]
         if len(names) != (size := config.tasks_per_step * config.group_size):

@@ -97,7 +97,7 @@ class CoveredTokens(NamedTuple):
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], device: torch.device) -> Self:
-        """Build the tensors of at least one tree."""
+        """Build the tensors for one or more trees; ``trees`` may not be empty."""
         targets = [target for tree in trees for target in tree.targets.values()]
         before = accumulate((len(tree.sequences) for tree in trees), initial=0)
         first = [

@@ -43,10 +43,16 @@ from agentgym.errors import EngineError
 
 
 class LossSums(NamedTuple):
-    """Sums over trained tokens: policy loss, entropy, clipped tokens, k3, and the gap.
+    """Sums of the loss and of statistics over the trained tokens.
 
-    The gap is the distance from the log-probability at sampling, ``away`` the k3
-    estimate of the distance from the reference policy.
+    Attributes:
+        loss: Policy loss.
+        entropy: Entropy of the policy.
+        clipped: Number of tokens whose probability ratio was clipped.
+        kl: The k3 estimate of the distance from the policy at sampling.
+        gap: Absolute difference from the log-probability at sampling.
+        away: The k3 estimate of the distance from the reference policy.
+        tokens: Number of trained tokens.
     """
 
     loss: float = 0.0

@@ -88,7 +88,7 @@ class Turns:
 
     @property
     def share(self) -> float | None:
-        """The share to give to vLLM; None if the GPU is too small for both."""
+        """Share of GPU memory for vLLM; None if vLLM and the learner do not fit."""
         if self.least > self.most or self.update + ASLEEP_BYTES > self.free:
             return None
         return min(max(_USUAL, self.least), self.most)

@@ -102,7 +102,7 @@ class Examination:
 
     @cached_property
     def tasks(self) -> dict[Split, list[Task]]:
-        """Tasks of each split, more than are played."""
+        """Tasks of each split: up to four times as many as are played."""
         return {split: self._make(split) for split in self.scenario.splits}
 
     @cached_property

@@ -30,7 +30,7 @@ _TYPED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 
 def card(examined: Examination) -> Iterator[str | Note]:
-    """Check the attributes that lists show, and limits."""
+    """Check a scenario's texts, name, reward range, turn limit and success criteria."""
     scenario = examined.scenario
     said = scenario.card()
     for name in ("description", "difficulty", "estimated_time"):

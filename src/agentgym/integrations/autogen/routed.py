@@ -1,7 +1,7 @@
 """Route tools, workbenches and user proxies of an agent to the current episode.
 
-A tool with the name of one of the current episode acts on the episode; others run
-unchanged. A tool's exceptions are converted to results: AutoGen's agents would
+If the episode has a tool of the same name, the call goes to the episode; other tools
+run unchanged. A tool's exceptions are converted to results: AutoGen's agents would
 otherwise wait for ever.
 """
 

@@ -22,7 +22,10 @@ class _AskedInForm:
 
 
 def patch_converters(module: ModuleType) -> None:
-    """Patch the converters so that models of AgentGym's are asked themselves."""
+    """Patch CrewAI's converters to request JSON from AgentGym's models directly.
+
+    For other models, CrewAI still uses instructor.
+    """
     kind: Any = module.Converter
     create = kind._create_instructor
 

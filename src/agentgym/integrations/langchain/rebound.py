@@ -26,7 +26,7 @@ def rebound(graph: Any, model: Any) -> Any:
 
 
 def _node(name: str, node: Any, model: Any) -> Any:
-    """Return a node with another model, also for its conditional edges."""
+    """Return a copy of a node that uses ``model``, also in its conditional edges."""
     from langgraph.pregel._write import ChannelWrite
 
     edges = [

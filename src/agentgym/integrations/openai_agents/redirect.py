@@ -19,7 +19,7 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Redirect every run within the block to ``copied(agent)``."""
+    """Make the SDK run ``copied(agent)`` for every agent that is run in the block."""
     return holding(_COPIED, copied)
 
 

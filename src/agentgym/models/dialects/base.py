@@ -46,7 +46,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Return the same answer as all events of a stream."""
+        """Convert a chat completion to a streamed answer; return all its events."""
 
     def error(self, error: ApiError) -> dict[str, Any]:
         """Return the body of an error."""

@@ -214,7 +214,10 @@ class ApiHandlers:
         return rollout_id
 
     def _where(self, request: Request) -> Any:
-        """Return the rollout and its attempt."""
+        """Return the ids in the request's path, by name: rollout and attempt.
+
+        Raises if a client deleted the rollout.
+        """
         self._shown(request)
         return request.names
 

@@ -124,7 +124,7 @@ class StoreReader:
 
 
 def _plain(data: str | bytes) -> bytes:
-    """Return an event's JSON, without the mark of a redacted one."""
+    """Return an event's JSON, decompressed, without the ``redacted`` key."""
     raw = data.encode() if isinstance(data, str) else zlib.decompress(data)
     if raw.startswith(_MARK):
         raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]

@@ -144,7 +144,7 @@ class HumanEvalScenario(CodeBenchmark):
 
 
 class HumanEvalPlusScenario(CodeBenchmark):
-    """HumanEval+ of EvalPlus: base inputs and further ones."""
+    """HumanEval+ of EvalPlus: HumanEval with many more test inputs."""
 
     name = "humaneval_plus"
     description = "Complete Python functions: HumanEval+, many more inputs."
@@ -164,7 +164,7 @@ class MbppScenario(CodeBenchmark):
 
 
 class MbppPlusScenario(CodeBenchmark):
-    """MBPP+ of EvalPlus: base inputs and further ones."""
+    """MBPP+ of EvalPlus: MBPP with many more test inputs."""
 
     name = "mbpp_plus"
     description = "Write small Python functions: MBPP+, many more inputs."

@@ -1,7 +1,8 @@
-"""A test: a function call and its expected value.
+"""Parse an agent's tests: each is a function call and its expected value.
 
-A call names a function and has plain values. So a test only sees the function's result,
-not its source, in which it could recognise a mutant.
+A call names a function, and its arguments are plain values. So a test sees only the
+function's result. It cannot read the function's source, which would show whether the
+function is a mutant (a version with a planted fault).
 """
 
 import ast

@@ -23,7 +23,7 @@ class CompletionRow:
         logprobs: Natural-log probability of each of ``completion_ids`` when sampled;
             0.0 where ``mask`` is 0.
         mask: 1 for a token that the loss covers, else 0.
-        buckets: Bucket of each model call, in order.
+        buckets: How each model call was used (trained, masked or dropped), in order.
     """
 
     prompt_ids: list[int]
@@ -38,16 +38,16 @@ def row_of(
 ) -> CompletionRow:
     """Return a rollout's row: the sequence of calls with the most trained tokens.
 
-    Calls that do not continue each other token by token form several sequences; so do
-    the roles of a team. TRL takes one completion per rollout, so the other sequences
-    are left out, as are calls that end beyond ``most``. Without a trained call, the
-    whole row is masked.
+    A sequence is a series of calls, each of which continues the tokens of the one
+    before. A rollout may have several, for example one for each role of a team. TRL
+    takes one completion per rollout, so the other sequences are left out, and also
+    calls that end beyond ``most``. Without a trained call, the whole row is masked.
 
     Args:
         rollout: Any rollout, also a dropped one.
         builder: Decides which tokens are trained.
         most: Most tokens of a completion.
-        end: Token id to use as an otherwise empty completion.
+        end: Token id that is the completion if no call is trained.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]

@@ -33,13 +33,14 @@ class Move(NamedTuple):
 
 @dataclass
 class Routes:
-    """The explored hand-offs, and the agents they reached.
+    """Records the hand-offs between a team's agents, and the agents they reached.
 
     Attributes:
-        own: Names of the scenario's tools, which pass no control.
-        addressee: Name of the argument with which a call names an agent.
+        own: Names of the scenario's tools, which are not hand-offs.
+        addressee: Name of the tool argument that names the agent to hand over to.
         roles: Names of the agents.
-        ways: Agents that hand-offs reached, by the agent that made them.
+        ways: For each agent, its possible hand-offs and the agent that each reached;
+            None if it was not tried.
     """
 
     own: frozenset[str]

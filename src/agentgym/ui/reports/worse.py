@@ -1,4 +1,7 @@
-"""Report worse results: families of tasks, and wordings with fewer right calls."""
+"""Report results that got worse: task families, and tasks with fewer right calls.
+
+The tasks are those whose wording does not occur in training.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
