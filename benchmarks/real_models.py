@@ -6,9 +6,9 @@
 Rows: ``app``, a LangGraph agent of its author's with a file of 120 requests, 24 of them
 held out; ``arithmetic`` and ``helper``, the same for two public agents, of which the
 folder of ``--checkouts`` has clones (langchain-ai's langchain-academy, langgraph-101);
-``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls of BFCL, of
-functions that were not trained (``agentgym scenarios fetch bfcl`` first); ``speed``,
-tokens a second beside transformers' ``generate`` and a plain loop with peft.
+``coding``, the built-in scenario; ``bfcl``, simple Python and multiple calls of BFCL,
+of functions that were not trained (``agentgym scenarios fetch bfcl`` first);
+``speed``, tokens a second beside transformers' ``generate`` and a plain loop with peft.
 ``--minutes`` shortens each run. Further ``key=value`` are settings of the runs.
 """
 

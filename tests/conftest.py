@@ -33,3 +33,15 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("AGENTGYM_HOME", str(home))
         yield home
+
+
+@pytest.fixture(autouse=True)
+def own_modules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Forget modules that a test wrote into its folder: others write ``app`` too."""
+    used = "tmp_path" in request.fixturenames
+    folder = str(request.getfixturevalue("tmp_path")) if used else None
+    yield
+    if folder:
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(folder):
+                del sys.modules[name]

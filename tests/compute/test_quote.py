@@ -52,6 +52,14 @@ def test_total_is_hours_by_price_and_hours_are_explained() -> None:
     assert chosen(offers(L4), max_cost=9.0)[0].limit == 9.0
 
 
+def test_a_time_limit_bounds_the_hours() -> None:
+    config = TrainingConfig.create(model=MODEL, time="30m")
+    effort = Effort.of(config)
+    [quote] = choose(offers(L4), need_of(config), effort, config)
+    assert quote.hours == pytest.approx(0.2 + 0.5)
+    assert quote.reasoning.endswith("as a measured one), and at most 30 min 0 s")
+
+
 @pytest.mark.parametrize(
     ("gpu", "speed"),
     [

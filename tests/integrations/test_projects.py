@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.errors import ConfigError, NotFoundError
+from agentgym.errors import ConfigError, NotFoundError, UsageError
 from agentgym.integrations.agent_import import load_agent, reference_of
 from agentgym.integrations.projects import project_agents
 from tests.cli.conftest import Command, agentgym
@@ -88,6 +88,19 @@ def test_a_package_of_the_project_comes_before_an_installed_one_of_its_name(
     sys.path.append(str(installed))
     describe(project, env={"DESK_MODE": "own"})
     assert load_agent(reference_of("desk")) == (42, "own")
+
+
+def test_the_module_of_another_project_is_not_taken_for_this_ones(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As in a notebook that goes from folder to folder."""
+    for folder in (project, tmp_path_factory.mktemp("second")):
+        (folder / "desk_of_a_test.py").write_text(f"made = {folder.name!r}")
+    os.chdir(project)
+    assert load_agent("desk_of_a_test:made") == project.name
+    os.chdir(folder)
+    with pytest.raises(UsageError, match="already .*Use a process for each project"):
+        load_agent("desk_of_a_test:made")
 
 
 def test_variables_may_stand_in_the_file_and_the_environment_wins(

@@ -20,19 +20,29 @@ class Receipt(BaseModel):
     booked: bool
 
 
-def _crew(**form: Any) -> Crew:
-    clerk = Agent(
-        role="Clerk",
-        goal="Book rooms.",
-        backstory="You book.",
-        llm=LLM(model="openai/gpt-4o-mini", api_key="none"),
-        tools=[book_room],
-    )
-    task = Task(
-        description="{task}", expected_output="A receipt.", agent=clerk, **form
-    )
-    return Crew(agents=[clerk], tasks=[task])
+def _member(role: str, goal: str, *tools: Any) -> Agent:
+    llm = LLM(model="openai/gpt-4o-mini", api_key="none")
+    story = f"You {goal.lower()}"
+    return Agent(role=role, goal=goal, backstory=story, llm=llm, tools=[*tools])
 
 
-crew = _crew(output_pydantic=Receipt)
-by_provider = _crew(response_model=Receipt)
+clerk = _member("Clerk", "Book rooms.", book_room)
+task = Task(
+    description="{task}",
+    expected_output="A receipt.",
+    agent=clerk,
+    output_pydantic=Receipt,
+)
+crew = Crew(agents=[clerk], tasks=[task])
+
+# CrewAI asks for a task's response_model only where its agent has no tools.
+_clerk = _member("Clerk", "Book rooms.", book_room)
+_writer = _member("Writer", "Write receipts.")
+_books = Task(description="{task}", expected_output="A sentence.", agent=_clerk)
+_writes = Task(
+    description="Write the receipt of: {task}",
+    expected_output="A receipt.",
+    agent=_writer,
+    response_model=Receipt,
+)
+by_provider = Crew(agents=[_clerk, _writer], tasks=[_books, _writes])

@@ -25,6 +25,7 @@ from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import lesson
+from agentgym.train.warm_start.record import WarmStart
 from agentgym.ui.reports.markdown import render_report
 from tests.toys import ToyEngines
 
@@ -252,7 +253,8 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     assert result.warm_start.pass_1.value == 1.0
     begun = ["before", "forecast", "plans", "imitation", "warmed", "validation"]
     assert watching.seen[: len(begun)] == begun
-    assert watching.seen[-1] == "after"
+    assert "after" not in watching.seen, "these weights were measured already"
+    assert result.metrics == result.warm_start
     assert "| before | warm start | after |" in " ".join(render_report(result).split())
     assert TrainingResult.load(tmp_path / "runs" / "run") == result
 
@@ -326,7 +328,7 @@ def test_no_validation_comes_after_it_where_no_time_is_left_to_train(
         resume=tmp_path / "runs" / "run", time="0.1s"
     )
 
-    assert [n for n in again.seen if n != "forecast"] == ["warmed", "after"]
+    assert [n for n in again.seen if n != "forecast"] == ["warmed"]
     assert (result.stopped, result.steps) == ("time spent", 0)
     assert result.metrics.pass_1.value == 1.0
 
@@ -338,9 +340,22 @@ def test_tasks_without_a_plan_are_no_part_of_it(
     result = trainer(tmp_path, known=3).train()
 
     assert result.imitated is not None
-    assert (result.imitated.tasks, result.imitated.failed) == (3, {})
+    assert (result.imitated.tasks, result.imitated.failed) == (10, {})
     sequences = [s for batch in engines[0].imitated for s in batch.sequences]
     assert all(b"turn_on" in bytes(s.ids) for s in sequences)
+
+
+def test_plans_are_looked_for_until_there_are_enough(tmp_path: Path) -> None:
+    """Of so few tasks as are needed none has one."""
+    result = trainer(tmp_path, known=60).train()
+
+    assert result.imitated is not None
+    assert result.imitated.tasks == 10
+
+
+def test_plans_kept_apart_are_not_called_left_out() -> None:
+    made = WarmStart(tasks=320, imitated=291, failed={"x": 5}, updates=9, loss=0.1)
+    assert "291 training tasks imitated, 5 left out" in made.words()
 
 
 def test_few_tasks_are_gone_through_until_there_were_enough_updates(
@@ -465,6 +480,22 @@ def test_training_that_is_better_beyond_chance_replaces_its_weights(
     assert result.warm_start is not None
     assert result.warm_start.pass_1.value == 0.0
     assert (result.steps, result.weights_step) == (4, 2)
+    assert result.metrics.pass_1.value == 1.0
+
+
+def test_the_last_steps_are_measured_if_no_validation_followed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Learner):
+        def _answer(self, request: ChatRequest) -> Reply:
+            return super()._answer(request) if self.step >= 4 else Reply("Done.")
+
+    monkeypatch.setattr(loop, "create_engine", lambda _: Late())
+    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
+
+    result = trainer(tmp_path, eval_every=3, **late).train()
+
+    assert (result.steps, result.weights_step) == (4, 4)
     assert result.metrics.pass_1.value == 1.0
 
 

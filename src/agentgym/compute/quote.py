@@ -10,6 +10,7 @@ from agentgym.compute.base import Offer, in_cents
 from agentgym.compute.sizes import Need, needs_of
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError, NoCapacityError, UsageError
+from agentgym.evaluate.numbers import duration
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
 
@@ -75,12 +76,14 @@ class Effort:
         measured: Number of measured rollouts before, during and after training.
         tokens: Tokens sampled in one of either.
         setup_minutes: Minutes until training starts.
+        limit_s: The run's time limit, in seconds, if it has one.
     """
 
     episodes: int
     measured: int
     tokens: float
     setup_minutes: float = SETUP_MINUTES
+    limit_s: float = math.inf
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
@@ -103,7 +106,8 @@ class Effort:
         steps = math.ceil(left / config.group_size / config.tasks_per_step)
         measured += (steps // config.eval_every) * config.eval_tasks
         setup = SETUP_MINUTES + ENGINE_MINUTES * (engine != "local")
-        return cls(left, measured, CALLS * FILLED * config.answer_tokens, setup)
+        tokens = CALLS * FILLED * config.answer_tokens
+        return cls(left, measured, tokens, setup, config.time or math.inf)
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class Quote:
         """Estimated hours, if the whole budget is used."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
+        seconds = min(seconds, self.effort.limit_s)
         return self.effort.setup_minutes / 60 + seconds / 3600
 
     @property
@@ -159,12 +164,15 @@ class Quote:
     def reasoning(self) -> str:
         """Explanation of the estimated hours."""
         effort = self.effort
+        is_limited = effort.limit_s < math.inf
+        time = f", and at most {duration(effort.limit_s)}" if is_limited else ""
         return (
-            f"{effort.setup_minutes:.0f} minutes of set-up, then {effort.episodes:,} "
+            f"{effort.setup_minutes:.0f} minutes of set-up, then "
+            f"{'at most ' * is_limited}{effort.episodes:,} "
             f"training and {effort.measured:,} measured episodes of "
             f"{effort.tokens:,.0f} sampled tokens, at {self.tokens_per_second:,.0f} "
             "tokens/s (assumed, not measured; a training episode takes "
-            f"{LEARNING:.0f} times as long as a measured one)"
+            f"{LEARNING:.0f} times as long as a measured one){time}"
         )
 
     def words(self) -> list[str]:

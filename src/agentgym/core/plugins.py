@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any
 
 from agentgym.errors import NotFoundError, UsageError
@@ -119,7 +120,8 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
             -m``.
 
     Raises:
-        UsageError: The reference is malformed or cannot be imported.
+        UsageError: The reference is malformed or cannot be imported, or its module's
+            name is taken by another file.
     """
     module_name, separator, name = reference.partition(":")
     if not separator or not module_name or not name:
@@ -128,8 +130,31 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return vars(import_module(module_name))[name]
+        module = import_module(module_name)
+        _require_from(module, here)
+        return vars(module)[name]
     except ImportError as error:
         raise UsageError(f"Cannot import {module_name!r}: {error}.") from error
     except KeyError:
         raise UsageError(f"Module {module_name!r} has no {name!r}.") from None
+
+
+def _require_from(module: ModuleType, folder: str) -> None:
+    """Raise if a folder has a module of this name, and another file was imported.
+
+    A process keeps the first module of a name, for example that of another project.
+
+    Raises:
+        UsageError: It is another file.
+    """
+    place = Path(folder, *module.__name__.split("."))
+    for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if wanted.is_file():
+            found = getattr(module, "__file__", None)
+            if found and not wanted.samefile(found):
+                raise UsageError(
+                    f"{module.__name__} of {folder} cannot be imported: in this "
+                    f"process it is already {found}. Use a process for each project, "
+                    "or give one of the modules another name."
+                )
+            return

@@ -37,7 +37,8 @@ class ProjectAgent:
         reference: ``module:name`` to import.
         framework: Its framework.
         source: The file that names it.
-        roots: Folders to add to the import path.
+        roots: Folders to add to the import path: the agent's own, which comes before
+            installed packages of the same name, and others, which come after them.
         env: A file of variables, or the variables themselves.
     """
 
@@ -45,7 +46,7 @@ class ProjectAgent:
     reference: str
     framework: str
     source: str
-    roots: tuple[Path, ...] = ()
+    roots: tuple[Path, ...]
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
@@ -54,9 +55,9 @@ class ProjectAgent:
         Raises:
             ConfigError: The file of variables cannot be read.
         """
-        for root in reversed(self.roots):
-            if str(root) not in sys.path:  # before installed packages of the same name
-                sys.path.insert(0, str(root))
+        own, *others = map(str, self.roots)
+        sys.path[:] = [own, *(place for place in sys.path if place != own)]
+        sys.path += [place for place in others if place not in sys.path]
         secret = [name for name in os.environ.get(VARIABLE, "").split(",") if name]
         for name, value in _variables(self.env).items():
             if not (name.upper().startswith(_OURS) or is_left_out(name)):

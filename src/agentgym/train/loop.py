@@ -167,10 +167,7 @@ class TrainingLoop:
         weights = self._measuring.load_best_weights(
             self._run, goal_reached=stopped == GOAL
         )
-        after = state.warmed  # without any episodes nothing has changed since
-        if self._config.episodes:
-            after = self._measuring.held_out("after", step=state.step + 1)
-        return self._finish(stopped, weights, after)
+        return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
         """Time some rollouts, and fit the run's sizes to its time limit, if it has one.

@@ -52,6 +52,8 @@ def number_span(estimate: Estimate, scale: float = 1.0) -> str:
 
 def weights_words(result: TrainingResult) -> str:
     """Describe the step that a result's weights come from."""
+    if not result.steps:
+        return "The weights are those of the warm start: no step came after it."
     if result.weights_step == 0:
         return (
             "The weights are those of the warm start: no later ones did better on "

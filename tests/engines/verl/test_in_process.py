@@ -95,7 +95,7 @@ def test_two_updates_are_those_of_the_local_engine(
 def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
     tmp_path: Path,
 ) -> None:
-    """Three updates with ppo and a KL penalty, all with the same four rows."""
+    """Six updates with ppo and a KL penalty, all with the same four rows."""
     place = os.environ.get(ENVIRONMENT)
     if not place:
         pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
@@ -124,9 +124,9 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
     done = updated(place, asked, tmp_path)
 
     losses = [each["value_loss"] for each in done]
-    assert 0.0 < losses[2] < losses[0]
+    assert 0.0 < losses[-1] < losses[0]
     assert done[0]["reference_kl"] == pytest.approx(0.0, abs=1e-5)
-    assert done[2]["reference_kl"] > 1e-4
+    assert done[-1]["reference_kl"] > 1e-4
     assert all(each["grad_norm"] > 0.0 for each in done)
 
 

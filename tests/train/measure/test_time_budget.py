@@ -273,6 +273,16 @@ def test_a_warm_start_leaves_time_for_two_measurements(
     assert budget().lesson_clock(RunState(), 5.0)() == 0.0
 
 
+def test_a_step_leaves_room_for_the_validation_that_follows_it() -> None:
+    given = budget(
+        time="10m", test_tasks=10, eval_samples=1, eval_tasks=30, eval_every=5
+    )
+    states = [RunState(step=step, wall_seconds=460) for step in (3, 4)]
+    assert [given.has_room(state, 100, measured=1.0) for state in states] == [
+        *(True, False),
+    ]
+
+
 def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         again = InterruptedAt("rollouts", 3)

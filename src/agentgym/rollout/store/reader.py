@@ -3,7 +3,7 @@
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from agentgym.errors import StoreError
@@ -48,7 +48,7 @@ class StoreReader:
         journal = self.path.with_name(f"{self.path.name}-wal")
         is_sound = header[:16] == _MAGIC and any(header[16:20])
         is_new = not header or (is_sound and not any(header[_VERSION]))
-        return not is_new or (journal.is_file() and journal.stat().st_size > 0)
+        return not is_new or _size_of(journal) > 0
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -100,7 +100,7 @@ class StoreReader:
         journal, index = (
             self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm")
         )
-        is_open = index.exists() and journal.exists() and journal.stat().st_size
+        is_open = index.exists() and _size_of(journal)
         how = "readonly_shm=1" if is_open else "immutable=1"
         return f"{self.path.resolve().as_uri()}?mode=ro&{how}"
 
@@ -121,6 +121,13 @@ class StoreReader:
             f"{self.path} cannot be read ({error}). If a run was killed there, "
             "`agentgym train --resume RUN` repairs it; else restore a copy."
         )
+
+
+def _size_of(file: Path) -> int:
+    """Return a file's size in bytes; 0 if there is none, or it is removed just now."""
+    with suppress(OSError):
+        return file.stat().st_size
+    return 0
 
 
 def _plain(data: str | bytes) -> bytes:

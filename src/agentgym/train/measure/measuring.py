@@ -180,9 +180,21 @@ class Measuring:
         cut = max(found.answers_cut.value for found in done.values())
         if told := cut_words(cut, config.answer_tokens):
             self.progress.warned([told])
-        if phase == "after":
-            self._compare(warns=True)
         return {name: done[f"{phase} {name}"] for name in sets}
+
+    def at_end(self, weights: int) -> dict[str, Metrics]:
+        """Measure the trained agent's weights on every held-out set.
+
+        Those of a warm start are measured already.
+
+        Args:
+            weights: The step of the weights, which the engine has loaded.
+        """
+        state = self.state
+        found = state.warmed if not weights else {}
+        found = found or self.held_out("after", step=state.step + 1)
+        self._compare(warns=True)
+        return found
 
     def _fresh(self, name: str) -> Metrics:
         """Measure the policy on validation tasks that decided nothing during the run.
@@ -204,13 +216,16 @@ class Measuring:
         Else they are those of the best validation. The best of many validations
         overestimates its weights. So after a warm start, both are measured on unused
         tasks, and the warm start's weights are kept unless the others solve
-        significantly more.
+        significantly more. If no validation was better than the warm start's, the
+        newest weights are measured instead, unless they were validated.
         """
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
         first = run.first_checkpoint(state)
         if goal_reached or best is None:
             return state.step
+        if best == first and state.step % self.config.eval_every:
+            best, step = run.checkpoints()[-1], state.step
         if first is not None and best != first:
             engine.load_checkpoint(best)
             found = self._fresh("best")

@@ -216,8 +216,9 @@ class TimeBudget:
     def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
         """Return a clock for a warm start from now on: the used share of its time.
 
-        It leaves time for held-out tasks after it and at the end. Always 0 without a
-        limit.
+        It leaves time for held-out tasks after it and at the end, but none for steps:
+        minutes of it have brought more than the few steps that fit into them. Always 0
+        without a limit.
 
         Args:
             state: The run's state.
@@ -245,7 +246,7 @@ class TimeBudget:
             return True
         if step is None:
             step = self._step(measured) * (_STEP_PER_ROLLOUT if state.step else 1.0)
-        after = self._after(state) * measured
+        after = (self._after(state) + self._validated(state)) * measured
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
@@ -292,6 +293,15 @@ class TimeBudget:
     def _after(self, state: RunState) -> int:
         """Return the number of rollouts that come after the last step."""
         return self._held_out + 2 * self.config.eval_tasks * bool(state.warmed)
+
+    def _validated(self, state: RunState) -> int:
+        """Return the number of validation rollouts that the coming step brings.
+
+        A warm start is validated before the first step.
+        """
+        config = self.config
+        first = bool(state.warmed) and not state.step and state.validation is None
+        return config.eval_tasks * (first + ((state.step + 1) % config.eval_every == 0))
 
     @property
     def _held_out(self) -> int:

@@ -253,7 +253,7 @@ class Lesson:
                 if done % every or not apart.sequences:
                     continue
                 loss = imitation.measure(apart)
-                fell = not loss > _FALL * best
+                fell = loss < _FALL * best  # false for nan
                 if math.isfinite(loss):
                     self.held_out_loss = loss
                     best = min(best, loss)

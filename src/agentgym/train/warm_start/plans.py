@@ -31,6 +31,9 @@ _SEED = 500_000
 _MOST_MOVES = 32
 """Most hand-offs in one rollout."""
 
+_MOST_DRAWN = 2_000
+"""Number of training tasks that are looked through, at least, for ones with a plan."""
+
 _LOOKED_AT = 100
 """Number of training tasks of which at least one must have a plan."""
 
@@ -76,9 +79,21 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
         ScenarioError: There are no training tasks, or none has a plan.
     """
     check_calls_known(scenario, seed)
-    tasks = make_tasks(scenario, Split.TRAIN, seed * 1_000_003 + _SEED, count)
-    plans = ((task, scenario.needed_calls(task)) for task in tasks)
-    return [(task, plan) for task, plan in plans if plan is not None]
+    found: list[Planned] = []
+    for drawn in (count, max(10 * count, _MOST_DRAWN)):  # many may have no plan
+        tasks = make_tasks(scenario, Split.TRAIN, seed * 1_000_003 + _SEED, drawn)
+        plans = ((task, scenario.needed_calls(task)) for task in tasks)
+        found = [(task, plan) for task, plan in plans if plan is not None]
+        if len(found) >= min(count, len(tasks)):
+            break
+    if not found:
+        raise ScenarioError(
+            f"None of {len(tasks):,} training tasks of {scenario.name} lists the calls "
+            "that it needs, so a warm start has nothing to imitate: write "
+            "needed_calls(task) of the scenario (in a tasks file: `expect` of its "
+            "lines), or leave --warm-start out."
+        )
+    return found[:count]
 
 
 @dataclass

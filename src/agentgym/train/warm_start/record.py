@@ -8,7 +8,8 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         tasks: Training tasks whose calls were run.
-        imitated: Tasks that the calls solved; the model learned from these.
+        imitated: Tasks that the model learned from: the calls solved them, and they
+            were not kept apart.
         failed: Number of other tasks, by reason.
         updates: Number of updates.
         loss: Mean loss per imitated token in the last updates, in nats.
@@ -24,7 +25,7 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
 
     def words(self) -> str:
         """Describe the warm start in a sentence."""
-        left_out = f", {self.tasks - self.imitated:,} left out" * bool(self.failed)
+        left_out = f", {sum(self.failed.values()):,} left out" * bool(self.failed)
         apart = ""
         if self.held_out_loss is not None:
             apart = f", {self.held_out_loss:.2f} on plans kept apart"
