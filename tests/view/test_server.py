@@ -251,6 +251,20 @@ def test_a_store_left_by_a_kill_is_read_with_its_journal(
     assert state_of(killed.path) == before
 
 
+def test_a_copy_without_the_journals_index_has_its_rollouts(
+    ask: Ask, run: RunFolder, tmp_path: Path
+) -> None:
+    copied = make_run(tmp_path / "runs" / "copied", status="running")
+    with Store(run.path / "rollouts.db") as store:
+        [task, *_] = tasks()
+        add_rollout(store, "s00002-t000-00", task, [], reward(True), step=2)
+        store.flush()
+        for name in ("rollouts.db", "rollouts.db-wal"):
+            shutil.copy(run.path / name, copied.path / name)
+    (copied.path / "rollouts.db-shm").unlink(missing_ok=True)
+    assert ask("runs/copied/rollouts").json()["total"] == 5
+
+
 @pytest.mark.parametrize(
     ("version", "said"), [(1, "version of agentgym that made it"), (99, "a newer")]
 )

@@ -100,9 +100,10 @@ class StoreReader:
         journal, index = (
             self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm")
         )
-        is_open = index.exists() and _size_of(journal)
-        how = "readonly_shm=1" if is_open else "immutable=1"
-        return f"{self.path.resolve().as_uri()}?mode=ro&{how}"
+        how = "&immutable=1"
+        if _size_of(journal):  # without its index, as in a copy, SQLite makes one
+            how = "&readonly_shm=1" if index.exists() else ""
+        return f"{self.path.resolve().as_uri()}?mode=ro{how}"
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         ((version,),) = connection.execute("PRAGMA user_version")
