@@ -1,5 +1,6 @@
 """The fork server: what its processes know, and what others can see of them."""
 
+import calendar
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,30 @@ def test_what_was_set_later_is_known_and_in_no_initial_environment(
     child = fork_server((), "0").fork(f"{__name__}:tell_planted", "", errors=errors)
     try:
         assert child.read(60) == f"{PLANTED} []".encode()
+    finally:
+        os.close(errors)
+        child.close()
+        fork_server.cache_clear()
+
+
+def tell_calendar(argument: str) -> int:
+    """Write, in a child, where a preloaded module is from."""
+    sys.stdout.write(str(sys.modules["calendar"].__file__))
+    return 0
+
+
+def test_nothing_of_the_current_folder_is_preloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a project that has a folder ``mcp``, which frameworks import."""
+    (tmp_path / "calendar.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    fork_server.cache_clear()
+    errors = os.open(os.devnull, os.O_WRONLY)
+    server = fork_server(("calendar",), "0")
+    child = server.fork(f"{__name__}:tell_calendar", "", errors=errors)
+    try:
+        assert child.read(60) == str(calendar.__file__).encode()
     finally:
         os.close(errors)
         child.close()

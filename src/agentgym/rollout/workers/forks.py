@@ -145,7 +145,8 @@ class _Connection:
         self._children: dict[int, Future[int]] = {}
         self._lock = threading.Lock()
         with theirs:
-            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *preload]
+            python = [sys.executable, "-P"]  # nothing is preloaded from this folder
+            command = [*python, "-m", __name__, str(theirs.fileno()), *preload]
             try:
                 ours.send(_as_message({**os.environ, **environment}))
                 self._process = subprocess.Popen(
