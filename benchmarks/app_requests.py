@@ -1,4 +1,4 @@
-"""Requests for three LangGraph apps of three tools or so, as files of tasks."""
+"""Requests for three LangGraph apps of three or four tools, as files of tasks."""
 
 import json
 import random

@@ -255,7 +255,9 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     assert watching.seen[: len(begun)] == begun
     assert "after" not in watching.seen, "these weights were measured already"
     assert result.metrics == result.warm_start
-    assert "| before | warm start | after |" in " ".join(render_report(result).split())
+    report = " ".join(render_report(result).split())
+    assert "| before | warm start | after |" in report
+    assert "those of the warm start: no step came after it." in report
     assert TrainingResult.load(tmp_path / "runs" / "run") == result
 
 
@@ -465,37 +467,27 @@ def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
         Trainer().train(resume=tmp_path / "runs" / "run", warm_start=True)
 
 
+@pytest.mark.parametrize(
+    ("knows_from", "eval_every"), [(2, 1), (4, 3)], ids=["validated", "newest"]
+)
 def test_training_that_is_better_beyond_chance_replaces_its_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows_from: int, eval_every: int
 ) -> None:
+    """Also if it was only better after the last validation."""
+
     class Late(Learner):
         def _answer(self, request: ChatRequest) -> Reply:
-            return super()._answer(request) if self.step >= 2 else Reply("Done.")
+            knows = self.step >= knows_from
+            return super()._answer(request) if knows else Reply("Done.")
 
     monkeypatch.setattr(loop, "create_engine", lambda _: Late())
     late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
 
-    result = trainer(tmp_path, **late).train()
+    result = trainer(tmp_path, eval_every=eval_every, **late).train()
 
     assert result.warm_start is not None
     assert result.warm_start.pass_1.value == 0.0
-    assert (result.steps, result.weights_step) == (4, 2)
-    assert result.metrics.pass_1.value == 1.0
-
-
-def test_the_last_steps_are_measured_if_no_validation_followed_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Late(Learner):
-        def _answer(self, request: ChatRequest) -> Reply:
-            return super()._answer(request) if self.step >= 4 else Reply("Done.")
-
-    monkeypatch.setattr(loop, "create_engine", lambda _: Late())
-    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
-
-    result = trainer(tmp_path, eval_every=3, **late).train()
-
-    assert (result.steps, result.weights_step) == (4, 4)
+    assert (result.steps, result.weights_step) == (4, knows_from)
     assert result.metrics.pass_1.value == 1.0
 
 

@@ -74,7 +74,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         program.require()
         return program
     watch()
-    prepare_project(reference, folder)
+    folder = prepare_project(reference, folder)
     for name in _KEYS:
         os.environ[name] = os.environ.get(name) or NO_KEY
     module = reference.partition(":")[0]

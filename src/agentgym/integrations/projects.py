@@ -94,14 +94,20 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
     raise NotFoundError("agent of this project", reference, found, hint)
 
 
-def prepare_project(reference: str, folder: str | Path = "") -> None:
-    """Prepare an agent's import, if it is in the project's files."""
+def prepare_project(reference: str, folder: str = "") -> str:
+    """Prepare an agent's import, if it is in the project's files.
+
+    Returns:
+        The folder to import it from; ``folder`` if the project does not name it.
+    """
     project = Path(folder or Path.cwd())
-    for agent in _graphs(project):
-        if agent.reference == reference:
-            agent.prepare()
+    named = [agent for agent in _graphs(project) if agent.reference == reference]
     if _is_crewai(project) and (project / "src").is_dir():
-        ProjectAgent("", reference, "crewai", "", (project / "src",)).prepare()
+        roots = (project / "src", project)
+        named.append(ProjectAgent("", reference, "crewai", "", roots))
+    for agent in named:
+        agent.prepare()
+    return str(named[-1].roots[0]) if named else folder
 
 
 def _graphs(project: Path) -> list[ProjectAgent]:
@@ -127,7 +133,7 @@ def _graphs(project: Path) -> list[ProjectAgent]:
         where = entry.get("path") if isinstance(entry, dict) else entry
         if isinstance(where, str) and (place := _place(project, where, roots)):
             reference, root = place
-            every = tuple(dict.fromkeys([root, *roots]))
+            every = tuple(dict.fromkeys([root, *roots, project.resolve()]))
             agent = ProjectAgent(
                 name, reference, "langchain", LANGGRAPH_FILE, every, env
             )

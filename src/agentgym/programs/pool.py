@@ -50,27 +50,37 @@ class PooledProgram:
                 itself reported an error.
         """
         self.had += 1
-        line = self.run.ask(json.dumps(task).encode(), timeout_s)
-        text = line.decode("utf-8", "replace")
-        try:
-            found = parse_json(text)
-        except ValueError:
-            found = None
-        said = found if isinstance(found, dict) else {}
-        if isinstance(answer := said.get("answer"), str):
-            return answer
-        if isinstance(error := said.get("error"), str):
-            raise ProgramError(SAID_ERROR, error)
-        raise ProgramError(
-            "program: line",
-            f'{text!r:.120} is not an answer to a task, as in {{"answer": "…"}} or '
-            '{"error": "…"}: write other output to standard error',
-        )
+        said = self.run.ask(json.dumps(task).encode(), timeout_s, _parsed)
+        if "answer" in said:
+            return said["answer"]
+        raise ProgramError(SAID_ERROR, said["error"])
 
     def close(self) -> None:
         """End the process and its children, and remove its folder."""
         self.run.close()
         rmtree(self._folder, ignore_errors=True)
+
+
+def _parsed(line: bytes) -> dict[str, str]:
+    """Return the ``answer`` or the ``error`` in a line of a program.
+
+    Raises:
+        ProgramError: It has neither.
+    """
+    text = line.decode("utf-8", "replace")
+    try:
+        found = parse_json(text)
+    except ValueError:
+        found = None
+    said = found if isinstance(found, dict) else {}
+    for key in ("answer", "error"):
+        if isinstance(value := said.get(key), str):
+            return {key: value}
+    raise ProgramError(
+        "program: line",
+        f'{text!r:.120} is not an answer to a task, as in {{"answer": "…"}} or '
+        '{"error": "…"}: write other output to standard error',
+    )
 
 
 class ProgramPool:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,14 +219,18 @@ class ProgramRun:
         finally:
             self.close()
 
-    def ask(self, line: bytes, timeout_s: float | None = None) -> bytes:
-        """Write a line to its standard input; return the line that it answers.
+    def ask[T](
+        self, line: bytes, timeout_s: float | None, parse: Callable[[bytes], T]
+    ) -> T:
+        """Write a line to its standard input; return the parsed line that it answers.
 
         The program goes on running, also after an error, until :meth:`close`.
 
         Args:
             line: The line without its newline.
             timeout_s: Wall seconds to wait for the answer; None waits without limit.
+            parse: Parses the answer's line. Its error comes before one about further
+                lines, since one of them may be the real answer.
 
         Raises:
             ProgramError: It ended or was killed, did not answer in time, wrote too much
@@ -243,9 +247,10 @@ class ProgramRun:
         self._output.clear()
         if not newline:
             raise ProgramError("program: exit", f"{self._name}: {self._ended().why}")
+        parsed = parse(answered)
         if more:
             raise self._out_of_turn(more)
-        return answered
+        return parsed
 
     def close(self) -> None:
         """End the program and its children, and close its pipes."""

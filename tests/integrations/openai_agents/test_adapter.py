@@ -1,6 +1,7 @@
 """Looking into agents of the OpenAI Agents SDK, and giving trained ones back."""
 
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def test_a_module_of_the_users_that_is_named_agents_is_theirs(
 ) -> None:
     theirs = tmp_path / "agents.py"
     theirs.write_text("def make(): ...")
-    monkeypatch.setattr(sys.modules["agents"], "__file__", str(theirs))
+    monkeypatch.setattr(import_module("agents"), "__file__", str(theirs))
     assert not ADAPTER.owns("agents")
     monkeypatch.undo()
     assert ADAPTER.owns("agents")

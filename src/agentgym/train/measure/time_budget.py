@@ -216,9 +216,8 @@ class TimeBudget:
     def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
         """Return a clock for a warm start from now on: the used share of its time.
 
-        It leaves time for held-out tasks after it and at the end, but none for steps:
-        minutes of it have brought more than the few steps that fit into them. Always 0
-        without a limit.
+        It leaves time for held-out tasks after it and at the end, but none for steps.
+        Always 0 without a limit.
 
         Args:
             state: The run's state.
