@@ -25,12 +25,12 @@ def _nearest(value: str, known: Iterable[str]) -> str:
 
 
 def resume_hint(run: str) -> str:
-    """Return the command that resumes the run in a folder."""
+    """Return a sentence with the command that resumes the run in folder ``run``."""
     return f"Continue with: agentgym train --resume {shlex.quote(run)}"
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error, without pydantic's link to a page."""
+    """Return an error's message, without the line in which pydantic links to a page."""
     lines = str(error).splitlines()
     return "\n".join(line for line in lines if _PYDANTICS not in line).strip()
 
@@ -41,7 +41,7 @@ def first_line(error: BaseException) -> str:
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return pydantic's first problem, as ``where: what``."""
+    """Return pydantic's first problem, as ``field: message``."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
 
@@ -50,8 +50,8 @@ class AgentGymError(Exception):
     """Base of all errors of this package.
 
     Attributes:
-        exit_code: The command line's exit code: 2 for wrong usage, 1 for a failure at
-            runtime.
+        exit_code: The command line's exit code: 2 for wrong usage, 130 after Ctrl-C,
+            and 1 for other failures.
     """
 
     exit_code = 1
@@ -74,11 +74,11 @@ class ConfigError(UsageError):
 
 
 class UnsupportedError(UsageError):
-    """A combination of settings that an engine or adapter does not support."""
+    """An agent, a model or a combination of settings that is not supported."""
 
 
 class NotFoundError(UsageError):
-    """An unknown name; the message has the nearest and all known ones.
+    """An unknown name; the message suggests the nearest name and lists all names.
 
     Attributes:
         name: The unknown name.
@@ -103,7 +103,7 @@ class MissingExtraError(UsageError):
     """An optional dependency is not installed.
 
     Attributes:
-        extra: The extra of this package with the dependency; several comma-separated.
+        extra: Name of the pip extra with the dependency; several are comma-separated.
         purpose: The feature that needs it, as the start of a sentence.
     """
 
@@ -142,7 +142,7 @@ class ScenarioError(AgentGymError):
 class ToolError(AgentGymError):
     """A tool refused or failed; its message is shown to the agent as the result."""
 
-    __str__ = Exception.__str__  # exactly: the policy reads it, and is trained on it
+    __str__ = Exception.__str__  # unredacted: the policy is trained on this text
 
 
 class RuleViolation(ToolError):
@@ -170,7 +170,7 @@ class StoreError(RolloutError):
 
 
 class ProviderError(RolloutError):
-    """A model provider refuses for good, so that retries are useless."""
+    """A model provider refuses all requests, so that retries are useless."""
 
 
 class RolloutNotFoundError(RolloutError):
@@ -186,11 +186,11 @@ class RolloutNotFoundError(RolloutError):
 
 
 class ModelCallError(RolloutError):
-    """A model call failed, because of its server or its function."""
+    """A model call failed, in the model's server or in the user's function."""
 
 
 class NoServerError(RolloutError):
-    """None of a model's servers can be asked."""
+    """A model call was not sent, because none of the model's servers is usable."""
 
 
 class ReplyError(RolloutError):
@@ -201,7 +201,7 @@ class ProgramError(RolloutError):
     """A user's program, or a check command, failed in an episode.
 
     Attributes:
-        kind: The category, e.g. ``program: exit``, for counts of rollouts.
+        kind: Category by which failed rollouts are counted, e.g. ``program: exit``.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -234,7 +234,7 @@ class RolloutStateError(RolloutError):
 
 
 class EngineError(AgentGymError):
-    """The engine could not generate or update."""
+    """The engine could not generate text or update the model."""
 
 
 class ContextLengthError(EngineError):
@@ -246,7 +246,7 @@ class PromptError(EngineError):
 
 
 class GrammarError(PromptError):
-    """The requested form of an answer cannot be expressed as a grammar."""
+    """The requested answer format cannot be expressed as a grammar."""
 
 
 class ComputeError(AgentGymError):
@@ -257,8 +257,9 @@ class ComputeRefusedError(ComputeError):
     """A provider of machines refused a request.
 
     Attributes:
-        status: The HTTP status; 200 if the answer was malformed. For a provider with a
-            command-line interface, its exit status, and 0 for a malformed answer.
+        status: The HTTP status; 200 if the answer was malformed. If the provider is
+            used through a command, the command's exit status; 0 if the answer was
+            malformed.
         code: The provider's own error code; empty if there is none.
     """
 
@@ -272,7 +273,7 @@ class NoCapacityError(ComputeError):
 
 
 class MachineTakenError(ComputeError):
-    """A provider took a spot machine away; the run can go on on another one."""
+    """A provider took a spot machine away; the run can continue on another machine."""
 
 
 class LimitReached(ComputeError):
@@ -295,7 +296,7 @@ class UnreachableError(ComputeError):
     """A machine or its provider does not answer, or the connection to it broke.
 
     Attributes:
-        wait_s: Seconds of ``Retry-After``; None without it.
+        wait_s: Seconds to wait, from the header ``Retry-After``; None without it.
     """
 
     def __init__(self, message: str, wait_s: float | None = None) -> None:
@@ -354,10 +355,11 @@ class Interrupted(AgentGymError):
 class TrainingInterrupted(Interrupted):
     """The user interrupted a run; finished steps are saved.
 
-    Attributes:
-        run: The run folder, for ``--resume``.
-        step: Step of the newest checkpoint; None if there is nothing to resume.
-        lost: A sentence about lost work; empty if there is none.
+    Args:
+        run: The run folder, for ``--resume``; also an attribute.
+        step: Step of the newest checkpoint; None if there is nothing to resume. Also an
+            attribute.
+        lost: Words for the message about lost work; empty if there is none.
     """
 
     def __init__(self, run: str, step: int | None, lost: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The command that installs extras, for the way the package itself was installed."""
+"""Build the shell command that adds optional extras to this installation."""
 
 import json
 import shlex
@@ -13,8 +13,9 @@ from agentgym.version import DISTRIBUTION
 def install_command(*extras: str) -> str:
     """Return the shell command that adds extras to this installation.
 
-    Other projects have similar names on PyPI. So a copy that was not installed from an
-    index refers to its own checkout, wheel or repository, not to a name.
+    If the package was installed from a checkout, a wheel or a repository, the command
+    refers to it and not to the package's name, because other projects on PyPI have
+    similar names.
 
     Args:
         extras: Names of extras from ``pyproject.toml``.
@@ -26,7 +27,7 @@ def install_command(*extras: str) -> str:
 
 
 def _requirement(extras: str) -> str:
-    """Return the quoted requirement, with ``-e`` before a checkout."""
+    """Return pip's requirement, quoted for a shell; with ``-e`` for a checkout."""
     url, direct = _origin()
     if not url:
         return f'"{DISTRIBUTION}[{extras}]"'
@@ -41,9 +42,10 @@ def _requirement(extras: str) -> str:
 
 
 def _origin() -> tuple[str, dict[str, dict[str, str]]]:
-    """Return the URL and the content of ``direct_url.json``; empty for an index.
+    """Return the URL and the content of ``direct_url.json``.
 
-    Source code that runs without installation counts as an editable checkout.
+    Both are empty if the package was installed from an index. Source code that runs
+    without installation counts as an editable checkout.
     """
     # Importing importlib.metadata takes 40 ms; commands without extras skip it.
     from importlib.metadata import PackageNotFoundError, distribution
@@ -60,5 +62,5 @@ def _origin() -> tuple[str, dict[str, dict[str, str]]]:
 
 
 def _quoted(text: str) -> str:
-    """Quote for a shell, with double quotes if they suffice."""
+    """Quote a text for a shell, with double quotes if possible."""
     return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'

@@ -16,8 +16,8 @@ def lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package.
 
-    The names are those imported below ``if TYPE_CHECKING:``, one per statement, as type
-    checkers read them; this function reads the same lines::
+    The package imports its names under ``if TYPE_CHECKING:``, one per statement. Type
+    checkers read these lines, and this function reads them too::
 
         if TYPE_CHECKING:
             from agentgym.core.task import Task as Task

@@ -81,8 +81,13 @@ def build() -> typer.Typer:
 def run(words: list[str], began: float, *, owns_process: bool = False) -> int:
     """Run one command line, and return its exit code.
 
-    Every :class:`AgentGymError` becomes one paragraph on standard error. If this owns
-    the process, Ctrl-C ends it within five seconds, even if something hangs.
+    Every :class:`AgentGymError` becomes one paragraph on standard error.
+
+    Args:
+        words: The words after the program's name.
+        began: Start of the command, in ``time.monotonic()``.
+        owns_process: Whether Ctrl-C ends this process within five seconds, even if
+            something hangs.
     """
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -173,8 +178,8 @@ def _options(
         help="With any command: show the log, and where an error was raised.",
     ),
 ) -> None:
-    # Both are removed before typer parses the words, as they may be anywhere; these are
-    # for --help.
+    # --log-level and --debug may be anywhere, so `run` removes them before typer parses
+    # the words. They are declared only for --help.
     if version:
         typer.echo(f"agentgym {__version__}")
         raise typer.Exit

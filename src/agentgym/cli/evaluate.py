@@ -235,7 +235,10 @@ def evaluate(
 def _views(
     found: "Evaluation", after: "Evaluation | None" = None
 ) -> "tuple[RenderableType, str, Any]":
-    """Return the evaluation or comparison for the terminal, as Markdown and as JSON."""
+    """Return an evaluation for the terminal, as Markdown, and as a value for JSON.
+
+    With ``after``, return the comparison of both in these three forms.
+    """
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
     from agentgym.ui.reports.markdown import render_comparison, render_evaluation
@@ -256,7 +259,11 @@ def _both(
     given: dict[str, Any],
     progress: "Progress",
 ) -> "list[Evaluation]":
-    """Evaluate both subjects in the same way, unless they are saved evaluations."""
+    """Return the evaluations of two subjects on the same tasks.
+
+    A subject that is a saved evaluation is not evaluated again. The other then uses its
+    seed, split and number of tasks and samples.
+    """
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
     from agentgym.train.trainer import Trainer
@@ -286,7 +293,7 @@ def _both(
 
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
-    """Resolve ``name``: a saved evaluation, an agent, or else a model."""
+    """Load the saved evaluation or agent with this name, or return a model's name."""
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
 

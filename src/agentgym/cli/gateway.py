@@ -229,7 +229,10 @@ def _named(
     check: str | None,
     check_command: str | None,
 ) -> dict[str, Any]:
-    """Return the settings in options; a tasks file's reference includes its tools."""
+    """Return the settings that options give, by name.
+
+    The reference of a tasks file includes its tools.
+    """
     from agentgym.core.config import TrainingConfig
     from agentgym.scenarios.packs import is_tasks_file
 
@@ -279,10 +282,10 @@ def _tell_of_calls(service: "GatewayService", grace: float) -> None:
 
 
 def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
-    """Wait for Ctrl-C or SIGTERM.
+    """Wait for Ctrl-C or SIGTERM, and print new problems of the service meanwhile.
 
     Raises:
-        RolloutError: Rollouts can never run again.
+        RolloutError: The service has failed, so that no rollout can run any more.
     """
     from agentgym.errors import RolloutError
 

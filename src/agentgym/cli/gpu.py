@@ -78,11 +78,15 @@ def prices(
 
 
 def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
-    """Return the providers' offers, and the errors of providers that did not answer.
+    """Return the offers of providers, and the errors of those that did not answer.
+
+    Args:
+        named: The only provider to ask; None asks all of them.
+        spot: Whether to return offers of spot machines, and no others.
 
     Raises:
-        ComputeError: No provider can be asked at all.
-        UnsupportedError: None of them has spot machines, and these are wanted.
+        ComputeError: No provider can be asked at all, e.g. because a key is missing.
+        UnsupportedError: Spot machines are wanted, but these providers have none.
     """
     from agentgym.compute.registry import (
         PROVIDERS,
@@ -113,10 +117,10 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return the providers to ask, unless there are none.
+    """Return ``asked``, the providers that have a key; raise if it is empty.
 
     Raises:
-        ComputeError: None has a key; the message says how to set one.
+        ComputeError: No provider has a key; the message says how to set one.
     """
     from agentgym.compute.registry import rented
     from agentgym.errors import ComputeError
@@ -195,10 +199,10 @@ def reap(
 
 
 def _machine_of(run: str, output: Path) -> str:
-    """Return the name of a run's machine.
+    """Return the name of the machine that was rented for a run.
 
     Raises:
-        UsageError: No machine was rented for it.
+        UsageError: No machine was rented for the run.
     """
     from agentgym.compute.record import MachineRecord
     from agentgym.errors import UsageError
@@ -221,7 +225,7 @@ def _agreed(count: int) -> bool:
 
 
 def _end(found: "Found", providers: "dict[str, Provider]") -> str:
-    """End a machine; return the error, or ""."""
+    """End a rented machine; return the error message, or "" if it was ended."""
     from agentgym.compute.reap import reap
     from agentgym.compute.rented import Rented
     from agentgym.errors import ComputeError

@@ -92,10 +92,10 @@ def inspect(
 
 
 def _list_agents(as_json: bool) -> None:
-    """Show the agents in this folder's files, and how to inspect each.
+    """Print the agents that this folder's project files name, and how to inspect each.
 
     Raises:
-        UsageError: There are none.
+        UsageError: The files name no agent (unless ``as_json``).
     """
     from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
@@ -139,7 +139,10 @@ def _on_tasks(
     tasks: Path | None,
     options: tuple[Any, ...],
 ) -> Any:
-    """Try an agent on a tasks file; without one, on a file made from its tools."""
+    """Try an agent on a tasks file, and return the report.
+
+    Without a file, the tasks are generated from the agent's tools.
+    """
     from tempfile import TemporaryDirectory
 
     from agentgym.rollout.located import located

@@ -11,7 +11,8 @@ from typing import Any, Self
 INTERRUPTED = 128 + signal.SIGINT
 
 _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
-"""A service manager sends the first, a closed terminal the second."""
+"""Signals to handle like Ctrl-C: SIGTERM comes from service managers, SIGHUP from a
+terminal that is closed."""
 _AFTER_S = 2.5
 _SHOW_CURSOR = "\x1b[?25h"
 _MESSAGE = "Interrupted. `agentgym runs list` lists the runs that can continue.\n"
@@ -23,9 +24,9 @@ class Interrupts:
     A signal that is ignored, as with ``nohup``, stays ignored.
 
     Args:
-        hard: Whether to end the process some seconds after a signal, even if a thread
-            hangs in a system call or a library swallows the exception. Only for the
-            owner of the process.
+        hard: Whether to kill the process some seconds after a signal, even if a thread
+            hangs in a system call or a library swallows the exception. Set it only in
+            the command line program, not where AgentGym runs in another program.
     """
 
     def __init__(self, *, hard: bool) -> None:
@@ -44,12 +45,15 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the signal handlers; a pending hard end stays."""
+        """Restore the signal handlers; do not cancel a pending kill of the process."""
         for number, handler in self._old.items():
             signal.signal(number, handler)
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code of the process, given the ``code`` of its command."""
+        """Return the process's exit code, given the exit ``code`` of its command.
+
+        If a signal ended the command, that is 128 + the number of the signal.
+        """
         if code == INTERRUPTED:
             self._arm()  # the interpreter's exit may hang too
         return self._code if code and self._code != INTERRUPTED else code

@@ -1,7 +1,7 @@
-"""Entry point of ``agentgym``: answers lists and the version without typer.
+"""Entry point of ``agentgym``. It runs ``list`` and ``--version`` without typer.
 
-Importing typer and pydantic takes a quarter of a second, so the most frequent commands
-are answered without them, by the same functions that the typer commands call.
+Importing typer and pydantic takes a quarter of a second. So the most frequent commands
+skip this import, and directly call the functions that the typer commands call.
 """
 
 import os
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: Words after the program's name; None takes ``sys.argv``.
+        arguments: Words after the program's name; if None, those of ``sys.argv``.
 
     Returns:
         The exit code: 0, 1 for a failure, 2 for wrong usage, 130 if interrupted.
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that the shell closed (``>&-``) on the null device.
+    """Connect standard streams that the shell has closed (``>&-``) to ``/dev/null``.
 
-    Otherwise the next opened file would get the stream's descriptor.
+    Otherwise the next opened file would get the descriptor of a closed stream.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -52,14 +52,14 @@ def _open_closed_streams() -> None:
 
 
 def _quick_answer(words: list[str]) -> str | None:
-    """Return the answer to a frequent command; None if typer must handle it."""
+    """Return the output of a frequent command; None if typer must run the command."""
     if words == ["--version"]:
         return f"agentgym {__version__}\n"
     if words[1:] in (["list"], ["list", "--json"]):
         from agentgym.cli.listing import LISTS
         from agentgym.cli.output import visible
 
-        with suppress(Exception):  # typer's command raises and explains it too
+        with suppress(Exception):  # the typer command fails again and explains why
             return visible(LISTS[words[0]](as_json="--json" in words))
     return None
 

@@ -1,4 +1,4 @@
-"""Options that commands share, and their conversion to settings."""
+"""Define options that commands share, and convert them to settings."""
 
 import os
 from pathlib import Path
@@ -27,13 +27,13 @@ EPILOG = (
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help groups options by their panels.
+    """A command whose ``--help`` groups the options under headings (panels).
 
-    typer's own panels need rich, which is slow to import.
+    It replaces typer's own panels, which need rich, a slow import.
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then each panel's options, in the command's order."""
+        """Write the arguments and options to the help text, grouped by panel."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if (record := param.get_help_record(ctx)) is not None:
@@ -49,7 +49,7 @@ class PanelCommand(TyperCommand):
 
 
 def opt(text: str, *names: str, **more: Any) -> Any:
-    """Return an option with the help ``text``, named like its parameter."""
+    """Return a typer option; without ``names``, it has the name of its parameter."""
     return typer.Option(*names, help=text, **more)
 
 
@@ -64,7 +64,7 @@ UnsafeLocalExec = Annotated[
     ),
 ]
 REFERENCE = "MODULE:NAME"
-"""Placeholder in help texts for a Python object."""
+"""Placeholder in help texts for a reference to a Python object."""
 
 
 def _frameworks(context: typer.Context, words: list[str], begun: str) -> list[str]:
@@ -87,7 +87,7 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return ``module:name`` of an agent, maybe by its name in the project's files."""
+    """Return an agent's ``module:name``; look up a name in the project's files."""
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -178,11 +178,10 @@ Time = Annotated[
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Resolve ``name``: a saved agent, or else a model.
+    """Load the saved agent with this name; return the name itself if it is a model's.
 
     Raises:
-        NotFoundError: The agent or model is unknown; the message names the nearest
-            agent.
+        NotFoundError: The name is unknown; the message gives the most similar agent.
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub
@@ -278,7 +277,7 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the agent's reference, from either of the two options.
+    """Return the agent's reference, from ``--agent`` or ``--command``, or None.
 
     Raises:
         UsageError: Both are given, or the command is invalid.
@@ -353,7 +352,7 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return the reference of tools, from functions or from an agent, or None.
+    """Return the reference of tools: ``tools_from``, or ``@`` + ``agent``, or None.
 
     Raises:
         UsageError: Both are given.
@@ -375,9 +374,10 @@ def with_tools(
     check: str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return a scenario's reference; for a tasks file it includes the tools.
+    """Add the options of a tasks file to its reference, and return the new reference.
 
-    Tools that will really be called are listed on standard error.
+    Return the reference of another scenario unchanged. Print a warning with the names
+    of tools that will really be called.
 
     Raises:
         UsageError: Options for tasks files are given for another scenario.
@@ -424,10 +424,10 @@ def with_tools(
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Return a benchmark's reference with its data and categories.
+    """Add data and categories, if given, to a benchmark's reference, and return it.
 
     Raises:
-        UsageError: The scenario is not a benchmark.
+        UsageError: Data or categories are given, but the scenario is not a benchmark.
     """
     from agentgym.errors import UsageError
     from agentgym.scenarios.options import has_options, with_options
@@ -442,10 +442,12 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
 
 
 def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
-    """Return settings for an agent's own tools that a scenario does not have.
+    """Return the settings for those tools of an agent that the scenario does not have.
+
+    Print a warning with the names of tools that will really be called.
 
     Raises:
-        UsageError: ``tools`` needs answers that only a tasks file has.
+        UsageError: The value of ``--tools`` is only possible with a tasks file.
     """
     from agentgym.errors import UsageError
 
@@ -467,9 +469,9 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:
-    """Return the options that were given, by setting name.
+    """Return the values of options that the user gave, by the names of settings.
 
-    A flag that was not given leaves its setting unchanged, like other options.
+    An option with the value None, False or an empty list counts as not given.
     """
     given = {name: context.params.get(name) for name in settings.names()}
     return {
@@ -480,10 +482,10 @@ def given_settings(
 
 
 def require_place(path: Path) -> None:
-    """Check that a file can be written, before starting.
+    """Check that a file can be written later.
 
     Raises:
-        UsageError: It cannot be written.
+        UsageError: The file cannot be written.
     """
     from agentgym.errors import UsageError
 

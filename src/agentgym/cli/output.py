@@ -1,4 +1,4 @@
-"""Results go to standard output, messages for people elsewhere."""
+"""Write results to standard output, and keep messages and logs apart from them."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
-"""The file descriptor for results."""
+"""File descriptor for results; inside :func:`only_results` a copy of stdout."""
 _BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
-"""Start of the command, in ``time.monotonic()``."""
+"""Start of the running command, in ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SERVERS = "agentgym.rollout.gateway"
-"""The package whose loggers report a server's failures."""
+"""Name of the logger to which servers report their failures."""
 _OPTION = "--log-level"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -46,9 +46,10 @@ def began() -> float | None:
 
 @contextmanager
 def only_results() -> Iterator[None]:
-    """Keep standard output for :func:`print_result`, as ``--json`` promises.
+    """Send all output except that of :func:`print_result` to standard error.
 
-    Other output (of user code, a library or a child process) goes to standard error.
+    With ``--json``, standard output may contain only the JSON. Output of user code, of
+    libraries and of child processes would make it invalid.
     """
     sys.stdout.flush()
     stdout = os.dup(1)
@@ -64,10 +65,10 @@ def only_results() -> Iterator[None]:
 
 
 def progress_console(as_json: bool = False) -> "Console":
-    """Return the console for messages; with ``--json`` it is standard error.
+    """Return a console for messages: standard output, or with ``as_json`` stderr.
 
-    It raises :class:`~agentgym.errors.OutputClosed` once the reader has closed the
-    pipe.
+    Printing raises :class:`~agentgym.errors.OutputClosed` if the output is a pipe that
+    its reader has closed.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -89,23 +90,23 @@ def progress_console(as_json: bool = False) -> "Console":
 
 
 def visible(text: str) -> str:
-    """Replace control characters in a text, so that a terminal does not run them.
+    """Replace control characters in a text, so that a terminal does not obey them.
 
-    Prompts, tool calls and records from others may contain some, to falsify the
-    display.
+    Prompts, tool calls and files from other people may contain control characters that
+    falsify the display.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """Log a running server's failures to standard error.
+    """Log failures of a running server to standard error, inside the block.
 
-    Clients only get a reference to the server's log.
+    The server's responses only refer to its log, without the cause.
     """
     root, servers = logging.getLogger(), logging.getLogger(_SERVERS)
     if not all(isinstance(each, logging.NullHandler) for each in root.handlers):
-        yield  # already shown
+        yield  # `show_log` already shows them
         return
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)
@@ -117,14 +118,14 @@ def failures_shown() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Discard unflushed output: its reader has gone."""
+    """Discard output that is not yet written, because its reader closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def print_json(value: Any) -> None:
-    """Print ``value`` as JSON, with models converted; NaN becomes null."""
+    """Print a value as JSON; it may contain pydantic models. NaN becomes null."""
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -136,7 +137,10 @@ def _plain(value: Any) -> Any:
 
 
 def print_result(text: str) -> None:
-    """Write ``text`` to standard output, also inside :func:`only_results`."""
+    """Write a result to standard output, also inside :func:`only_results`.
+
+    Secrets and control characters are replaced.
+    """
     sys.stdout.flush()
     text = visible(Redactor.of_environment().written(text))
     with open(_RESULTS.get(), "w", encoding="utf-8", closefd=False) as file:
@@ -144,10 +148,10 @@ def print_result(text: str) -> None:
 
 
 def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
-    """Remove ``--log-level LEVEL`` from a command line, wherever it is.
+    """Remove ``--log-level LEVEL`` from any place in a command line.
 
     Returns:
-        The other words, and the level; None if none was given.
+        The other words, and the level as a number; None if no level was given.
 
     Raises:
         UsageError: The level is missing or unknown.
@@ -169,9 +173,10 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
 
 
 def show_log(level: int | None) -> None:
-    """Write log records of at least ``level`` to standard error; None writes none.
+    """Write log records of at least ``level`` to standard error.
 
-    With None, warnings of libraries are hidden too: they are for developers.
+    With None, write no records, and hide the warnings of libraries, which are for
+    developers.
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -150,7 +150,19 @@ def _tasks(
     *,
     is_scored: bool,
 ) -> "tuple[list[Task], Any]":
-    """Return the tasks, and their scorer: a function, a scenario's name, or None."""
+    """Return the tasks of a file or a scenario, and the scorer of their rollouts.
+
+    The scorer is a reward function, the scenario's name, or None without a reward.
+
+    Args:
+        source: A tasks file, or a scenario.
+        reward: ``module:function`` of a reward, for a tasks file.
+        split: The scenario's split.
+        seed: Seed of the scenario's tasks.
+        count: Maximum number of the scenario's tasks.
+        is_scored: Whether ``source`` is a scenario with a reward even if it is a file;
+            all of its splits are then used.
+    """
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.errors import UsageError
     from agentgym.integrations.registry import load_factory

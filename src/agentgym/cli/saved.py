@@ -337,11 +337,11 @@ def view(
 
 
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
-    """Return a function that lists the runs to show.
+    """Return a function that lists the runs to show; without names, all in ``output``.
 
     Raises:
         NotFoundError: A run is unknown.
-        UsageError: Two folders have the same name.
+        UsageError: Two of the named runs have the same folder name.
     """
     from agentgym.errors import UsageError
     from agentgym.train.run_folder import RunFolder, list_runs

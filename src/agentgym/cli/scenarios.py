@@ -366,7 +366,7 @@ def _needed_tools(tools_from: str | None, agent: str | None) -> "list[Tool]":
 
 
 def _prompts(reference: str) -> list[str]:
-    """Return the system prompts of an agent's roles; empty if they cannot be read."""
+    """Return the system prompts of an agent's roles; [] if they cannot be read."""
     from agentgym.errors import UnsupportedError
     from agentgym.integrations import agent_import
     from agentgym.integrations.registry import FRAMEWORKS
@@ -391,7 +391,11 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file without secrets; never overwrite a file."""
+    """Write a tasks file without secrets; print it if ``output`` is None.
+
+    Raises:
+        UsageError: The file exists already or cannot be written.
+    """
     from agentgym.errors import UsageError
     from agentgym.security.redaction import redacted
 

@@ -67,7 +67,7 @@ def _scenarios(context: typer.Context, words: list[str], begun: str) -> list[str
 
 
 def _places(context: typer.Context, words: list[str], begun: str) -> list[str]:
-    """Return places for shell completion of --gpu."""
+    """Return the values of --gpu for shell completion."""
     from agentgym.core.machines import HERE, RENTED
 
     return [*HERE, *RENTED]
@@ -337,7 +337,7 @@ def train(
 def _says_what(
     given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
 ) -> bool:
-    """Return whether anything to train on is given."""
+    """Return whether a scenario, a tasks file, a config file or a run is given."""
     from agentgym.core.settings import variable_of
 
     named = "scenario" in given or variable_of("scenario") in os.environ
@@ -345,7 +345,7 @@ def _says_what(
 
 
 def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings in --set.
+    """Return the settings that ``--set KEY=VALUE`` options give, by name.
 
     Raises:
         ConfigError: A setting is unknown, malformed, or also given as an option.
@@ -384,9 +384,12 @@ def _tasks_file(tasks: Path, scenario: str | None) -> str:
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
-    """Return settings to find the run to resume; refuse all that it cannot change.
+    """Return settings that only serve to find the run to resume.
 
-    ``clean`` is whether neither a file nor a dry run is given.
+    ``clean`` means that neither ``--config`` nor ``--dry-run`` is given.
+
+    Raises:
+        UsageError: An option is given that a resumed run cannot change.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import MACHINE, MAY_CHANGE
@@ -407,14 +410,14 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
 
 def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given settings of memory and servers, which may change on resuming."""
+    """Return the given settings of memory and servers; these may change on resuming."""
     from agentgym.engines.resuming import LIBRARIES, MACHINE
 
     return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
-    """Return the settings of a new run; options override the file."""
+    """Return the settings of a new run; options override those of the file."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
     from agentgym.errors import UsageError
@@ -458,7 +461,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
-    """Show the plan of a run on another machine, with its cost if that is rented."""
+    """Print the plan of a run on another machine; if that is rented, also the cost."""
     from agentgym.compute.rented import is_rented, quotes_for
     from agentgym.train.trainer import Trainer
     from agentgym.ui.machines import quote_view

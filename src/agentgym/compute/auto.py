@@ -1,4 +1,4 @@
-"""Resolve ``gpu = "auto"`` for a model: this machine, or one to rent.
+"""Resolve ``gpu = "auto"``: choose this machine or a rented one for a model.
 
 A model trains on this machine if the machine has a GPU with enough memory, or if the
 model is so small that the CPU trains it in hours.
@@ -18,25 +18,27 @@ from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.models.reference import is_remote
 
 CPU_PARAMETERS = 1e9
-"""Largest model to train on a CPU, if its memory suffices."""
+"""Most parameters of a model that the CPU trains, if the model fits in memory."""
 _USUAL = (
     ("an L4", 24, 0.45),
     ("an L40S", 48, 0.90),
     ("an A100", 80, 1.70),
     ("an H200", 141, 4.00),
 )
-"""GPUs with GB and typical hourly prices, used if no provider can be asked."""
+"""GPU, its memory in GB, and a typical price in $ per hour.
+
+Named in the error message if no provider is set up."""
 
 
 def settle(config: TrainingConfig) -> str:
-    """Return where to train a model: ``auto`` for this machine, or a provider's name.
+    """Return where to train: ``auto`` for this machine, or the name of a provider.
 
     Raises:
-        ComputeError: It does not fit this machine, and no machine can be rented; the
-            message names a suitable one, its typical price, and the missing setup.
+        ComputeError: The model does not fit this machine, and no machine can be rented;
+            the message names a suitable GPU, its typical price, and the missing setup.
     """
     if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
-        return config.gpu  # refused or resolved elsewhere
+        return config.gpu  # other code refuses or resolves these
     try:
         need = need_of(config)
     except UsageError:
@@ -57,13 +59,14 @@ def settle(config: TrainingConfig) -> str:
 
 
 def expected_time(config: TrainingConfig) -> str:
-    """Return the hours that a run is expected to take on this machine's GPU, as words.
+    """Describe the hours that a run is expected to take on this machine's GPU.
 
-    They are those of a quote, without a machine's set-up. Empty without a GPU.
+    The text is empty if this machine's GPU is not used, the run is deterministic, or
+    the model's size is unknown.
 
     Raises:
         UsageError: The scenario is unknown.
-        ScenarioError: It has no tasks.
+        ScenarioError: The scenario has no tasks.
     """
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""
@@ -104,7 +107,7 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return the settings that make a model fit into this machine's memory, or ""."""
+    """Return a sentence on settings with which the CPU can train a model, or ""."""
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb
@@ -139,9 +142,9 @@ def _keys() -> str:
 
 
 def _cheapest(providers: list[Provider], config: TrainingConfig) -> Quote:
-    """Return the cheapest quote of all providers at present.
+    """Return the cheapest quote of all providers; quotes with vLLM come first.
 
-    A failing provider does not hide another; if all fail, their errors are raised.
+    A provider that fails is skipped. If none gives a quote, the errors are raised.
     """
     quotes, errors = [], list[ComputeError | UsageError]()
     for provider in providers:

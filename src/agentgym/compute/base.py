@@ -1,7 +1,7 @@
-"""Provider: the interface of machine providers: offers, launch, describe, terminate.
+"""Provider: the interface to list, launch, describe and terminate rented machines.
 
-On a rented machine, ``agentgym train`` runs over SSH. Engines do not know about
-machines, and providers do not know which programs run on them.
+Training runs on such a machine over SSH. Engines do not know about machines, and
+providers do not know which programs run on their machines.
 """
 
 import math
@@ -15,11 +15,11 @@ from agentgym.core.machines import split_address
 
 _ARM = re.compile(r"(?<![A-Za-z])G[HB]\d{3}", re.IGNORECASE)
 NAME_PREFIX = "agentgym-"
-"""Name prefix of every machine that AgentGym rents; it ends no others."""
+"""Prefix of every rented machine's name; AgentGym ends only machines with it."""
 
 
 def in_cents(hourly: float) -> str:
-    """Format a price, rounded up to a cent, so that it is valid as a price limit."""
+    """Format a price in $, rounded up to a cent so that it can serve as a limit."""
     return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
 
@@ -28,19 +28,19 @@ class Offer:
     """A type of machine that can be rented.
 
     Attributes:
-        provider: Name of its provider.
-        kind: The provider's name for it, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
-        gpu: The GPU's name for people; empty for a machine without.
+        provider: Name of the provider.
+        kind: The provider's name of this type, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
+        gpu: The GPU's name for people; empty without a GPU.
         gpus: Number of GPUs.
         gpu_memory_gb: Memory of each GPU, in GB as the provider counts.
-        memory_gb: Main memory, 0 if the provider does not report it.
-        hourly: Price per hour in $ for the whole machine; 0 for your own.
-        disk_hourly: The disk's part of this price, if billed separately.
+        memory_gb: Main memory in GB; 0 if the provider does not report it.
+        hourly: Price per hour in $ for the whole machine; 0 for the user's own.
+        disk_hourly: The part of ``hourly`` for the disk; 0 if not billed separately.
         is_spot: Whether the provider may take the machine away at any time.
-        on_demand_hourly: For a spot machine: the price in $ up to which its price may
-            rise; 0 if it cannot rise.
-        region: Its region, empty if the provider chooses.
-        is_available: Whether it was available when the offers were read.
+        on_demand_hourly: The price per hour in $ that a spot machine may rise to; 0 if
+            its price cannot rise.
+        region: The machine's region; empty if the provider chooses.
+        is_available: Whether a machine was available when the offers were read.
     """
 
     provider: str
@@ -58,17 +58,17 @@ class Offer:
 
     @property
     def most_hourly(self) -> float:
-        """The highest price per hour in $ that it may come to cost."""
+        """The highest price per hour in $ that this machine may reach."""
         return max(self.hourly, self.on_demand_hourly)
 
     @property
     def is_arm(self) -> bool:
-        """Whether its CPU is NVIDIA's Grace (ARM), for which packages are missing."""
+        """Whether the CPU is NVIDIA's Grace (ARM); some packages do not support it."""
         return _ARM.search(f"{self.kind} {self.gpu}") is not None
 
     @property
     def price(self) -> str:
-        """The price per hour as a text."""
+        """The price per hour in words, e.g. ``$0.45 an hour``."""
         disk = ", its disk included" if self.disk_hourly else ""
         spot = " as a spot machine" if self.is_spot else ""
         return f"${in_cents(self.hourly)} an hour{disk}{spot}"
@@ -99,11 +99,11 @@ class Address:
     """The address of a machine's SSH server.
 
     Attributes:
-        host: Name or address.
-        port: Port of its SSH server.
-        user: User to log in as; empty takes SSH's own settings.
-        is_alias: Whether the host is an alias in SSH's settings, where the provider has
-            written it.
+        host: Host name or IP address.
+        port: Port of the SSH server.
+        user: User to log in as; empty uses the name in SSH's own settings.
+        is_alias: Whether the host is an alias that the provider has written into SSH's
+            settings.
     """
 
     host: str
@@ -113,10 +113,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text that ``str()`` returns.
+        """Parse an address in the format that ``str()`` returns.
 
         Raises:
-            ValueError: It has another format.
+            ValueError: The text has another format.
         """
         user, host, port = split_address(text)
         return cls(host, port, user)
@@ -133,14 +133,14 @@ class Machine:
     """A machine as last described by its provider.
 
     Attributes:
-        provider: Name of its provider.
-        id: The provider's id.
-        name: Its name; starts with :data:`NAME_PREFIX` if it was rented.
-        state: Its state.
-        address: Address of its SSH server, None until it has one.
+        provider: Name of the provider.
+        id: The provider's id of the machine.
+        name: The machine's name; starts with :data:`NAME_PREFIX` if it was rented.
+        state: The machine's state.
+        address: Address of its SSH server; None until it has one.
         hourly: Its real price per hour in $; 0 if the provider does not report it.
-        disk_hourly: Price per hour in $ for its disk, which ``hourly`` may or may not
-            include.
+        disk_hourly: Price per hour in $ for its disk. The provider's ``hourly`` may or
+            may not include this price.
     """
 
     provider: str
@@ -173,15 +173,15 @@ class Provider(ABC):
     """A provider of machines. Plugins: entry point ``agentgym.compute``.
 
     Every method may wait for the network and raises :class:`ComputeError` with a plain
-    message. None repeats a launch with an unclear outcome: the caller searches for the
-    machine by its name.
+    message. No method repeats a launch whose outcome is unclear: the caller searches
+    for the machine by its name.
 
     Attributes:
-        name: Its name for ``--gpu``.
-        key: Environment variable with its key; empty if it needs none.
+        name: The provider's name for ``--gpu``.
+        key: Environment variable with the API key; empty if no key is needed.
         is_rented: Whether its machines cost money while they exist.
-        only_named: Whether to ask it for offers only if a user names it, since that is
-            slow.
+        only_named: Whether to ask for offers only if the user names this provider,
+            since its answer is slow.
         has_spot: Whether some of its offers are spot machines.
     """
 
@@ -201,16 +201,16 @@ class Provider(ABC):
 
     @abstractmethod
     def offers(self) -> list[Offer]:
-        """Return the available offers, with prices; those of spot machines too."""
+        """Return the offers with their prices, spot machines included."""
 
     @abstractmethod
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
-        """Launch a machine.
+        """Launch a machine, and return it without waiting until it runs.
 
         Args:
             offer: One of :meth:`offers`.
             name: A unique name that starts with :data:`NAME_PREFIX`.
-            public_key: Public key of the user to let in, in OpenSSH's format.
+            public_key: Public SSH key that may log in, in OpenSSH's format.
 
         Raises:
             NoCapacityError: No machine of this type is available.
@@ -224,20 +224,20 @@ class Provider(ABC):
 
     @abstractmethod
     def terminate(self, machine: Machine) -> None:
-        """Ask the provider to delete a machine; ignore a missing one."""
+        """Ask the provider to delete a machine; do nothing if it does not exist."""
 
     @abstractmethod
     def machines(self) -> list[Machine]:
-        """Return existing machines with AgentGym's name prefix."""
+        """Return the existing machines whose name starts with :data:`NAME_PREFIX`."""
 
     def forget(self, name: str) -> None:
-        """Remove a deleted machine's registration; ignore a failure.
+        """Remove a deleted machine's other entries at the provider; ignore a failure.
 
-        The default does nothing: only some providers register more than a machine's
-        name.
+        An example is an SSH key that was registered for the machine. The default does
+        nothing.
         """
         return
 
     def ending(self, machine: Machine) -> EndRequest | None:
-        """Return the request with which a machine can end itself, or None."""
+        """Return the request with which a machine can end itself; None if it cannot."""
         return None

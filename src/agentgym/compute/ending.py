@@ -13,17 +13,16 @@ AWAY = (MachineState.STOPPED, MachineState.GONE)
 
 @dataclass(frozen=True)
 class Waits:
-    """Timeouts and intervals, in seconds, and a number of reads.
+    """Timeouts and intervals in seconds for renting and ending machines.
 
     Attributes:
-        look_s: Interval between two reads of a provider's list.
-        looks: Number of reads in which to find a machine of an unclear launch:
-            providers' lists lag behind.
-        up_s: Time for a machine to run and have an address.
-        end_s: Time for a machine to be gone.
-        boot_s: Time to retry if the provider refuses to end a booting machine.
-        fetch_s: Time to fetch finished files before a machine is ended, if they were
-            not fetched yet.
+        look_s: Interval between two reads of a provider's list of machines.
+        looks: Number of reads (not seconds) of the list to find a machine, since a new
+            machine may be listed late.
+        up_s: Longest wait until a machine runs and has an address.
+        end_s: Longest wait until an ended machine is gone.
+        boot_s: Longest wait if the provider refuses to end a machine that boots.
+        fetch_s: Longest time to fetch finished files before a machine is ended.
     """
 
     look_s: float = 5.0
@@ -35,10 +34,10 @@ class Waits:
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
-    """Search repeatedly for a machine by its name; None if it never appears.
+    """Search the provider's list repeatedly for a machine's name; None if not found.
 
     Raises:
-        ComputeError: The last request failed.
+        ComputeError: The last request to the provider failed.
     """
     failed: ComputeError | None = None
     for look in range(waits.looks):
@@ -60,16 +59,17 @@ def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
 def is_away(
     provider: Provider, machine: Machine, waits: Waits, *, is_lost: bool
 ) -> bool:
-    """Return whether a machine that has run does not exist any more.
+    """Return whether a machine that was running is gone.
 
-    A provider that does not answer does not count.
+    False if the provider does not answer.
 
     Args:
         provider: The machine's provider.
         machine: The machine.
         waits: Timeouts.
-        is_lost: Whether the machine cannot be used. Then its provider is asked several
-            times, since its list lags behind, and a stopped machine counts too.
+        is_lost: Whether the machine cannot be used. If so, the provider is asked
+            several times, since its answers may be late, and a stopped machine counts
+            as gone.
     """
     for look in range(waits.looks if is_lost else 1):
         time.sleep(waits.look_s if look else 0.0)
@@ -86,19 +86,19 @@ def end(
     waits: Waits,
     report: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """End a machine, and others with its name; return once none exists.
+    """End all machines with the name of ``machine``; return when none exists.
 
-    Its registration is removed too.
+    Then :meth:`Provider.forget` removes the machine's other entries.
 
     Args:
         provider: The machine's provider.
-        machine: The machine; found by name if its id is unknown.
+        machine: The machine; it is found by name if its id is empty.
         waits: Timeouts.
         report: Called with a sentence if the provider refuses while the machine boots.
 
     Raises:
-        ComputeError: It still exists after ``end_s``, or that is unknown; or after
-            ``boot_s`` the provider still refuses because it boots.
+        ComputeError: The name is not one of AgentGym's; or after ``end_s``
+            (``boot_s`` for a booting machine), a machine may still exist.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(
@@ -127,7 +127,7 @@ def end(
 
 
 def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bool:
-    """Return whether ending a machine was refused because it boots."""
+    """Return whether the provider refused to end a machine because it boots."""
     if not (machine.id and isinstance(error, ComputeRefusedError)):
         return False
     with suppress(ComputeError):
@@ -136,7 +136,7 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask the provider to end a machine; return why it still exists, or ""."""
+    """Ask the provider to end machines of this name; return why one remains, or ""."""
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

@@ -38,25 +38,25 @@ from agentgym.errors import (
 from agentgym.train.process import DeferredSignals
 
 TRIES = 4
-"""Number of offers to try in turn while GPUs are sold out."""
+"""Most offers to try in turn if GPUs are sold out."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
-"""Factor by which a machine may cost more than agreed, without ``max_hourly``."""
+"""Factor by which the real price may exceed the agreed one, without ``max_hourly``."""
 _RESERVE_S, _STOP_S = 120.0, 60.0
-"""Seconds of paid time reserved to fetch files before a transfer was measured;
-afterwards, seconds to stop training, in addition to twice the measured time.
-"""
+"""Seconds of paid time to reserve for stopping training and fetching files.
+
+``_RESERVE_S`` until a transfer was measured; then ``_STOP_S`` plus twice its time."""
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
-"""Number of signals that abandon the clean-up of a machine."""
+"""Number of signals, such as Ctrl-C, after which a machine's clean-up is given up."""
 _BEAT_S = 30.0
 _REFUSALS = 3
-"""Refusals of a machine to send its files, after which it is not asked again."""
+"""Number of errors, other than broken connections, after which fetching is given up."""
 _NAME_CHARACTERS = 40
 
 
 class Lease:
-    """Rents the first available machine of some offers.
+    """Rents the first available one of the offered machines.
 
     ::
 
@@ -66,7 +66,7 @@ class Lease:
     However the block ends, the machine is ended, and the exit waits until the provider
     no longer lists it. Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt in the block,
     but a launch in progress is completed first. If the block ends in an error, the
-    machine's files are fetched first, within a time limit. Only three signals abandon
+    machine's files are fetched first, within a time limit. Three more signals give up
     this clean-up.
 
     Args:
@@ -76,28 +76,29 @@ class Lease:
             exists, its key.
         max_hourly: Most $ per hour that the machine may really cost; None allows the
             offered price plus a tenth.
-        limit: $ for this machine after which the block is interrupted; None: no limit.
-        before: $ that earlier machines of the run cost, for its record.
-        taken: Number of them that were taken away, likewise.
+        limit: Cost of this machine in $ at which the block is interrupted, or None.
+        before: Cost in $ of the run's earlier machines, for the record.
+        taken: Number of earlier machines that were taken away, for the record.
         report: Called with sentences about the lease.
         waits: Timeouts.
-        held: A machine that the run already has, with its record; then no other is
-            rented.
-        rescue: Fetches the machine's files; called again after a failure.
+        held: A machine that the run already has, with its record; if given, no machine
+            is rented.
+        rescue: Fetches the machine's files; called again after an error.
 
     Attributes:
         address: Address of the machine's SSH server.
-        lost: Why some files of the machine were not fetched; empty if all were.
-        outcome: Sentences on how the machine ended, and on its files; empty inside the
-            block.
-        key_file: The private key for the machine.
+        lost: Why some of the machine's files were not fetched; empty if all were.
+        outcome: Sentences on how the machine ended, and on lost files; empty inside
+            the block.
+        key_file: The private SSH key for the machine.
         record: The content of ``machine.json``.
 
     Raises:
-        NoCapacityError: No machine of the offers is available.
-        MachineTakenError: A spot machine was taken away.
+        NoCapacityError: None of the offered machines is available.
+        MachineTakenError: A spot machine was taken away before it could be used.
+        LimitReached: The block was interrupted at ``limit``.
         ComputeError: The machine costs more than is allowed, never started, or could
-            not be ended: the message says which, and what to do.
+            not be ended.
     """
 
     def __init__(
@@ -153,12 +154,12 @@ class Lease:
 
     @property
     def spent(self) -> float:
-        """Cost so far, in $."""
+        """Cost of this machine so far, in $."""
         return self.record.spent
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the limit minus a reserve; None without a limit."""
+        """Seconds left for training, without the reserve; None without a limit."""
         if self._limit is None or not self.record.hourly:
             return None
         reserve = min(
@@ -167,12 +168,12 @@ class Lease:
         return self._seconds_for(self._limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Reserve time to fetch results, which was measured to take ``seconds``."""
+        """Reserve paid time to fetch results, if one transfer takes ``seconds``."""
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property
     def seconds_paid(self) -> float | None:
-        """Seconds until the whole limit is spent; None without a limit."""
+        """Seconds until the whole limit is spent; None without a limit or price."""
         if self._limit is None or not self.record.hourly:
             return None
         return self._seconds_for(self._limit)
@@ -186,14 +187,14 @@ class Lease:
         self._write(guarded=True)
 
     def require_machine(self, is_lost: bool) -> None:
-        """Check that a spot machine was not taken away; ignore other machines.
+        """Raise if this is a spot machine and the provider has taken it away.
 
         Args:
-            is_lost: Whether it cannot be used any more; see
+            is_lost: Whether the machine cannot be used; see
                 :func:`~agentgym.compute.ending.is_away`.
 
         Raises:
-            MachineTakenError: It was.
+            MachineTakenError: The machine was taken away.
         """
         if self.record.is_spot and is_away(
             self._provider, self.record.machine, self._waits, is_lost=is_lost
@@ -202,7 +203,7 @@ class Lease:
 
     @property
     def ending(self) -> EndRequest | None:
-        """The request with which the machine can end itself."""
+        """The request with which the machine can end itself; None if it cannot."""
         assert self._machine is not None
         return self._provider.ending(self._machine)
 
@@ -225,7 +226,7 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # If the remote limit just halted the run, this limit is reached too.
+        # The machine's own limit may halt the run just before this one does.
         is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
         self._is_over_limit |= is_last
         self._leave(error)
@@ -327,7 +328,7 @@ class Lease:
             time.sleep(self._waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
-        """Check the machine's real price, once the provider reports it."""
+        """Record the machine's real price, if it is reported; raise if too high."""
         hourly = self.record.billed(machine)
         if hourly == self.record.hourly:
             return
@@ -353,17 +354,17 @@ class Lease:
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the machine; add the outcome to the error, if there is one.
+        """End the machine; add the outcome to ``error``, if there is one.
 
         Raises:
-            ComputeError: It could not be ended, and there is no other error.
+            ComputeError: The machine could not be ended, and ``error`` is None.
         """
         is_taken, is_ended = isinstance(error, MachineTakenError), False
         is_fetched = error is None or is_taken or self.record.address == ""
         self._left.set()
         try:
             while not is_ended:
-                with suppress(KeyboardInterrupt):  # raised just before they wait
+                with suppress(KeyboardInterrupt):  # a signal just before `deferred`
                     if not is_fetched:
                         self._fetch_results()
                         is_fetched = True
@@ -384,7 +385,7 @@ class Lease:
             raise KeyboardInterrupt
 
     def _fetch_results(self) -> None:
-        """Fetch the machine's files, within the time limit and the budget."""
+        """Fetch the machine's files, within the time limit and the paid time."""
         paid = self.seconds_paid
         bound = self._waits.fetch_s if paid is None else min(self._waits.fetch_s, paid)
         given_up = threading.Event()
@@ -404,7 +405,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; retry after broken connections."""
+        """Fetch the machine's files; retry after errors until ``given_up`` is set."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:
@@ -439,7 +440,7 @@ class Lease:
 
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
-        if not self._may_exist:  # never asked for, or refused
+        if not self._may_exist:  # the launch was not requested, or was refused
             self._provider.forget(self.record.name)
             self._write(fate="never", why=why)
             return
@@ -457,7 +458,7 @@ class Lease:
             self._write(fate=fate, ended=now(), why=why)
 
     def _say(self, words: str) -> None:
-        """Report a sentence; ignore errors of the listener."""
+        """Call ``report`` with a sentence, and ignore its errors."""
         with suppress(Exception):
             self._report(words)
 
@@ -468,7 +469,7 @@ class Lease:
 
 
 def _lacks(machine: Machine) -> str:
-    """Return the state or address that a machine still lacks, or ""."""
+    """Return why a machine cannot be used yet, e.g. ``no address``; "" if it can."""
     if machine.state is not MachineState.RUNNING:
         return "not started"
     if machine.address is None:

@@ -15,17 +15,17 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
 
 SETUP_MINUTES = 12.0
-"""Minutes until training starts: machine, image, packages and model."""
+"""Minutes until training starts, to boot a machine and install packages and a model."""
 ENGINE_MINUTES = 8.0
-"""Further minutes to install an engine's own environment: vLLM's has some 20 GB."""
+"""Further minutes to install vLLM's own environment, of about 20 GB."""
 CALLS = 5
-"""Model calls per episode."""
+"""Assumed number of model calls per episode."""
 FILLED = 0.4
-"""Mean share of ``max_tokens`` that a response uses."""
+"""Assumed mean length of a response, as a share of the limit ``max_tokens``."""
 LEARNING = 2.0
-"""Time of a training episode, learning included, relative to sampling it."""
+"""Assumed time of a training episode with its learning, as a multiple of sampling."""
 MARGIN = 3.0
-"""Factor by which a run may exceed the quote without ``max_cost``."""
+"""Without ``max_cost``, a run is ended at this multiple of its estimated cost."""
 SPEEDS = {
     "B200": 12_000,
     "H200": 9_000,
@@ -44,17 +44,16 @@ SPEEDS = {
     "V100": 1_500,
     "L4": 1_000,
 }
-"""Tokens per second sampled by a model of a billion parameters, by part of the GPU's
-name.
+"""Assumed tokens per second of a model with a billion parameters, by GPU.
 
-These are assumptions, not measurements. Time is assumed proportional to the model's
-parameters."""
+The keys are parts of GPU names; the first that matches counts. The time per token is
+assumed to be proportional to the number of parameters."""
 _SLOWEST = 800
 LOCAL_SPEED = 1_000
 """Most tokens per second that the engine ``local`` samples on a GPU, with any model.
 
-Measured on an H200 before cuDNN's attention was left out: 1,224 to 923 with 0.5 to 7
-billion parameters (docs/benchmarks.md)."""
+Measured on an H200: 1,224 to 923 with 0.5 to 7 billion parameters. cuDNN's attention,
+which is not used any more, was in use (docs/benchmarks.md)."""
 _VLLM = (
     "The engine is vLLM, which is made to sample on a GPU: this one has room for it "
     "next to the learner, by estimate. It is installed there, and the machine decides "
@@ -73,10 +72,11 @@ class Effort:
 
     Attributes:
         episodes: Number of training episodes.
-        measured: Number of measured rollouts before, during and after training.
-        tokens: Tokens sampled in one of either.
+        measured: Number of rollouts that only measure the policy, before, during and
+            after training.
+        tokens: Tokens sampled in one episode or measured rollout.
         setup_minutes: Minutes until training starts.
-        limit_s: The run's time limit, in seconds, if it has one.
+        limit_s: The run's time limit in seconds; infinite without a limit.
     """
 
     episodes: int
@@ -92,11 +92,11 @@ class Effort:
         Args:
             config: The run's settings.
             done: Number of episodes already trained on.
-            engine: The engine to install.
+            engine: Name of the engine; ``local`` needs no installation.
 
         Raises:
             UsageError: The scenario is unknown.
-            ScenarioError: It has no tasks.
+            ScenarioError: The scenario has no tasks.
         """
         scenario = get_scenario(config.scenario)
         held_out = held_out_count(scenario, config.seed, config.test_tasks)
@@ -115,11 +115,11 @@ class Quote:
     """The estimated time and cost of a run on an offer.
 
     Attributes:
-        offer: The machine.
-        need: The model's GPU memory.
+        offer: The offered machine.
+        need: The GPU memory that training the model needs.
         effort: The work of the run.
-        max_cost: $ at which the run is ended, if the user set it.
-        engine: Why the run has its engine; empty if the user chose it.
+        max_cost: The user's limit in $ at which the run is ended, or None.
+        engine: A sentence on why the engine was chosen; empty if the user chose it.
     """
 
     offer: Offer
@@ -139,7 +139,7 @@ class Quote:
 
     @property
     def hours(self) -> float:
-        """Estimated hours, if the whole budget is used."""
+        """Estimated hours with set-up, if the whole budget is used."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
         seconds = min(seconds, self.effort.limit_s)
@@ -152,7 +152,7 @@ class Quote:
 
     @property
     def most(self) -> float:
-        """Estimated cost in $ at the highest price that the machine may come to."""
+        """Estimated cost in $ at the highest price that the machine may reach."""
         return self.hours * self.offer.most_hourly
 
     @property
@@ -176,7 +176,7 @@ class Quote:
         )
 
     def words(self) -> list[str]:
-        """Return the terms to agree on, in sentences."""
+        """Return the terms that the user must agree to, as sentences."""
         offer = self.offer
         where = f" in {offer.region}" if offer.region else ""
         ends = (
@@ -209,7 +209,7 @@ class Quote:
         return f"{terms}. The limit is for all machines of the run."
 
     def record(self) -> dict[str, Any]:
-        """Return all figures as JSON values."""
+        """Return the quote's figures as a JSON object."""
         return {
             "provider": self.offer.provider,
             "kind": self.offer.kind,
@@ -232,21 +232,21 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return the quotes for a run with the best engine that fits, the cheapest first.
+    """Return a run's quotes with the best engine that fits, the cheapest first.
 
     Args:
-        offers: The offers.
+        offers: The offers of one or more providers.
         config: The run's settings.
         done: Number of episodes already trained on.
 
     Raises:
-        ComputeError: No engine fits; see :func:`choose`.
-        UsageError: See :func:`choose`.
+        ComputeError: No offer has room for any engine; see :func:`choose`.
+        UsageError: All offers are too expensive; see :func:`choose`.
     """
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:
-        try:  # its cost does not count: a slow engine's is not lower
+        try:  # without max_cost, since the slower engine would not cost less
             choose(offers, best, Effort.of(config), config.replaced(max_cost=None))
         except (ComputeError, UsageError) as error:
             best, why = others[0], _LOCAL.format(error)
@@ -256,7 +256,7 @@ def quotes_of(
 
 
 def fits(offer: Offer, need: Need) -> bool:
-    """Return whether a model can be trained on a machine's GPU."""
+    """Return whether a machine has a GPU with enough memory to train a model."""
     return offer.gpus > 0 and offer.gpu_memory_gb >= need.gb
 
 
@@ -269,7 +269,7 @@ def choose(
         ComputeError: No offered GPU has enough memory.
         NoCapacityError: No spot machine is offered, or the suitable machines are all
             taken.
-        UsageError: They exceed ``max_hourly`` or ``max_cost``.
+        UsageError: All suitable machines exceed ``max_hourly`` or ``max_cost``.
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"

@@ -20,10 +20,10 @@ class Found:
     """An existing rented machine.
 
     Attributes:
-        machine: The provider's description.
-        run: The run that it was rented for; None if that is not in this folder of runs.
-        record: Its record in that run's folder.
-        is_used: Whether another process is running that run.
+        machine: The provider's description of the machine.
+        run: The run that rented the machine; None if the run is in another folder.
+        record: The machine's record in the run's folder; None without a run.
+        is_used: Whether another process is training the run.
     """
 
     machine: Machine
@@ -32,7 +32,7 @@ class Found:
     is_used: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the machine's state, price and run as a JSON object."""
         return {
             "name": self.machine.name,
             "provider": self.machine.provider,
@@ -48,11 +48,14 @@ class Found:
 def find_machines(
     providers: Iterable[Provider], output: Path
 ) -> tuple[list[Found], dict[str, str]]:
-    """Return AgentGym's machines, and the providers that could not be asked.
+    """Return the rented machines that exist, and the errors of providers that failed.
 
     Args:
-        providers: Providers with a key.
+        providers: Providers to ask.
         output: The folder of runs.
+
+    Returns:
+        The machines, and an error message for each failed provider, by name.
     """
     records = {record.name: (run, record) for run, record in _records(output)}
     found, problems = [], dict[str, str]()
@@ -75,7 +78,7 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return runs' machines that exist although the list lacks them."""
+    """Return the machines of runs that exist but are missing in the provider's list."""
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -93,15 +96,15 @@ class Awaited:
     """A launched machine that its provider does not list yet.
 
     Attributes:
-        run: The run that it was launched for.
-        record: Its record.
+        run: The run that launched the machine.
+        record: The machine's record in the run's folder.
     """
 
     run: RunFolder
     record: MachineRecord
 
     def words(self, waits: Waits) -> str:
-        """Return a sentence on the launch, and until when the machine may appear."""
+        """Describe the launch, and say how long the machine may still appear."""
         reasons = {"asked": "no answer to the launch was recorded"}
         reasons |= {"unclear": "the launch had no clear answer"}
         why = reasons.get(self.record.fate, "it was launched")
@@ -121,18 +124,18 @@ def look(
     name: str | None = None,
     report: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
-    """List machines; repeat while one is missing, since providers' lists lag behind.
+    """List machines; repeat while a launched one is missing, since lists may be late.
 
     Args:
-        providers: Providers with a key, by name.
+        providers: Providers to ask, by name.
         output: The folder of runs.
         waits: Timeouts and intervals.
-        name: The only machine to wait for; None: all.
-        report: Called with a sentence before the next attempt.
+        name: Name of the only machine to wait for; None waits for all.
+        report: Called with a sentence before the second attempt.
 
     Returns:
-        The machines found, the launches still awaited, and the providers that could not
-        be asked.
+        The machines found, the launches still awaited, and an error message for each
+        failed provider, by name.
     """
     for number in range(waits.looks):
         if number:
@@ -153,7 +156,7 @@ def look(
 
 
 def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited]:
-    """Return recently launched machines that were never listed."""
+    """Return recent launches whose machine is not in ``found`` and was never usable."""
     there = {each.machine.name for each in found}
     return [
         Awaited(run, record)
@@ -167,10 +170,10 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; return its run's updated record, if there is one.
+    """End a machine; return its run's updated record, or None without a record.
 
     Raises:
-        ComputeError: It could not be ended.
+        ComputeError: The machine could not be ended.
     """
     end(provider, found.machine, waits)
     if found.run is None or found.record is None:
@@ -188,14 +191,13 @@ def settle(
     output: Path,
     waits: Waits,
 ) -> list[MachineRecord]:
-    """Record that machines of runs are gone, though not ended by this program.
+    """Update the records of machines that do not exist any more; return these records.
 
-    Machines of running runs are skipped, and recent launches whose machine may still
-    appear.
+    Runs in training are skipped, and recent launches whose machine may still appear.
 
     Args:
         providers: Providers that answered, by name.
-        found: Their machines.
+        found: The machines that these providers have.
         output: The folder of runs.
         waits: Timeouts and intervals.
 

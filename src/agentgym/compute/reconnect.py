@@ -12,7 +12,7 @@ from agentgym.evaluate.progress import Progress
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
 """Seconds between attempts to reconnect: ten minutes in total."""
 SHORT_S = (1.0, 2.0)
-"""Seconds between attempts if nothing is lost by failing."""
+"""Seconds between attempts if a failure loses nothing."""
 _LOOK_S = 0.5
 _TRIES = 3
 
@@ -23,8 +23,8 @@ class Reconnect:
     Args:
         where: The machine's address.
         progress: Gets warnings about broken connections.
-        waits_s: Seconds between attempts.
-        meanwhile: A clause on the work that continues meanwhile.
+        waits_s: Seconds to wait before each attempt; empty for no attempts.
+        meanwhile: End of the warning, e.g. ``; the training goes on``.
         require_machine: Called after each failed attempt; raises an error other than
             UnreachableError if the machine does not exist any more.
     """
@@ -44,7 +44,7 @@ class Reconnect:
         self._require_machine = require_machine
 
     def lasting(self) -> Self:
-        """Return a copy with long waits: the machine is known to exist."""
+        """Return a copy that retries for ten minutes; use it after a first answer."""
         where, progress, check = self._where, self._progress, self._require_machine
         return type(self)(where, progress, LONG_S, self._meanwhile, check)
 
@@ -59,10 +59,10 @@ class Reconnect:
         Args:
             connect: Raises UnreachableError while there is no connection.
             broken: The error of the connection that broke.
-            heed: Called while waiting; may raise to stop.
+            heed: Called while waiting; may raise an error to stop.
 
         Raises:
-            UnreachableError: It took too long.
+            UnreachableError: All attempts failed.
         """
         if self._waits_s:
             message = f"{broken} Trying again{self._meanwhile}."
@@ -86,11 +86,12 @@ class Reconnect:
 
 
 class RetryingShell:
-    """Runs repeatable commands, and retries them after a broken connection.
+    """Runs commands, and runs them again after a broken connection.
 
     Args:
         shell: Runs commands on the machine.
-        reconnect: Limits the wait for the first connection; later waits are long.
+        reconnect: Limits the wait for the first connection. A later wait may take ten
+            minutes.
     """
 
     def __init__(self, shell: Shell, reconnect: Reconnect) -> None:
@@ -99,7 +100,10 @@ class RetryingShell:
         self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command; see :meth:`~agentgym.compute.shell.Shell.run`."""
+        """Run a command that may be repeated, and return its output.
+
+        See :meth:`~agentgym.compute.shell.Shell.run` for arguments and errors.
+        """
         tries = 1
         while True:
             try:

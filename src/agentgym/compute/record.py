@@ -1,7 +1,7 @@
 """MachineRecord: ``machine.json`` in a run's folder, about its rented machine.
 
-It has no secrets. It is written before the launch, so that a machine can be found by
-name if the client dies.
+The file has no secrets. It is written before the launch, so that the machine can be
+found by its name if the client dies.
 """
 
 import math
@@ -25,12 +25,14 @@ _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit",
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
-"""Most seconds that a machine exists after its watchdog lost the client's heartbeat."""
+"""Most seconds that a machine with a watchdog exists after the last heartbeat."""
 Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
-"""A machine's state; ``never``: it was not created; ``left``: it may cost money.
+"""State of a rented machine.
 
-A machine that is ``gone`` no longer existed when its provider was asked; one that was
-``taken`` was a spot machine that its provider took away."""
+``asked``: the launch has no answer yet. ``unclear``: the launch's answer was lost.
+``ended``: AgentGym ended it. ``taken``: the provider took the spot machine away.
+``gone``: the provider has it no longer. ``never``: it was not created. ``left``: it
+could not be ended, and may cost money."""
 _OPEN = ("asked", "unclear", "rented", "left")
 
 
@@ -39,28 +41,28 @@ class MachineRecord:
     """The known facts about a run's machine.
 
     Attributes:
-        name: The machine's name, by which it is found.
-        provider: Name of its provider.
-        fate: Its state, or how it ended.
-        kind: The provider's name of the machine type; ``gpu`` is the common one.
-        region: Its region, empty if the provider chose.
-        id: The provider's id, empty while unknown.
-        address: Address of its SSH server, empty until it has one.
-        quoted: The agreed price per hour, in $.
-        hourly: The real price per hour, in $; the quoted one until it is known. Of a
-            spot machine, the highest one that it may come to.
-        limit: $ at which it is ended.
-        asked: Time of the launch.
-        ended: Time when it was gone, empty before; an upper bound if its fate is
-            ``gone``.
+        name: The machine's name, by which the provider's list is searched.
+        provider: Name of the provider.
+        fate: The machine's state; see :data:`Fate`.
+        kind: The provider's name of the machine type; ``gpu`` is the GPU's usual name.
+        region: The machine's region; empty if the provider chose.
+        id: The provider's id of the machine; empty while unknown.
+        address: Address of its SSH server; empty until it has one.
+        quoted: The agreed price per hour in $.
+        hourly: The real price per hour in $, or ``quoted`` until the real one is known.
+            For a spot machine, the highest price that it may reach.
+        limit: Cost in $ at which the machine is ended; None for no limit.
+        asked: Time of the launch request.
+        ended: Time when the machine ended; empty before. If it is ``gone``, the latest
+            possible time.
         seen: Time of the client's last heartbeat.
-        guarded: Whether it ends itself once the client's heartbeats stop.
-        why: Why it ended, or could not be rented.
-        before: $ that earlier machines of this run cost.
-        is_spot: Whether it was rented as a spot machine.
-        taken: Number of earlier machines of this run that were taken away.
-        tried: Unavailable offers, with the reasons.
-        host: Host of the client; ``process`` is its process id.
+        guarded: Whether the machine ends itself once the client's heartbeats stop.
+        why: Why the machine ended, or could not be rented.
+        before: Cost in $ of the run's earlier machines.
+        is_spot: Whether the machine was rented as a spot machine.
+        taken: Number of the run's earlier machines that were taken away.
+        tried: Offers that were unavailable, with the reasons.
+        host: Host name of the client; ``process`` is the client's process id.
     """
 
     name: str
@@ -88,7 +90,7 @@ class MachineRecord:
 
     @property
     def spent(self) -> float:
-        """$ from the launch to the end, or to now.
+        """Cost in $ from the launch until the machine's end, or until now.
 
         Providers bill from the start of the machine, so the bill is a little lower.
         """
@@ -100,17 +102,17 @@ class MachineRecord:
 
     @property
     def total(self) -> float:
-        """$ for all machines of the run so far."""
+        """Cost in $ of all machines of the run so far."""
         return self.before + self.spent
 
     @property
     def times_taken(self) -> int:
-        """Number of machines of the run that were taken away, this one included."""
+        """Number of the run's machines that were taken away, including this one."""
         return self.taken + (self.fate == "taken")
 
     @property
     def age_s(self) -> float:
-        """Seconds since the launch."""
+        """Seconds since the launch; 0 before it."""
         if not self.asked:
             return 0.0
         return (_now() - datetime.fromisoformat(self.asked)).total_seconds()
@@ -122,18 +124,19 @@ class MachineRecord:
 
     @property
     def machine(self) -> Machine:
-        """The machine in this record, whatever its state."""
+        """The recorded machine; its state is STARTING if it may exist, else GONE."""
         state = MachineState.STARTING if self.is_open else MachineState.GONE
         return Machine(
             self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
         )
 
     def billed(self, machine: Machine) -> float:
-        """Return the highest possible price per hour, in $, for a machine.
+        """Return the highest price per hour in $ that the provider may bill.
 
-        It may be undocumented whether a provider's figure includes the disk. A figure
-        equal to the quote, with or without the disk, confirms the quote; the disk is
-        added to any other. Without a figure, the known price is returned.
+        A provider may not document whether its reported price includes the disk. If the
+        reported price equals the quoted one with or without the disk, the quoted price
+        is returned. Otherwise, the disk's price is added to the reported one. Without a
+        reported price, the recorded one is returned.
         """
         reported, disk = machine.hourly, machine.disk_hourly
         if not (math.isfinite(reported) and reported > 0):
@@ -168,10 +171,11 @@ class MachineRecord:
         return replace(self, **changes)
 
     def found_gone(self) -> Self:
-        """Return the record of a machine that its provider no longer lists.
+        """Return a copy of this record for a machine that its provider does not list.
 
-        Its watchdog ended it, if it had one by then: at the limit at the latest, or
-        some time after the client's last heartbeat.
+        ``ended`` is set to the latest possible time. That is now; or, with a watchdog,
+        the time of the cost limit or :data:`ALONE_S` after the last heartbeat, if that
+        is earlier. A machine without an id was never created.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -185,9 +189,9 @@ class MachineRecord:
         return self.changed(fate="gone", ended=_written(min(latest)))
 
     def write(self, folder: Path) -> Self:
-        """Write it into a run's folder, durably and atomically.
+        """Write this record into a run's folder atomically, and return it.
 
-        A changed fate is logged in the run's audit log.
+        If its name or fate has changed, the run's audit log gets an entry.
         """
         if _fate_in(folder) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}
@@ -197,10 +201,10 @@ class MachineRecord:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Read the record in a run's folder, or return None.
+        """Return the record in a run's folder; None if the folder has none.
 
         Raises:
-            ComputeError: It cannot be read.
+            ComputeError: The file cannot be read.
         """
         path = folder / FILE
         try:
@@ -220,7 +224,8 @@ class MachineRecord:
 def bill(folder: Path) -> str:
     """Describe a run's rented machine, its cost, and whether it may cost more.
 
-    Empty if none was rented. For an unreadable record, the sentence says so.
+    The text is empty if no machine was rented. If the record cannot be read, the text
+    is the error message.
     """
     try:
         record = MachineRecord.read(folder)
@@ -240,7 +245,7 @@ def bill(folder: Path) -> str:
 
 
 def _fate_in(folder: Path) -> tuple[str, str] | None:
-    """Return the name and the fate in the record on disk."""
+    """Return the name and the fate in the record on disk; None if it is unreadable."""
     try:
         found = parse_json((folder / FILE).read_text(encoding="utf-8"))
         return found["name"], found["fate"]
@@ -249,15 +254,15 @@ def _fate_in(folder: Path) -> tuple[str, str] | None:
 
 
 def now() -> str:
-    """Return the current time in the records' format."""
+    """Return the current local time in ISO 8601, as in the records."""
     return _written(_now())
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key for this user only; return the public key.
+    """Write a new private SSH key that only this user can read; return the public key.
 
     Raises:
-        ComputeError: OpenSSH is missing.
+        ComputeError: ``ssh-keygen`` is missing or fails.
     """
     tool = shutil.which("ssh-keygen")
     if tool is None:
@@ -277,7 +282,7 @@ def make_key(path: Path) -> str:
 
 
 def remove_key(folder: Path) -> None:
-    """Remove the key of a deleted machine from its run's folder."""
+    """Delete the SSH key of an ended machine from its run's folder; ignore errors."""
     with suppress(OSError):
         for name in (KEY_FILE, f"{KEY_FILE}.pub"):
             (folder / name).unlink(missing_ok=True)

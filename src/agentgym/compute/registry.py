@@ -18,13 +18,13 @@ PROVIDERS = Plugins(
 
 
 def rented() -> list[Provider]:
-    """Return all providers with rented machines, configured or not."""
+    """Return all providers that rent out machines, even those without a key set."""
     every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
     return [provider for provider in every if provider.is_rented]
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return the providers to ask for offers if the user names none."""
+    """Return the configured providers to ask if the user names no provider."""
     return [
         provider
         for provider in rented()
@@ -33,10 +33,10 @@ def asked_unnamed() -> list[Provider]:
 
 
 def require_spot(providers: list[Provider]) -> list[Provider]:
-    """Return the providers that have spot machines.
+    """Return those of the given providers that have spot machines.
 
     Raises:
-        UnsupportedError: None has.
+        UnsupportedError: None of the given providers has spot machines.
     """
     found = [provider for provider in providers if provider.has_spot]
     if not found:
@@ -50,7 +50,7 @@ def require_spot(providers: list[Provider]) -> list[Provider]:
 
 
 def problem(provider: Provider) -> str:
-    """Return the missing setup of a provider; empty if it is ready."""
+    """Return the error of a provider's missing setup; empty if it is ready."""
     try:
         provider.check()
     except ComputeError as error:

@@ -1,4 +1,4 @@
-"""Train on another machine: install, start, follow, and fetch the results."""
+"""Train on another machine: install, start, show progress, and fetch the results."""
 
 import json
 import tempfile
@@ -35,11 +35,11 @@ LOG = "elsewhere.log"
 """Local file with the output of the remote training."""
 KNOWN_HOSTS = "known_hosts"
 _REST = 4.0
-"""Fetching files may take at most a fifth of the time."""
+"""Pause after fetching files, as a multiple of the time that fetching took."""
 _ENDING_S = 300.0
 _MEANWHILE = "; the training goes on"
 _END = 1 << 40
-"""An offset beyond the end of any file, within file systems' limits."""
+"""Offset beyond the end of any file, to get the run's state without new output."""
 
 
 def train_elsewhere(
@@ -56,29 +56,29 @@ def train_elsewhere(
 ) -> TrainingResult:
     """Train a run on another machine, as if it were local.
 
-    If the run already trains on the machine, it is followed; if it has ended, it is
-    fetched; else it starts from the newest local or remote checkpoint. Remote results
-    count only if they continue the local ones: if the run has continued elsewhere, the
-    client's files are used.
+    If the machine is training this run already, its progress is shown. If it has
+    finished the run, only the results are fetched. Otherwise, training starts from the
+    newest local or remote checkpoint. Remote files are used only if they continue the
+    local ones; if not, the run has continued elsewhere, and the local files are used.
 
     Args:
         config: The run's settings, with paths of this machine.
         address: Address of the machine's SSH server.
-        key_file: Private key for the login; None uses SSH's own settings. With one, the
-            machine's host key is kept in the run's folder and trusted at first use.
-        run: Its folder, locked by the caller.
+        key_file: Private key for the login; None uses SSH's own settings. With a key,
+            the machine's host key is kept in the run's folder and trusted at first use.
+        run: The run's folder, locked by the caller.
         progress: Receives the events of the remote run.
         ending: Request with which a rented machine ends itself if the client is gone.
         limits: Returns the limits at which training ends; called at the start.
-        measured: Called with the seconds that fetching a run's files takes.
-        require_machine: Raises an error if the machine is gone. It is called after each
-            failed attempt to connect, with False, and with True when the training was
-            ended by something else than this client.
+        measured: Called with the seconds that fetching the run's files may take.
+        require_machine: Raises an error if the machine is gone. It is called with False
+            after each failed attempt to connect, and with True if training was
+            interrupted, but not by this client.
 
     Raises:
-        UnreachableError: There was no connection for ten minutes; training continues,
-            and resuming the run follows it. The first connection to your own machine is
-            retried only for some seconds.
+        UnreachableError: There was no connection for ten minutes, or for seconds at the
+            start on the user's own machine. Training continues, and resuming the run
+            shows its progress again.
         ComputeError: The machine lacks something, or the training was killed.
         AgentGymError: The error of the remote run.
     """
@@ -106,7 +106,7 @@ def train_elsewhere(
 
 
 def _not_interrupted(run: RunFolder, address: Address) -> TrainingInterrupted:
-    """Return the exception for a Ctrl-C that cannot reach the remote training."""
+    """Return the exception for a Ctrl-C that was not sent to the remote training."""
     ended = run.interrupted()
     ended.add_note(
         f"The training on {address} did not get the signal and goes on; to follow it: "
@@ -123,7 +123,7 @@ def fetch_results(
     Does nothing if the run was not last trained at ``address``.
 
     Raises:
-        ComputeError: The machine cannot be reached, or refuses.
+        ComputeError: The machine cannot be reached, or refuses a request.
     """
     known = run.record().get("elsewhere")
     if not known or known["address"] != str(address):
@@ -146,9 +146,10 @@ def _reconnect(
     progress: Progress,
     require_machine: Callable[[], None] = lambda: None,
 ) -> Reconnect:
-    """Return how long to retry the first connection.
+    """Return the Reconnect that retries the first connection.
 
-    Long for a rented machine, since failing ends it; short for the user's own.
+    It retries for ten minutes if the machine is rented, since a failure ends it; for
+    seconds if the user's own machine already has the run; otherwise not.
     """
     known = _known(run, shell.address)
     waits_s: Sequence[float] = () if known is None else SHORT_S
@@ -158,7 +159,7 @@ def _reconnect(
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return the entry in run.json for a machine of the run, or None."""
+    """Return the entry of the machine at ``address`` in ``run.json``, or None."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -167,7 +168,7 @@ def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
 
 
 class _Followed:
-    """One run on one machine, across several connections."""
+    """Trains one run on one machine; connects again when a connection breaks."""
 
     def __init__(
         self,
@@ -210,7 +211,10 @@ class _Followed:
         self._channel.close()
 
     def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
-        """Start the run unless it is training, follow it, and fetch its files."""
+        """Start the run unless it is training, show its progress, and fetch its files.
+
+        ``order`` returns the limits and the ending request for the start.
+        """
         state = self._opened()
         has_run, there = state["state"] != "none", []
         if is_ahead := has_run and self._is_ahead():
@@ -229,7 +233,7 @@ class _Followed:
         outcome = self._follow()
         files = self._persist(self._mirror.pull)
         if outcome["kind"] == "interrupted" and not self._stopped:
-            self.require_machine(True)  # as a machine that shuts down does
+            self.require_machine(True)  # a machine's shutdown also interrupts
         if outcome["kind"] != "done":
             error = ended_with(
                 outcome, self._run, str(self._where), self._upload, self._folder
@@ -265,11 +269,11 @@ class _Followed:
         return state
 
     def _is_ahead(self) -> bool:
-        """Return whether the machine has all local steps, maybe more."""
+        """Return whether the machine has all local steps, and maybe later ones."""
         return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """End a remote run that has diverged: the run continued locally."""
+        """Stop a remote run that does not continue the local one; warn the user."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -302,12 +306,12 @@ class _Followed:
     def _clear(self) -> None:
         """Remove the remote files of a run that was never started."""
         with suppress(ComputeError):
-            self._channel.open()  # a request may have been cut off
+            self._channel.open()  # the last request may be incomplete
             self._channel.ask("finish")
         self._run.write_record(elsewhere=None)
 
     def _is_worth_following(self, state: dict[str, Any]) -> bool:
-        """Return whether it is training, or done with exactly these settings."""
+        """Return whether it is training, or done with the present ``episodes``."""
         if state["state"] == "running":
             return True
         is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
@@ -321,9 +325,9 @@ class _Followed:
         """Send the run's files and start it.
 
         Args:
-            order: Returns limits and ending for the start.
-            there: Checkpoints on the remote machine.
-            number: Number of this training process on the machine.
+            order: Returns the limits and the ending request.
+            there: Names of the checkpoints on the remote machine.
+            number: Number of this attempt to train on the machine.
         """
         self._progress.starting(f"Sending the run to {self._where}.")
         with tempfile.TemporaryFile() as file:
@@ -353,7 +357,7 @@ class _Followed:
         (self._run.path / LOG).unlink(missing_ok=True)
 
     def _follow(self) -> dict[str, Any]:
-        """Replay the remote events and fetch files; return how the run ended."""
+        """Replay events and fetch files until training ends; return its outcome."""
         is_due, rest_until = False, 0.0
         while True:
             state = self._persist(self._hear)
@@ -373,7 +377,7 @@ class _Followed:
                     self.measured(seconds)
 
     def _hear(self) -> dict[str, Any]:
-        """Request new events, and replay them."""
+        """Request new events and output; replay the events, and log the output."""
         self._heed()
         state, data = self._channel.ask("poll", offset=self._replayed, log=self._said)
         events, said = data[: state["events"]], data[state["events"] :]
@@ -396,13 +400,13 @@ class _Followed:
                 log.write(clean.encode("utf-8", "surrogateescape"))
 
     def _answer(self) -> None:
-        """Send the answers to the run's questions."""
+        """Send the user's answers to the run's questions."""
         for number, value in list(self._replies.items()):
             self._channel.ask("reply", number=number, value=value)
             del self._replies[number]
 
     def _heed(self) -> None:
-        """Forward Ctrl-C once; raise if nothing is training yet."""
+        """Forward Ctrl-C to the training once; raise if training has not started."""
         if self._flag.requested and not self._stopped:
             if not self._trains:
                 raise self._run.interrupted()
@@ -410,7 +414,7 @@ class _Followed:
             self._stopped = True
 
     def _persist[T](self, act: Callable[[], T]) -> T:
-        """Call a function; retry after broken connections.
+        """Call a function; after a broken connection, reconnect and call it again.
 
         Raises:
             UnreachableError: There was no connection for too long.
@@ -428,16 +432,17 @@ class _Followed:
             raise _not_interrupted(self._run, self._where)
 
     def _planned(self, plan: Plan) -> Plan:
-        """Return the plan with the client's paths."""
+        """Return the plan with the client's paths, and record its settings."""
         config = self._upload.with_remote_changes(self._sent, plan.config)
         self._run.write_record(config=config.model_dump(mode="json"))
         device = f"{plan.device} of {self._where}"
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Merge the remote run's decisions into the local settings, and record them.
+        """Return the local settings with the remote run's changes, and record them.
 
-        The engine that a machine chose is not recorded: another one may choose again.
+        The engine that the machine chose is not recorded, since the run's next machine
+        may choose another engine.
         """
         found = TrainingConfig.restore(record["config"])
         config = self._upload.with_remote_changes(self._sent, found)
@@ -445,11 +450,11 @@ class _Followed:
         return config.replaced(engine=found.engine)
 
     def _forget(self) -> None:
-        """Remove the run on the machine, once all of it was fetched.
+        """Remove the run from the machine, after all files were fetched.
 
-        A rented machine may end before the answer arrives, so a broken connection is
-        not an error. A user's own machine is asked once more; a message names files
-        that remain.
+        A rented machine may end before its answer arrives, so errors are ignored. The
+        user's own machine is asked once more. If that fails too, a warning names the
+        folder that remains.
         """
         left = self._left()
         try:
@@ -467,7 +472,7 @@ class _Followed:
         self._run.write_record(elsewhere=None, left=left)
 
     def _asked_again(self, error: ComputeError) -> bool:
-        """Ask once more; return whether the machine removed the run."""
+        """Ask the machine again to remove the run; return whether it did."""
         if not isinstance(error, UnreachableError):
             return False
         try:
@@ -480,7 +485,7 @@ class _Followed:
         return True
 
     def _left(self) -> dict[str, Any]:
-        """Return the other machines that may have parts of the run, or train it."""
+        """Return the entries of other machines that may have or train the run."""
         record = self._run.record()
         left = dict(record.get("left") or {})
         if last := record.get("elsewhere"):

@@ -1,4 +1,4 @@
-"""Rented: train on a rented machine: quote, consent, lease, and end it."""
+"""Rented: train on a rented machine, from the quote to the end of the machine."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ from agentgym.train.run_folder import RunFolder
 SILENT_S = 1800.0
 """Seconds without the client's heartbeat after which a rented machine ends itself."""
 _MOST_IN_VAIN = 3
-"""Spot machines taken away in a row before a step came back, after which a run ends."""
+"""Spot machines taken away in a row, without a new saved step, that end a run."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -46,7 +46,7 @@ def is_rented(gpu: str) -> bool:
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
-    """Ask the provider; return the quotes for a run, the cheapest first.
+    """Ask the provider for offers; return the quotes for a run, the cheapest first.
 
     Args:
         config: The run's settings.
@@ -76,7 +76,7 @@ def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
 
 
 class Rented(Place):
-    """Rented machines; ``config.gpu`` is a provider's name."""
+    """Trains on rented machines; ``config.gpu`` is ``PROVIDER`` or ``PROVIDER:GPU``."""
 
     waits = Waits()
 
@@ -91,7 +91,7 @@ class Rented(Place):
     ) -> TrainingResult:
         """Rent a machine, train on it, and end it.
 
-        If a machine of the run still exists, since its client died, it is used.
+        If the client died and the run's machine still exists, that machine is used.
         """
         try:
             with run.recorded(config):
@@ -106,7 +106,7 @@ class Rented(Place):
     def _train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train on one machine after another, as spot machines are taken away."""
+        """Train on a machine; if a spot machine is taken away, train on another one."""
         terms, in_vain, saved = config, 0, _saved(run)
         while True:
             try:
@@ -144,7 +144,10 @@ class Rented(Place):
         run: RunFolder,
         progress: Progress,
     ) -> TrainingResult:
-        """Train on one machine, which is rented on ``terms`` unless there is one."""
+        """Train on the run's existing machine, or on one rented under ``terms``.
+
+        ``terms`` are ``config`` with the cost limit that the user agreed to.
+        """
         provider = _provider(config)
         held = self._held(provider, run, progress)
         earlier = MachineRecord.read(run.path)
@@ -199,7 +202,10 @@ class Rented(Place):
             raise ended from None
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch finished files from a run's machine, and end the machine."""
+        """Fetch finished files from a run's machine, and end the machine.
+
+        Returns error messages; None if there are none.
+        """
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -218,7 +224,10 @@ class Rented(Place):
     def _held(
         self, provider: Provider, run: RunFolder, progress: Progress
     ) -> tuple[Machine, MachineRecord] | None:
-        """Return a run's existing machine and its record, if it is usable."""
+        """Return the run's existing machine and its record; None if it is not usable.
+
+        A machine that is not usable is ended.
+        """
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -232,9 +241,9 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> EndLimits:
-    """Return the limits from now on, with and without the client.
+    """Return the limits, in seconds from now, after which the machine ends itself.
 
-    The client stops the run in time; the machine stops by itself a little later.
+    The client stops the run a little earlier. So the limits matter only if it fails.
     """
     if lease.ending is not None:
         lease.guarded()
@@ -245,7 +254,7 @@ def _limits(lease: Lease) -> EndLimits:
 
 @contextmanager
 def _noticed(lease: Lease) -> Iterator[None]:
-    """Raise MachineTakenError for an error of a machine that was taken away."""
+    """Replace a ComputeError by MachineTakenError if the machine was taken away."""
     try:
         yield
     except MachineTakenError:
@@ -256,14 +265,17 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether the run's last machine was one of this offer, and taken away."""
+    """Return whether the run's last machine had this offer's type and was taken away.
+
+    The region must be the same too.
+    """
     if earlier is None or earlier.fate != "taken":
         return False
     return (offer.kind, offer.region) == (earlier.kind, earlier.region)
 
 
 def _saved(run: RunFolder) -> tuple[int, str] | None:
-    """Return the step of a run's newest checkpoint and its version, or None."""
+    """Return the step and the digest of a run's newest checkpoint, or None."""
     found = run.checkpoints()
     if not found:
         return None
@@ -271,10 +283,10 @@ def _saved(run: RunFolder) -> tuple[int, str] | None:
 
 
 def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
-    """Return settings whose ``max_cost`` is the remaining amount.
+    """Return the settings with ``spent`` subtracted from ``max_cost``.
 
     Raises:
-        UsageError: Nothing is left.
+        UsageError: ``max_cost`` is spent.
     """
     if config.max_cost is None:
         return config
@@ -287,12 +299,12 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
 
 
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
-    """End the machine in a record, and record that it is gone.
+    """End a run's recorded machine; write and return the updated record.
 
-    If its provider no longer lists it, it ended itself or was ended by others.
+    If the provider does not list the machine, :meth:`MachineRecord.found_gone` is used.
 
     Raises:
-        ComputeError: It could not be ended.
+        ComputeError: The machine could not be ended.
     """
     provider = PROVIDERS.get(record.provider)
     found = find(provider, record.name, replace(waits, looks=2))
@@ -304,10 +316,10 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 
 def _provider(config: TrainingConfig) -> Provider:
-    """Return the provider for a run, if the settings work with it.
+    """Return the provider for a run, after checking that the settings work with it.
 
     Raises:
-        UsageError: They do not.
+        UsageError: The settings do not work with this provider.
         ComputeError: The provider's key is missing.
     """
     name = config.gpu.partition(":")[0]
@@ -336,7 +348,7 @@ def _provider(config: TrainingConfig) -> Provider:
 
 
 def _require_consent(quote: Quote, config: TrainingConfig, progress: Progress) -> None:
-    """Ask for the user's consent before renting.
+    """Ask the user to agree to the quote; with ``config.yes``, only show it.
 
     Raises:
         UsageError: The user refuses, or cannot be asked.

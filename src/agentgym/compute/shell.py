@@ -28,15 +28,15 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Shell:
-    """Runs commands on a machine; keeps no connection between them.
+    """Runs commands on a machine; each command has its own SSH connection.
 
     ``~/.ssh/config``, the SSH agent and jump hosts apply as for ``ssh``.
 
     Attributes:
-        address: Address of its SSH server.
+        address: Address of the machine's SSH server.
         key_file: Private key for the login; None uses SSH's own settings.
-        known_hosts: File with this host's key, written at first use and then fixed;
-            None uses the user's file, which must have the host.
+        known_hosts: File for this host's key. The first connection writes the key;
+            later ones require it. None uses the user's file, which must have the key.
     """
 
     address: Address
@@ -49,12 +49,12 @@ class Shell:
         Args:
             command: The command; it is visible in the process lists of both machines,
                 so pass no secrets.
-            data: Its standard input.
-            timeout_s: Timeout of the command.
+            data: Standard input of the command.
+            timeout_s: Timeout of the command in seconds.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.
-            ComputeError: The machine refuses, or the command failed.
+            ComputeError: The machine refuses the login, or the command failed.
         """
         process = self.start(command, errors=subprocess.PIPE)
         try:
@@ -71,7 +71,9 @@ class Shell:
         return out.decode(errors="replace")
 
     def start(self, command: str, errors: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Start a command with pipes to it; Ctrl-C does not reach it.
+        """Start a command, with pipes for its input and output; return the process.
+
+        Ctrl-C does not reach the process. ``errors`` receives its standard error.
 
         Raises:
             ComputeError: ``ssh`` is not installed on this machine.
@@ -113,7 +115,12 @@ class Shell:
         ]
 
     def explained(self, code: int, said: str) -> ComputeError:
-        """Return the exception for an exit status of ssh or of a command."""
+        """Return the exception for a failed ssh or a failed remote command.
+
+        Args:
+            code: The exit status; 255 is ssh's own.
+            said: The error output.
+        """
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
             return ComputeError(f"{where}: {last or f'exit code {code}'}")
@@ -155,8 +162,8 @@ class Shell:
     def _known_as(self) -> tuple[str, str]:
         """Return the host's name in the file of known hosts, and the file's path.
 
-        The user may have written an alias of ``~/.ssh/config``; ``ssh -G`` resolves it.
-        The path is empty for the default file.
+        An alias of ``~/.ssh/config`` is resolved with ``ssh -G``. The path is empty for
+        the default file.
         """
         *options, dashes, host = self._words()
         words = [*options, "-G", dashes, host]
@@ -173,7 +180,7 @@ class Shell:
 
 
 def scratch_errors() -> IO[bytes]:
-    """Return a temporary file for the messages of a long command."""
+    """Return a temporary file for the error output of a long command."""
     return tempfile.TemporaryFile()
 
 

@@ -1,8 +1,8 @@
-"""Estimate a GPU's memory for training a model, before the model is downloaded.
+"""Estimate the GPU memory for training a model, before the model is downloaded.
 
-It depends on a decoder's number of parameters: weights, gradients, AdamW's two moments,
-activations of a backward pass, and keys and values of running episodes. These are
-estimates for choosing a GPU.
+The estimate depends on the model's number of parameters. It counts weights, gradients,
+AdamW's two moments, activations of a backward pass, and keys and values of running
+episodes. It is only good enough to choose a GPU.
 """
 
 import re
@@ -30,9 +30,9 @@ _UNITS = {"b": 1e9, "m": 1e6}
 _GB = 1e9
 _HALF, _FULL = 2, 4
 _ADAPTER = 0.01
-"""An adapter's size at rank 16, as a share of the weights below it."""
+"""An adapter's parameters at rank 16, as a share of the model's parameters."""
 _LEARNED = 4 * _FULL
-"""Bytes per trained parameter: itself, its gradient and two moments."""
+"""Bytes per trained parameter: the parameter, its gradient and two moments."""
 _KEPT_GB, _KEPT_EACH_B = 3.0, 0.6
 _CACHE_GB, _CACHE_EACH_B = 2.0, 0.4
 _CUDA_GB = 1.0
@@ -44,7 +44,7 @@ class Need:
 
     Attributes:
         parameters: The model's number of parameters.
-        source: Description of that number's source.
+        source: Where the number of parameters comes from, e.g. ``by its config.json``.
         rank: Rank of the trained adapter; 0 trains all weights.
         weights_gb: The loaded weights.
         learning_gb: Trained weights, their gradients and AdamW's moments.
@@ -64,12 +64,12 @@ class Need:
 
     @property
     def engine(self) -> str:
-        """The engine's name."""
+        """The engine's name: ``vllm`` or ``local``."""
         return "vllm" if self.served_gb else "local"
 
     @property
     def gb(self) -> float:
-        """The total in GB. vLLM and the learner's updates take turns."""
+        """The most GB in use at a time; vLLM and the learner's updates take turns."""
         kept = self.weights_gb + self.learning_gb
         if not self.served_gb:
             return kept + self.activations_gb + self.cache_gb
@@ -77,7 +77,7 @@ class Need:
 
     @property
     def words(self) -> str:
-        """Description of the parts, with the source of the estimate."""
+        """Description of the total and its parts, with the source of the estimate."""
         learned = f"LoRA rank {self.rank}" if self.rank else "full weights"
         last = f", activations {self.activations_gb:.1f}, KV cache and CUDA "
         last += f"{self.cache_gb:.1f}"
@@ -91,11 +91,11 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the needs of the engines that may train on another machine, best first.
+    """Return the GPU memory needed with each possible engine, the best engine first.
 
     Raises:
         ModelError: The model's folder does not exist.
-        UsageError: Its size is unknown.
+        UsageError: The model's size is unknown.
     """
     need, engine = need_of(config), remote_engine(config)
     if engine == "local":
@@ -107,16 +107,16 @@ def needs_of(config: TrainingConfig) -> list[Need]:
 
 
 def need_of(config: TrainingConfig) -> Need:
-    """Return the GPU memory that a run's model needs.
+    """Return the GPU memory that a run's model needs, without vLLM.
 
     If its ``config.json`` is available locally, the training engine's estimate is used.
 
     Raises:
         ModelError: The model's folder does not exist.
-        UsageError: Its size is unknown.
+        UsageError: The model's size is unknown.
     """
     known = None
-    with suppress(ModelError):  # of an architecture that other engines may train
+    with suppress(ModelError):  # another engine may train this architecture
         known = shape_of(config.model)
     if known is not None:
         shape, held = known
@@ -150,7 +150,11 @@ def need_of(config: TrainingConfig) -> Need:
 
 
 def _parameters(model: str) -> tuple[float, str]:
-    """Return a model's number of parameters, and its source."""
+    """Return a model's number of parameters, and where this number comes from.
+
+    Raises:
+        UsageError: The model is not local, and its name has no size.
+    """
     folder = Path(model_source(model))
     if folder.is_dir():
         if (folder / ADAPTER_FILE).is_file():

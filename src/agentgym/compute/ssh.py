@@ -19,7 +19,7 @@ _MAY_CHOOSE = (
 
 
 class OverSSH(Place):
-    """A user's own machine; training continues if the client disconnects."""
+    """Trains on a user's own machine; training continues if the client disconnects."""
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
         """Return the plan of uploads and installation; do not contact the machine."""
@@ -28,11 +28,11 @@ class OverSSH(Place):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train on it; see :func:`~agentgym.compute.remote.train_elsewhere`."""
+        """Train the run with :func:`~agentgym.compute.remote.train_elsewhere`."""
         return train_elsewhere(config, _address(config), None, run, progress)
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Fetch the machine's files, unless it cannot be reached."""
+        """Stop the training and fetch its files; return an error message, or None."""
         try:
             fetch_results(_address(config), None, run, Progress())
         except ComputeError as error:
@@ -41,7 +41,7 @@ class OverSSH(Place):
 
 
 def plan_elsewhere(config: TrainingConfig, machine: str) -> Elsewhere:
-    """Return the plan of a run's uploads to a machine, and of the installation.
+    """Return the plan for training on a machine: its uploads and installations.
 
     Args:
         config: The run's settings.

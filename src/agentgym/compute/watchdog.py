@@ -1,8 +1,8 @@
-"""Watchdog: start training on a remote machine; stop both when a limit is reached.
+"""Watchdog: start training on a remote machine; stop it when a limit is reached.
 
-It is the parent process of training, in a new session, so that it goes on when the
-connection is lost. It uses only the standard library. It reads its input from a pipe,
-and keeps the secrets in it in memory only.
+The watchdog is the parent process of training. It has its own session, so that it goes
+on when the connection is lost. It uses only the standard library. Its input comes from
+a pipe, and the secrets in this input stay in memory. It also ends a rented machine.
 """
 
 import fcntl
@@ -29,18 +29,19 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class EndLimits:
-    """Limits after which a machine stops by itself; None: never.
+    """Limits after which training and a rented machine stop; None for no limit.
 
     Attributes:
-        longest_s: Seconds from the start of training.
-        ends_s: Seconds from the start after which a rented machine ends itself in any
-            case: no more are paid for.
-        silent_s: Seconds without the client's heartbeat.
-        idle_s: Seconds that a rented machine waits, after training, for the client to
-            fetch files.
-        parting_s: Seconds that a rented machine waits once the client has everything;
-            usually the client ends it first.
-        grace_s: Seconds for training to stop by itself when asked to.
+        longest_s: Seconds after which training is stopped.
+        ends_s: Seconds after which a rented machine ends itself even while training;
+            more time is not paid for.
+        silent_s: Seconds without the client's heartbeat after which training is
+            stopped.
+        idle_s: Seconds without a heartbeat, after training, for which a rented machine
+            waits for the client to fetch files.
+        parting_s: Seconds for which a rented machine waits after the client has all
+            files; usually the client ends it earlier.
+        grace_s: Seconds from the request to stop training until it is killed.
     """
 
     longest_s: float | None = None
@@ -51,17 +52,18 @@ class EndLimits:
     grace_s: float = 60.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON for :func:`main`."""
+        """Return the limits as a JSON object, for the input of :func:`main`."""
         return asdict(self)
 
 
 class Watchdog:
-    """One training process with its limits, and the end of its machine.
+    """Runs one training process within its limits, and then ends a rented machine.
 
     Args:
-        attempt: The folder of this process, in the run's folder.
-        order: ``train``, input of the training process; ``limits``; ``ending``, a
-            request that ends the machine, or None.
+        attempt: The folder of this attempt, in the run's folder.
+        order: A dict. ``train`` is the input of the training process, ``limits`` are
+            the fields of EndLimits, and ``ending`` are those of the request that ends
+            the machine, or None.
     """
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
@@ -74,7 +76,7 @@ class Watchdog:
         self._why: str | None = None
 
     def run(self) -> None:
-        """Run the training, write its outcome if it could not, and end the machine."""
+        """Run the training, make sure that it has an outcome, and end the machine."""
         child = self._start()
         if self._ending is not None and self._limits.ends_s is not None:
             end = threading.Timer(self._limits.ends_s, self._end_machine)
@@ -108,7 +110,7 @@ class Watchdog:
         return child
 
     def _watch(self, child: subprocess.Popen[bytes]) -> None:
-        """Wait until training ends, by itself or at a limit."""
+        """Wait for training; interrupt it at a limit or on request, and wait again."""
         message = False
         until: float | None = None
         while child.poll() is None:
@@ -125,7 +127,7 @@ class Watchdog:
                 return
 
     def _overdue(self) -> str | None:
-        """Return the limit that is reached, or None."""
+        """Return a description of the limit that is reached, or None."""
         now = time.monotonic()
         if (beat := self._last_beat()) != self._beat:
             self._beat, self._heard = beat, now
@@ -142,7 +144,7 @@ class Watchdog:
         return 0
 
     def _conclude(self, code: int) -> None:
-        """Write the outcome of training if it has not, or if a limit ended it."""
+        """Write ``outcome.json`` if training has not, or if a limit ended training."""
         path = self._attempt / "outcome.json"
         found: dict[str, Any] = {"kind": "killed", "code": code}
         with suppress(OSError, ValueError):
@@ -158,7 +160,7 @@ class Watchdog:
             (self._attempt / "over").touch()
 
     def _linger(self) -> None:
-        """Wait until the client has fetched everything, or is gone."""
+        """Wait until the client has fetched all files, or was silent for ``idle_s``."""
         idle = self._limits.idle_s
         self._heard = time.monotonic()
         while not (self._attempt / "fetched").exists() and self._attempt.exists():
@@ -170,7 +172,7 @@ class Watchdog:
         time.sleep(self._limits.parting_s)
 
     def _end_machine(self) -> None:
-        """Ask the provider to end this machine, repeatedly until it ends."""
+        """Ask the provider again and again to end this machine; never return."""
         assert self._ending is not None
         while True:
             with suppress(Exception):  # must go on until the machine ends
@@ -179,7 +181,7 @@ class Watchdog:
 
 
 def send_ending(ending: dict[str, str]) -> None:
-    """Send the request that ends a machine.
+    """Send the HTTP request that ends a machine; ``ending`` has EndRequest's fields.
 
     Raises:
         OSError: The request failed.
@@ -199,13 +201,13 @@ def send_ending(ending: dict[str, str]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill the remaining processes of training."""
+    """Kill the process group of training."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def main(attempt: Path) -> None:
-    """Read the order, and hold the lock that marks this process as alive."""
+    """Read the order and run it, with a lock that shows that this process is alive."""
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""AgentSource, the settings that name a user's agent; AgentSpec, a saved agent."""
+"""AgentSource: the settings that name a user's agent. AgentSpec: a saved agent."""
 
 import json
 from collections.abc import Mapping
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 
 COMMAND = "command:"
-"""Start of the reference of an agent that is a program: ``command:node agent.js``."""
+"""Prefix of a reference that is a program's command: ``command:node agent.js``."""
 
 
 def is_command(reference: str) -> bool:
-    """Say whether an agent's reference is the command of a program."""
+    """Return whether an agent's reference is the command of a program."""
     return reference.startswith(COMMAND)
 
 
 class AgentSpec(BaseModel):
-    """The definition of an agent, apart from its weights.
+    """The definition of a saved agent, without its weights.
 
     Attributes:
-        scenario: The scenario that it was trained on; its tools are the default.
-        framework: The framework that it was trained in.
-        agent: ``module:name`` of the user's own factory, or ``command:`` and the
-            command of a program; None for the scenario's.
-        system_prompt: Its role and rules.
-        tools: OpenAI-shaped tools, with their original schemas; empty where each task
-            of the scenario has tools of its own.
-        max_turns: Most model calls in one episode.
-        max_tokens: Most tokens of one response.
-        temperature: Sampling temperature; the one that the agent was evaluated at.
+        scenario: Name of the scenario that the agent was trained on.
+        framework: The framework that it was trained in, e.g. ``langchain``.
+        agent: ``module:name`` of the user's agent or factory, or ``command:`` and a
+            program's command. None: the agent that the scenario itself defines.
+        system_prompt: The agent's system prompt.
+        tools: The agent's tools in OpenAI's format. Empty if every task of the scenario
+            has its own tools.
+        max_turns: Maximum number of model calls in one episode.
+        max_tokens: Maximum number of tokens in one response.
+        temperature: Sampling temperature at which the agent was evaluated.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -58,7 +58,7 @@ class AgentSpec(BaseModel):
 
     @property
     def served_name(self) -> str:
-        """Model name that a server of this agent offers: the scenario's name."""
+        """Model name under which a server offers this agent: the scenario's name."""
         return Path(self.scenario).name
 
     @field_validator("tools")
@@ -75,46 +75,52 @@ class AgentSpec(BaseModel):
 
 @runtime_checkable
 class Trained(Protocol):
-    """A trained agent as adapters see it when they export it to their framework.
+    """The parts of a trained agent that a framework adapter needs to export it.
 
     Attributes:
-        spec: Prompt, tools and limits.
+        spec: The agent's prompt, tools and limits.
     """
 
     spec: AgentSpec
 
     @property
     def name(self) -> str:
-        """Its name and version: ``desk@1``."""
+        """The agent's name and version, e.g. ``desk@1``."""
 
     @property
     def folder(self) -> str:
-        """The folder that it was trained in; empty if that is not known."""
+        """The working folder of the training process; empty if unknown."""
 
     @property
     def model_path(self) -> Path:
-        """The weights and tokenizer."""
+        """The folder with the weights and the tokenizer."""
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The agents of its team with adapters of their own."""
+        """The team members that have their own LoRA adapter; empty if none has one."""
 
     @property
     def scenario(self) -> str:
-        """Reference that loads the scenario: its name, or the path of its pack."""
+        """The scenario to load: its name, or the path of its pack."""
 
     def verified_model(self) -> Path:
         """Verify the checksums of the weights and return their folder."""
 
     def load_policy(self) -> Policy:
-        """Load the weights into this process; closing the policy frees them."""
+        """Load the weights into this process; ``close`` of the policy frees them."""
 
     def transport(self) -> "httpx.AsyncBaseTransport":
-        """Load the weights behind an OpenAI-style client; closing it frees them."""
+        """Load the weights; return an HTTP transport that answers OpenAI requests.
+
+        Closing the transport frees the weights.
+        """
 
 
 def _read_keys(value: Any) -> Any:
-    """Return a mapping, given as one or as ``key=value`` texts (JSON or plain text)."""
+    """Return a mapping from a JSON object or from one or more ``key=value`` texts.
+
+    Each value may be JSON or plain text. A mapping is returned unchanged.
+    """
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -135,7 +141,7 @@ def _read_keys(value: Any) -> Any:
 
 
 def _read_names(value: Any) -> Any:
-    """Return names from a JSON list or from a comma-separated text."""
+    """Return a list of names from a JSON list or from a comma-separated text."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -144,25 +150,27 @@ def _read_names(value: Any) -> Any:
 
 
 class AgentSource(BaseModel):
-    """The user's agent: one value that is passed from the settings to the workers.
+    """The settings that describe the user's agent.
 
-    A setting ``agent`` that is a text is its ``reference``.
+    In the settings, ``agent: my_module:agent`` is short for ``agent: {reference:
+    my_module:agent}``.
 
     Attributes:
-        reference: ``module:name`` of the agent, or of its factory; ``command:`` and the
-            command of a program, ``command:node agent.js``; None takes the scenario's
-            own agent, or the framework's default one.
+        reference: ``module:name`` of the agent or of its factory, or a program such as
+            ``command:node agent.js``. None: the agent that the scenario defines, or
+            else the framework's default agent.
         context: ``module:name`` of a function that gets the task and returns the
-            runtime context of a graph.
-        inputs: ``module:name`` of a function that gets the task and returns further
-            keys of a graph's state, or its whole input.
+            runtime context of a LangGraph graph.
+        inputs: ``module:name`` of a function that gets the task and returns more keys
+            of a graph's initial state, or the graph's whole input.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
-            episode, ``{"user_id": "7"}``; keys of the task win over them.
-        own_tools: How to answer calls of the agent's own tools that the scenario does
-            not have: ``stub`` returns values of the right types. None refuses an agent
-            with such tools, except those in ``allow_tools``.
-        allow_tools: The agent's own tools that are really executed.
-        program_memory_mb: Memory limit in MB of an episode's program and its children.
+            episode, e.g. ``{"user_id": "7"}``. A task's value for the same key wins.
+        own_tools: How to answer calls of tools that the agent has and the scenario does
+            not have. ``stub``: with made-up values of the right types. None: refuse an
+            agent with such tools, unless ``allow_tools`` names them.
+        allow_tools: Names of the agent's own tools that really run.
+        program_memory_mb: Memory limit in MB of one episode's program, together with
+            its child processes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -180,14 +188,18 @@ class AgentSource(BaseModel):
 
 _AGENT, _REFERENCE = "agent", "reference"
 FLAT_KEYS = tuple(key for key in AgentSource.model_fields if key != _REFERENCE)
-"""Fields of AgentSource that options, variables and older files set by name."""
+"""Fields of AgentSource that may also be given as top-level settings.
+
+Command-line options, environment variables and old configuration files do so.
+"""
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Move the fields of ``agent`` to the top level of the settings.
+    """Return settings with the fields of ``agent`` moved to the top level.
 
-    A field that is also given at the top level keeps that value. An ``agent`` with an
-    unknown field is left as it is, so that validation refuses it.
+    ``agent.reference`` becomes ``agent``. A field that already exists at the top level
+    keeps its top-level value. An ``agent`` with an unknown field stays unchanged, so
+    that validation reports the unknown field.
     """
     found = dict(values)
     agent = found.get(_AGENT)
@@ -200,9 +212,9 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Move the fields of AgentSource at the top level below ``agent``.
+    """Return settings with the top-level fields of AgentSource moved into ``agent``.
 
-    The inverse of :func:`flattened`.
+    This is the inverse of :func:`flattened`.
     """
     found = flattened(values)
     parts = {key: found.pop(key) for key in FLAT_KEYS if key in found}
@@ -214,6 +226,9 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_reference(settings: Mapping[str, Any]) -> str | None:
-    """Return the reference of the agent in recorded settings, of any version."""
+    """Return the agent's reference from recorded settings; None if there is none.
+
+    Both the nested and the older flat form of the settings are read.
+    """
     reference = flattened(settings).get(_AGENT)
     return None if reference is None else str(reference)

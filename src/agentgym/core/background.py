@@ -11,9 +11,10 @@ from typing import Any
 
 
 def in_background[T](awaitable: Awaitable[T]) -> T:
-    """Wait for an awaitable from sync code, also inside a running event loop.
+    """Run an awaitable from sync code and return its result.
 
-    In a running loop, as in a notebook, it runs in another thread, and the loop waits.
+    If an event loop already runs in this thread, as in a notebook, the awaitable runs
+    in another thread. The running loop is blocked until then.
     """
     try:
         asyncio.get_running_loop()
@@ -29,9 +30,10 @@ async def _await[T](awaitable: Awaitable[T]) -> T:
 
 @contextmanager
 def no_running_loop() -> Iterator[None]:
-    """Hide the running event loop from the block, so that ``asyncio.run`` works in it.
+    """Hide the running event loop, so that ``asyncio.run`` works in the block.
 
-    For imported code that cannot know whether a loop runs. The loop waits meanwhile.
+    Use it to import user code that may call ``asyncio.run``. The hidden loop is blocked
+    until the block ends.
     """
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
@@ -42,7 +44,10 @@ def no_running_loop() -> Iterator[None]:
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a function: await an async one; run a sync one in a thread."""
+    """Call a sync or async function and return its result.
+
+    An async function is awaited; a sync function runs in a new thread.
+    """
     if inspect.iscoroutinefunction(function):
         return await function(*args, **named)
     found = await call_in_thread(function, *args, **named)
@@ -52,7 +57,8 @@ async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Run a sync function in a new thread and return its result.
 
-    A thread that never ends is abandoned: it delays neither other calls nor the exit.
+    The caller may stop waiting: a function that never returns delays neither other
+    calls nor the exit of the process.
     """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()  # the caller may stop waiting
@@ -64,7 +70,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
         except (
             StopIteration,
             SystemExit,
-        ) as error:  # no future can hold these
+        ) as error:  # asyncio cannot pass these on
             future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)

@@ -1,18 +1,19 @@
-"""Components: label each token of a response with its part, e.g. tool name, arguments.
+"""Components: label each token of a response, e.g. as tool name or arguments.
 
 A tool format splits a response into spans (:mod:`agentgym.core.formats`). A token
-belongs to the components of all characters that it covers. It is trained only if *all*
-of them are trainable, so a token across a boundary is never half trained.
+belongs to the components of all characters that it covers. A token is trained only if
+*all* of its components are trainable, so a token across two spans is never half
+trained.
 
 Tool selection is more than the tool's name. The first token of a response decides
-between a call and an answer; the opening mark decides to call after some text; the
+between a call and an answer. The opening mark decides to call after some text. The
 closing mark and the end token decide to stop or go on. If only the name were trained,
-failing calls would become less likely while "answer instead" got no gradient, and the
-policy would stop calling tools.
+failing calls would become less likely, but the decision to answer without a call would
+get no gradient. The policy would then stop calling tools.
 
 A call that does not parse has no boundary between name and arguments. Its tokens belong
-to both components: they are trained if both are trainable (so that the policy unlearns
-malformed calls) and masked otherwise.
+to both components. They are trained only if both are trainable, so that the policy
+unlearns malformed calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +21,12 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, get_args
 
 TrainTokens = Literal["calls", "calls+reasoning", "all"]
-"""The tokens of its own responses that a model learns from."""
+"""Which tokens of its responses a model learns from; see :func:`components_of`."""
 TRAIN_TOKENS: tuple[TrainTokens, ...] = get_args(TrainTokens)
 
 
 class Component(StrEnum):
-    """A kind of span in a response."""
+    """The kind of a part of a response."""
 
     TOOL_SELECTION = "tool_selection"
     PARAMETER_SELECTION = "parameter_selection"
@@ -56,14 +57,16 @@ def label_tokens(
     """Return the components of each token of a response.
 
     Args:
-        pieces: The text of each token, in order, special tokens included; they join
-            to the response. An empty piece (a byte of a character that a later token
-            completes) takes the components of the next piece.
+        pieces: The text of each token, in order, special tokens included. Joined, they
+            are the response. A token that is only a part of a character has an empty
+            text and takes the components of the next character.
         spans: The response's spans, as its tool format read them.
-        ended: Whether the last token is an end token, not one cut off by a limit.
+        ended: Whether the last token is an end token. False if the response was cut at
+            the token limit.
 
     Returns:
-        One non-empty set per token: the components of the characters it covers.
+        One non-empty set per token: the components of its characters. The first token
+        outside of reasoning and the end token count as tool selection.
     """
     by_character: list[Components] = [OUTPUT] * sum(map(len, pieces))
     for span in spans:
@@ -85,12 +88,12 @@ def label_tokens(
 
 
 def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
-    """Return whether the loss covers a token of these components."""
+    """Return whether the loss covers a token with these components."""
     return all(trainable.get(component, False) for component in components)
 
 
 def components_of(tokens: TrainTokens) -> dict[str, bool]:
-    """Return the trained components for a value of ``train_tokens``.
+    """Return for each component whether ``train_tokens`` = ``tokens`` trains it.
 
     ``calls`` covers the choice of a tool and its arguments; ``calls+reasoning`` adds
     the text between reasoning marks; ``all`` is every token that the model wrote.
@@ -106,9 +109,10 @@ def components_of(tokens: TrainTokens) -> dict[str, bool]:
 
 
 def tokens_name(trainable: Mapping[str, bool]) -> str:
-    """Return the value of ``train_tokens`` with these components, or their names.
+    """Return the value of ``train_tokens`` that trains exactly these components.
 
-    A scenario that trains arguments alone, for instance, has no such value.
+    If such a value does not exist, for example for arguments alone, return the names of
+    the trained components, comma-separated, or ``none``.
     """
     trained = {name for name in Component if trainable.get(name, False)}
     for tokens in TRAIN_TOKENS:
@@ -118,7 +122,10 @@ def tokens_name(trainable: Mapping[str, bool]) -> str:
 
 
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
-    """Return the index of the first token with text that is not reasoning."""
+    """Return the index of the first non-blank token outside of reasoning.
+
+    If all tokens are blank or reasoning, return the index of the last token.
+    """
     start = 0
     for index, piece in enumerate(pieces):
         covered = by_character[start : start + len(piece)]

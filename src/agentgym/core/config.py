@@ -41,24 +41,24 @@ _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
     r"|app|main|src|__main__"
 )
-"""Names of modules and agents that do not describe an agent, e.g. ``build_agent``."""
+"""Names that say nothing about an agent, e.g. ``build_agent``: not used as its name."""
 _STAMP = r"-\d{8}-\d{6}$"
-"""Time stamp of a run's folder, added if an earlier run has the agent's name."""
+"""The time stamp at the end of a run's name, if an earlier run had the same name."""
 SMALL_ANSWER = 160
-"""Default token limit of a small model's answer: nano needs about 40 for a call."""
+"""Default of ``max_tokens`` for small models; nano needs about 40 tokens for a call."""
 SMALL_TIMEOUT_S = 60.0
 AUTO_ENGINE = "auto"
-"""The setting that lets a training run choose its engine by the machine."""
+"""Value of ``engine`` that chooses ``vllm`` or ``local``, depending on the GPU."""
 LONGEST_EPISODE = 8192
-"""Default of ``max_episode_tokens`` where the memory suffices."""
+"""Default of ``max_episode_tokens`` if the memory is large enough."""
 MOST_IN_FLIGHT = 64
-"""Default limit of episodes in flight per worker; a step has 64 rollouts by default."""
+"""Default of ``concurrency``: the number of rollouts that a step has by default."""
 _MOST, _MANY = 10**9, 10**5
-"""Upper bounds of numbers: a larger one is a typing error and would exhaust memory."""
+"""Upper limits of numeric settings, since a typing error could exhaust the memory."""
 
 
 def _read_roles(value: Any) -> Any:
-    """Return names from a list or from a comma-separated text."""
+    """Return a tuple of role names from a list or from a comma-separated text."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         return names
@@ -84,7 +84,7 @@ Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
 
 
 def _program_name(reference: str) -> str:
-    """Return a name for an agent that is a command: the name of its first file."""
+    """Return a name for a program: that of the first file in its command."""
     words = reference.removeprefix(COMMAND).split()
     named = [word for word in words if PurePath(word).suffix] or words[:1]
     stem = PurePath(named[0]).stem if named else ""
@@ -92,12 +92,12 @@ def _program_name(reference: str) -> str:
 
 
 Precision = Literal["auto", "bf16", "float32"]
-"""Number type of the weights that are not trained."""
+"""Number type of the frozen weights."""
 Roles = Annotated[tuple[str, ...], BeforeValidator(_read_roles)]
 
 
 class _Environment(EnvSettingsSource):
-    """Read settings from environment variables; validation refuses unknown ones."""
+    """Read settings from ``AGENTGYM_`` variables; unknown variables are errors."""
 
     def __call__(self) -> dict[str, Any]:
         names = {*OTHER_VARIABLES, *self.settings_cls.model_fields, *FLAT_KEYS}
@@ -119,157 +119,159 @@ def _path_as_text(value: Any) -> Any:
 class TrainingConfig(Settings, BaseSettings):
     """Settings of one training run.
 
-    Values come from arguments, a YAML file (:meth:`from_yaml`) and the environment
-    (``AGENTGYM_EPISODES=500``); the first of these wins. Unknown keys are refused, also
-    unknown variables that start with ``AGENTGYM_``.
+    Values come from arguments, a YAML file (:meth:`from_yaml`) and environment
+    variables (``AGENTGYM_EPISODES=500``). Arguments win over the file, the file wins
+    over variables. Unknown keys and unknown ``AGENTGYM_`` variables are errors.
 
     Attributes:
-        scenario: Name of the scenario, the path of a pack, or a tasks file with its
-            tools: :class:`~agentgym.core.task.TaskSource`.
+        scenario: Name of a scenario, path of a scenario pack, or a tasks file with its
+            options (see :class:`~agentgym.core.task.TaskSource`).
         framework: The agent's framework: ``langchain``, ``autogen``, ``crewai``,
             ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
-        agent: Your agent, to train instead of the scenario's own: ``module:name`` of it
-            or of its factory, or ``command:`` and a program's command. The fields of
-            :class:`~agentgym.core.agent.AgentSource` may also be given as settings of
-            their own: ``context``, ``inputs``, ``configurable``, ``own_tools``,
-            ``allow_tools``, ``program_memory_mb``.
-        model: ``nano``, a folder, a Hugging Face id, ``smollm2`` or a GGUF file.
+        agent: Your agent, to train instead of the scenario's own: ``module:name`` of
+            the agent or its factory, or ``command:`` and a program's command. The other
+            fields of :class:`~agentgym.core.agent.AgentSource` may also be given as
+            top-level settings: ``context``, ``inputs``, ``configurable``,
+            ``own_tools``, ``allow_tools``, ``program_memory_mb``.
+        model: ``nano`` or ``smollm2``, a folder, a Hugging Face id, or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
             ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
-            engine of an installed package. ``auto`` trains with ``vllm`` if it is
-            installed and this machine's GPU has room for it, else with ``local``.
+            engine of an installed package. ``auto`` takes ``vllm`` if it is
+            installed and this machine's GPU has enough memory, else ``local``.
         gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with
-            1, vLLM and the learner share it; with more, the learner has one and vLLM
-            the others.
-        nodes: ``verl``: machines; more than one needs a Ray cluster (RAY_ADDRESS).
+            1, vLLM and the learner share the GPU; with more, the learner uses one GPU
+            and vLLM uses the others.
+        nodes: ``verl``: number of machines; more than one needs a Ray cluster
+            (RAY_ADDRESS).
         tensor_parallel: All engines but ``local``: GPUs that share one copy of the
             sampling model.
         offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory
             while they are not used.
         memory_share: All engines but ``local``: share of each GPU's memory for
-            sampling. None is 0.9 if nothing else uses that GPU, else the value nearest
-            to 0.5 that leaves room for both.
+            sampling, 0..1. None: 0.9 if sampling has the GPU alone; else the value
+            nearest to 0.5 that gives sampling and training enough memory.
         tool_format: The format in which the model writes tool calls; ``auto`` detects
-            it by a probe of the chat template.
-        chat_template: A template to use instead of the model's own: its text, a file,
-            or ``hermes`` for the one that ships.
+            the format from the chat template.
+        chat_template: A chat template to use instead of the model's own: its text, a
+            file, or ``hermes`` for the built-in template.
         thinking: Whether the chat template asks the model to reason before it answers;
             ``auto`` leaves that to the template.
         chat_template_kwargs: Further variables of the chat template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
             schemas allow; ``none`` restricts nothing; ``auto`` is ``calls`` for a model
-            that was trained with it.
-        engine_server: ``verl``: ``host:port`` of ``agentgym.engines.verl.server``; None
-            starts a server on this machine. Its key is in AGENTGYM_ENGINE_KEY.
-        verl: ``verl`` and ``lightning``: any of verl's settings,
+            that was trained with ``calls``, else ``none``.
+        engine_server: ``verl``: ``host:port`` of a running server
+            ``agentgym.engines.verl.server``. None starts a server on this machine. The
+            server's key is in the variable AGENTGYM_ENGINE_KEY.
+        verl: ``verl`` and ``lightning``: further settings of verl, e.g.
             ``{"actor_rollout_ref.…": value}``.
-        vllm: ``vllm``: any flag of ``vllm serve``, ``{"max_num_seqs": 64}``.
-        gpu: Where to train. ``auto`` takes a local GPU if there is one, ``local``
-            requires one, ``none`` forces the CPU; ``ssh:user@host`` or
-            ``ssh:user@host:port`` trains on that machine; ``runpod``, ``lambda``,
-            ``sky`` or another provider's name rents a machine, ``runpod:A100`` one with
-            that GPU.
-        spot: Rent machines that their provider may take away at any time, for less; the
-            run then goes on on another one.
-        max_hourly: Most $ per hour for a rented machine.
-        max_cost: Most $ in total for the rented machines of a run; then it ends.
-        episodes: Budget of training rollouts; 0 with ``warm_start`` ends after the warm
-            start.
-        time: Time limit of the whole run: seconds, or a text such as ``30m``. After
-            the first rollouts were timed, it decides how many held-out tasks,
-            validation tasks and steps there are. None: only ``episodes`` limits a run.
+        vllm: ``vllm``: further flags of ``vllm serve``, e.g. ``{"max_num_seqs": 64}``.
+        gpu: Where to train. ``auto``: on a local GPU, else on the CPU. ``local``: on a
+            local GPU only. ``none``: on the CPU. ``ssh:user@host`` or
+            ``ssh:user@host:port``: on that machine. ``runpod``, ``lambda``, ``sky`` or
+            another provider: on a rented machine; ``runpod:A100`` rents an A100.
+        spot: Rent cheaper machines that the provider may take away at any time; the run
+            then continues on another machine.
+        max_hourly: Maximum price of a rented machine in US dollars per hour.
+        max_cost: Maximum US dollars for all rented machines of a run; the run ends when
+            they are spent.
+        episodes: Maximum number of training rollouts. With 0 and ``warm_start``, the
+            run ends after the warm start.
+        time: Time limit of the whole run: seconds, or a text such as ``30m``. The run
+            times its first rollouts, then chooses the numbers of held-out tasks,
+            validation tasks and steps to fit. None: only ``episodes`` limits the run.
         seed: Seed of tasks, sampling and initialisation.
         deterministic: Make two runs with one seed give identical weights; slower.
-        group_size: Rollouts per task; each is compared with the others.
+        group_size: Rollouts per task in a step. Their rewards are compared with each
+            other.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` prefers families whose attempts differ in reward over
-            families without a training signal at present; ``uniform`` takes all
-            equally.
+        task_choice: ``adaptive`` prefers families of tasks whose attempts differ in
+            reward, since the others give no training signal; ``uniform`` takes all
+            families equally often.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
             ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a
             value model (arXiv:1707.06347).
-        prompts: A file of system prompts and tool descriptions that replace the agent's
-            own in requests to the model, as ``agentgym improve`` writes it, or its
-            text.
+        prompts: System prompts and tool descriptions that replace the agent's own in
+            requests to the model: a file that ``agentgym improve`` wrote, or its text.
         train_roles: Names of the agents in a team that are trained; None: all. The
-            others use the same weights, but their calls are not trained on.
-        role_adapters: ``local``: train a LoRA adapter for each of ``train_roles``, over
-            one copy of the model; the other agents are answered by the model as it was.
-        train_tokens: The tokens of its responses that the model learns from: those of
-            its tool ``calls``, ``calls+reasoning``, or ``all`` (for a reward that reads
-            the text of the answer). None takes the scenario's value, by default
-            ``calls``.
-        judge: A model that compares attempts at the same task, and ranks those that
-            the check accepts: ``openai:gpt-4.1-mini`` or an address. The attempts are
-            sent to it. None: no judge.
-        judge_rubric: The judge's instructions: a file, or a text; empty takes the
-            built-in ones.
-        judge_weight: Largest reward difference that the judge makes between two
-            attempts.
-        judge_price_in: $ per million tokens that the judge reads.
-        judge_price_out: $ per million tokens that it writes.
-        judge_max_cost: Most $ for judging; then training goes on without the judge.
+            other agents use the same weights, but their calls are not trained on.
+        role_adapters: ``local``: train a separate LoRA adapter for each of
+            ``train_roles``. The other agents use the untrained model.
+        train_tokens: The tokens of its responses that the model learns from: ``calls``
+            (tool calls), ``calls+reasoning``, or ``all`` (for a reward that reads the
+            text of the answer). None: the scenario's value, by default ``calls``.
+        judge: A model that ranks attempts at the same task, if the check of the
+            scenario accepts them: ``openai:gpt-4.1-mini`` or an address. The attempts
+            are sent to this model. None: no judge.
+        judge_rubric: The judge's instructions: a file, or a text. Empty: the built-in
+            instructions.
+        judge_weight: Maximum reward difference that the judge's ranking makes between
+            two attempts.
+        judge_price_in: US dollars per million tokens that the judge reads.
+        judge_price_out: US dollars per million tokens that the judge writes.
+        judge_max_cost: Maximum US dollars for judging; training then continues without
+            the judge.
         failure_cost: Penalty for a failed tool call, subtracted from the advantage of
-            its model call, in units of reward (``grpo`` and ``dapo``: of the group's
-            deviation, ``reinforce++``: of the batch's). Three times as much if the same
+            its model call. Unit: reward; for ``grpo`` and ``dapo`` the group's standard
+            deviation, for ``reinforce++`` the batch's. Three times as much if the same
             call failed the same way before.
-        learning_rate: AdamW's peak learning rate, which falls linearly to a tenth at
-            the end of the budget; None takes the model's default.
+        learning_rate: AdamW's peak learning rate; it falls linearly to a tenth at the
+            end of the budget. None: the model's default.
         entropy_coefficient: Weight of the entropy bonus.
         kl_coefficient: Weight of the KL penalty against the untrained model (k3, per
             trained token); 0 does not compute it.
-        ratio_limit: ``local`` and ``vllm``: updates skip, and count, sequences whose
-            probability ratio of learner to sampler (geometric mean over tokens, before
-            the update) is above this number or below its inverse. None skips none.
+        ratio_limit: ``local`` and ``vllm``: updates skip sequences whose probability
+            ratio of learner to sampler (geometric mean over tokens, before the update)
+            is above this number or below its inverse. None skips no sequence.
         warm_start: Fine-tune on the calls that training tasks need (``needed_calls``)
-            before reinforcement learning; helps a model that hardly ever succeeds.
-        warm_start_tasks: Most training tasks for the warm start; None: 4,500 for small
-            models such as nano, 320 for others.
+            before reinforcement learning. This helps a model that rarely succeeds.
+        warm_start_tasks: Maximum number of training tasks for the warm start; None:
+            4,500 for small models such as nano, 320 for others.
         temperature: Sampling temperature in training.
-        eval_temperature: Sampling temperature in evaluations. A provider's model is
-            sent this value only if it is not the default, and only for requests in
-            which the agent sets no temperature.
-        cache_requests: For evaluations of a model behind servers at
-            ``eval_temperature`` 0: a file that keeps answers; equal requests are
-            answered from it. Never in training.
-        max_tokens: Most tokens of one response; None: 160 for small models such as
-            nano, 1,024 for others, 4,096 for models that reason first.
-        lora_rank: 0 trains all weights; None: 0 for nano, 16 for other models. An
-            adapter in the model's folder keeps its own rank.
-        precision: ``local`` and ``vllm``: number type of the frozen weights below an
-            adapter; ``auto`` is bfloat16 if the GPU (``local``: or the processor)
-            computes with it. Trained weights are float32.
+        eval_temperature: Sampling temperature in evaluations. The default value is not
+            sent to a provider's model; another value is sent with requests in which the
+            agent sets no temperature.
+        cache_requests: A file that keeps a server's answers, to answer equal requests
+            from it. Only for evaluations at ``eval_temperature`` 0, never in training.
+        max_tokens: Maximum number of tokens in one response; None: 160 for small models
+            such as nano, 1,024 for others, 4,096 for models that reason first.
+        lora_rank: Rank of the LoRA adapter; 0 trains all weights. None: 0 for nano, 16
+            for other models. An adapter in the model's folder keeps its own rank.
+        precision: ``local`` and ``vllm``: number type of the weights that a LoRA
+            adapter leaves frozen. ``auto``: bfloat16 if the GPU (``local``: or the CPU)
+            supports it, else float32. Trained weights are always float32.
         gradient_checkpointing: ``local`` and ``vllm``: recompute layers in the backward
-            pass to save memory; None does so if memory is short.
-        max_episode_tokens: Model calls whose prompt and response together are longer
-            than this are not trained on; None: 8,192, or 4,096 or 2,048 if a GPU's
-            memory needs it.
-        eval_every: Updates between validation evaluations.
-        eval_tasks: Validation tasks.
-        test_tasks: Held-out tasks for the before/after table.
+            pass to save memory; None: only if memory is short.
+        max_episode_tokens: Model calls with more tokens than this, prompt and response
+            together, are not trained on. None: 8,192, or 4,096 or 2,048 on a GPU with
+            little memory.
+        eval_every: Number of updates between two validations.
+        eval_tasks: Number of validation tasks.
+        test_tasks: Number of held-out tasks for the comparison before and after
+            training.
         eval_samples: Attempts per held-out task, for pass^1 and pass^k.
-        forgetting_questions: Number of plain questions that measure how far training
-            moves the model's answers on unrelated text; 0 measures nothing. Short runs
+        forgetting_questions: Number of unrelated questions that measure how much
+            training changes the model's other answers; 0 measures nothing. Short runs
             ask fewer.
         early_stop: End the run when the success criteria hold on validation tasks. A
-            second measurement, on the same number of other tasks, must confirm this
-            and exceed the criteria by a margin for chance.
+            second measurement on as many other tasks must confirm this, with a margin
+            for chance.
         patience: If ``early_stop`` is on, the run ends after this many validations in a
-            row without improvement. A validation in which the right tool was called
-            less often than before training counts twice.
-        yes: Continue although the baseline shows that training will hardly work.
-        workers: Worker processes.
-        concurrency: Episodes in flight per worker; None: chosen by model and device, at
-            most 64.
+            row without improvement. A validation counts twice if the right tool was
+            called less often than before training.
+        yes: Continue although the baseline shows that training will probably fail.
+        workers: Number of worker processes; None: chosen by model and CPU cores.
+        concurrency: Number of episodes that run at once in each worker; None: chosen by
+            model and device, at most 64.
         rollout_timeout_s: Wall seconds after which a hanging episode is ended; None: 60
             for small models such as nano, at least 600 for others.
-        max_attempts: Attempts per rollout before it is dropped.
+        max_attempts: Number of times a rollout is tried before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: ``tensorboard``, ``wandb`` or ``none``.
         name: Name of the saved agent and of the run. None derives it from the agent's
             module or attribute, or from the scenario.
-        output: Folder of runs.
+        output: Folder in which each run creates its own folder.
     """
 
     model_config = SettingsConfigDict(
@@ -352,22 +354,22 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def answer_tokens(self) -> int:
-        """Most tokens of one response: ``max_tokens``, or the default for nano."""
+        """``max_tokens``, or the default for small models if it is None."""
         return self.max_tokens or SMALL_ANSWER
 
     @property
     def episode_tokens(self) -> int:
-        """Most trained tokens of an episode: ``max_episode_tokens``, or the default."""
+        """``max_episode_tokens``, or 8,192 if it is None."""
         return self.max_episode_tokens or LONGEST_EPISODE
 
     @property
     def in_flight(self) -> int:
-        """Episodes in flight per worker: ``concurrency``, or the default for nano."""
+        """``concurrency``, or 64 if it is None."""
         return self.concurrency or MOST_IN_FLIGHT
 
     @property
     def timeout_s(self) -> float:
-        """Timeout of an episode: ``rollout_timeout_s``, or nano's default."""
+        """``rollout_timeout_s``, or 60 seconds if it is None."""
         return self.rollout_timeout_s or SMALL_TIMEOUT_S
 
     @property
@@ -383,7 +385,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def scenario_name(self) -> str:
-        """The scenario's name to show: of the pack's folder or of the file."""
+        """The scenario's name without the folder and options of its path."""
         if self.scenario.partition("?")[0].endswith(".jsonl"):
             return TaskSource.parse(self.scenario).name
         reference = self.scenario.partition("?")[0]
@@ -391,7 +393,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def agent_name(self) -> str:
-        """The name to save the trained agent under, unless it is taken."""
+        """The name for the saved agent, from ``name``, the agent or the scenario."""
         if self.name is not None:
             return re.sub(_STAMP, "", self.name)
         if self.agent.reference is None:
@@ -414,7 +416,7 @@ class TrainingConfig(Settings, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of values; the first wins."""
+        """Return the sources of settings, arguments first; the first source wins."""
         given = init_settings()
         return InitSettingsSource(settings_cls, nested(given)), _Environment(
             settings_cls
@@ -422,7 +424,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of all settings, with those of an agent's parts."""
+        """Return the names of all settings, the fields of ``agent`` included."""
         return sorted({*cls.model_fields, *FLAT_KEYS})
 
     @classmethod
@@ -432,7 +434,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint if a file has old keys that now belong below ``agent``."""
+        """Return a hint on old keys that now belong below ``agent``; "" if none."""
         old = [key for key in FLAT_KEYS if key in values]
         if not old:
             return ""

@@ -1,6 +1,6 @@
 """Write files atomically, clean up temporary folders, and retry on full disks.
 
-Text that comes from outside is read here too: :func:`parse_json`, :func:`whole_text`.
+Also read text from other programs: :func:`parse_json`, :func:`whole_text`.
 """
 
 import errno
@@ -23,13 +23,15 @@ from agentgym.errors import UsageError
 from agentgym.security.redaction import Redactor
 
 WAIT_S = 10.0
-"""Seconds that a run waits for disk space, or for a failing disk, before it ends."""
+"""Seconds that a run waits for disk space or a failing disk before it ends."""
 BEAT_S = 0.5
-"""Seconds between two attempts to write, and between two calls of a Beat."""
+"""Seconds between two attempts to write, and between two calls of a ``Beat``."""
 
 Beat = Callable[[str | None], None]
-"""Called at each attempt with the reason for waiting, or None; an exception from it
-ends the waiting.
+"""A callback that a waiting function calls regularly.
+
+Its argument is the reason why writing is delayed, or None. It may raise an exception to
+end the waiting.
 """
 
 _NUMBERS = {
@@ -46,19 +48,19 @@ _SQLITE = {
     sqlite3.SQLITE_LOCKED: "another program has locked the database",
 }
 _MOST_BYTES = 200
-"""Most bytes of a name: file systems take 255, and temporary names are longer."""
+"""Maximum bytes of a name: file systems allow 255; temporary names are longer."""
 _PRIVATE, _USUAL = 0o600, 0o666
 _UNLOCKED_S = 1.0
-"""Age in seconds up to which a temporary file may not be locked yet."""
+"""Seconds after its creation in which a temporary file may still be unlocked."""
 _GRACE_S = 60.0
-"""Age in seconds up to which a temporary folder may not be locked yet."""
+"""Seconds after its creation in which a temporary folder may still be unlocked."""
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if it is a valid name of a file or folder on every file system.
+    """Check that ``name`` is a valid file name on every file system, and return it.
 
     Raises:
-        ValueError: The name is not allowed; the message does not quote it.
+        ValueError: The name is not valid. The message does not contain the name.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(
@@ -71,12 +73,15 @@ def check_name(name: str) -> str:
 
 
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
-    """Replace ``path`` by ``text`` without secrets; durable when this returns.
+    """Write ``text`` to a file atomically, with secrets redacted.
+
+    The file is safely on disk when this returns.
 
     Args:
-        path: The file; if it exists, it keeps its mode.
-        text: Its new content.
-        private: Whether only this user may read a new file; else the umask decides.
+        path: The file; an existing file keeps its permissions.
+        text: The file's new content.
+        private: Whether a new file is readable by this user only. If false, the umask
+            decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -101,7 +106,7 @@ def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace ``path`` by ``value`` as JSON without secrets, atomically."""
+    """Write ``value`` as JSON to a file atomically, with secrets redacted."""
     value = Redactor.of_environment().json(value)
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
@@ -110,8 +115,8 @@ def parse_json(text: str | bytes) -> Any:
     """Parse a JSON text.
 
     Raises:
-        json.JSONDecodeError: It is not JSON, or is nested too deeply for Python.
-        UnicodeDecodeError: It is not UTF-8.
+        json.JSONDecodeError: The text is not JSON, or is nested too deeply for Python.
+        UnicodeDecodeError: The bytes are not UTF-8.
     """
     try:
         return json.loads(text)
@@ -120,9 +125,9 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def whole_text(text: str) -> str:
-    """Replace each unpaired half of a surrogate pair by U+FFFD.
+    """Return ``text`` with each unpaired surrogate replaced by U+FFFD.
 
-    Such a half is not a character, so it cannot be encoded.
+    An unpaired surrogate (half of a UTF-16 pair) cannot be encoded as UTF-8.
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -135,7 +140,10 @@ def is_below(name: str) -> bool:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes ``path`` if the block succeeds."""
+    """Create a temporary folder; rename it to ``path`` if the block succeeds.
+
+    A folder that already exists at ``path`` is replaced. If the block raises, it stays.
+    """
     _remove_left(path, "tmp")
     temporary = _temporary(path, "tmp")
     temporary.mkdir(parents=True)
@@ -158,18 +166,21 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path, kind: str) -> Path:
-    """Return a temporary name next to ``path``, for its new or its old content."""
+    """Return a new temporary path next to ``path``; ``kind`` is its suffix."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.{kind}")
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a temporary file or folder as in use, if the file system supports locks."""
+    """Lock a temporary file or folder, to mark it as in use.
+
+    Do nothing if the file system does not support locks.
+    """
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _remove_left(path: Path, kind: str) -> None:
-    """Remove the temporary files that a killed process left next to ``path``."""
+    """Remove temporary files or folders that a killed process left next to ``path``."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
         with suppress(OSError, RecursionError):
             lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -187,10 +198,10 @@ def _remove_left(path: Path, kind: str) -> None:
 
 @contextmanager
 def scratch_folder(kind: str) -> Iterator[Path]:
-    """Yield a new folder below ``TMPDIR``, removed at the end of the block.
+    """Create a folder below ``TMPDIR``; remove it at the end of the block.
 
-    It is locked while its process lives. The next call removes folders of this ``kind``
-    that a killed process left.
+    A lock marks the folder as in use while its process lives. Each call also removes
+    folders of the same ``kind`` that a killed process left.
     """
     prefix = f"agentgym-{kind}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
@@ -206,7 +217,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove one of our temporary folders if no process has locked it."""
+    """Remove a temporary folder of this user if no process has locked it."""
     with suppress(OSError, RecursionError):
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -236,7 +247,7 @@ def agents_folder() -> Path:
 
 
 def state_problem() -> str | None:
-    """Return the reason why agents cannot be saved in ``AGENTGYM_HOME``, or None."""
+    """Return why agents cannot be saved in ``AGENTGYM_HOME``; None if they can."""
     state = place = agents_folder().parent
     while not place.exists():
         place = place.parent
@@ -256,13 +267,14 @@ def require_writable_state() -> None:
 
 
 def no_beat(stalled: str | None) -> None:
-    """Do nothing: a Beat that waits without a limit."""
+    """Do nothing: a ``Beat`` that never ends the waiting."""
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """Return the disk's problem as a sentence; None if the disk is not the cause.
+    """Return the disk problem that caused an error, e.g. ``the disk is full``.
 
-    The text is searched, since libraries raise their own errors with the system's text.
+    None if the disk is not the cause. The error's causes are searched too, and the
+    messages, since libraries put the system's message into errors of their own.
     """
     while error is not None:
         message = None
@@ -281,7 +293,14 @@ def disk_trouble(error: BaseException | None) -> str | None:
 
 
 def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
-    """Call ``write``; retry for ``wait_s`` seconds while the disk is full or fails."""
+    """Call ``write``; retry while the disk is full or fails, up to ``wait_s`` seconds.
+
+    Args:
+        write: The function to call.
+        beat: Called after each attempt: with the disk problem after a failure, with
+            None after success.
+        wait_s: Time limit for retries; after it, the error is raised.
+    """
     until = time.monotonic() + wait_s
     while True:
         try:

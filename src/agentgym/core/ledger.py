@@ -1,4 +1,4 @@
-"""Ledger: count each model call once, as trained, masked or dropped, with a reason."""
+"""Ledger: count each model call as trained, masked or dropped, with the reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ class Bucket:
     """How one model call was used: trained, masked or dropped, and why.
 
     Attributes:
-        verb: ``trained``; ``masked``: the loss left its tokens out; or ``dropped``: the
-            call, its rollout or its attempt failed or was not used.
-        reason: Category of the reason why it was not trained.
+        verb: ``trained``; ``masked``: the loss left out the call's tokens; ``dropped``:
+            the call, its rollout or its attempt failed or was not used.
+        reason: Why the call was not trained, as a category; empty for ``trained``.
     """
 
     verb: Literal["trained", "masked", "dropped"]
@@ -42,9 +42,11 @@ class RoleLedger(BaseModel):
     """How many model calls of one role were trained, masked or dropped, and why.
 
     Attributes:
-        calls: Requests to the model in training rollouts, unanswered ones included.
-        trained: Calls whose tokens the loss covered.
-        masked: Masked calls by reason, and likewise ``dropped``; see :class:`Bucket`.
+        calls: Number of requests to the model in training rollouts, unanswered requests
+            included.
+        trained: Number of calls whose tokens the loss covered.
+        masked: Number of masked calls by reason; see :class:`Bucket`.
+        dropped: Number of dropped calls by reason.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,12 +58,12 @@ class RoleLedger(BaseModel):
 
     @property
     def counted(self) -> int:
-        """Number of calls in all buckets."""
+        """Number of trained, masked and dropped calls together."""
         return self.trained + self.masked.total() + self.dropped.total()
 
     @property
     def adds_up(self) -> bool:
-        """Whether the buckets account for every call made."""
+        """Whether every call was counted as trained, masked or dropped."""
         return self.counted == self.calls
 
     def _put(self, bucket: Bucket) -> None:
@@ -73,21 +75,22 @@ class RoleLedger(BaseModel):
 
 
 class Judging(BaseModel):
-    """Figures of a judge that ranked groups of attempts, with its cost.
+    """The work of a judge that ranked groups of attempts, and its cost.
 
     Attributes:
         model: The judge, as the user named it.
         groups: Groups of attempts at one task.
-        judged: Groups whose attempts it ranked.
-        kept: Unranked groups, by reason; they keep their own rewards.
+        judged: Groups whose attempts the judge scored.
+        kept: Number of groups without scores, by reason; their rewards do not change.
         requests: Requests that were sent to the judge.
-        prompt_tokens: Tokens of these requests, and ``response_tokens`` of its answers.
+        prompt_tokens: Tokens of these requests.
+        response_tokens: Tokens of the judge's answers.
         estimated: Requests whose tokens were estimated, because the server did not
             count them.
-        cost: US dollars; None where the price of its tokens is not known.
-        pairs: Pairs of attempts at one task of which the check accepted exactly one.
-        agreed: Pairs in which the judge gave the accepted attempt more; ties count
-            half.
+        cost: US dollars; None if the price of the judge's tokens is unknown.
+        pairs: Pairs of an accepted and a rejected attempt at the same task.
+        agreed: Pairs in which the judge gave the accepted attempt the higher score.
+            Equal scores count 0.5.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -106,12 +109,12 @@ class Judging(BaseModel):
 
     @property
     def agreement(self) -> float | None:
-        """Share of the pairs in which judge and check agree; None without a pair."""
+        """Share of ``pairs`` in which judge and check agree; None without pairs."""
         return self.agreed / self.pairs if self.pairs else None
 
     @property
     def adds_up(self) -> bool:
-        """Whether every group was judged or kept its own rewards."""
+        """Whether every group was counted as judged or kept."""
         return self.groups == self.judged + self.kept.total()
 
 
@@ -119,10 +122,11 @@ class Ledger(RoleLedger):
     """The counts of all roles together, and of each role.
 
     Attributes:
-        judging: Figures of the judge; None without one.
-        tokens: Which tokens of a trained call the loss covered, as ``train_tokens``
-            names them; empty for runs that did not record it.
-        roles: Counts by role; a single agent is one role. They add up to the whole.
+        judging: The work of the judge; None without a judge.
+        tokens: The value of ``train_tokens``: which tokens of a trained call the loss
+            covered. Empty for runs that did not record the value.
+        roles: Counts of each role; a single agent is one role. They add up to the
+            counts of all roles together.
     """
 
     judging: Judging | None = None
@@ -131,18 +135,18 @@ class Ledger(RoleLedger):
 
     @model_validator(mode="after")
     def _read_single(self) -> Self:
-        """Assign the calls of an older record without roles to its only agent."""
+        """Count the calls of an old record without roles for its single agent."""
         if self.calls and not self.roles:
             alone = self.model_dump(exclude={"roles", "tokens", "judging"})
             self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
         return self
 
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
-        """Count one rollout's buckets.
+        """Add some model calls to the counts.
 
         Args:
-            buckets: One per call.
-            roles: Who made each call.
+            buckets: How each call was used.
+            roles: The role that made each call, in the same order.
         """
         for role in roles:
             self.calls += 1
@@ -152,11 +156,13 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Count a rollout's model calls, also those without a step in its trajectory.
+        """Add a rollout's model calls to the counts.
+
+        Calls without a step in the trajectory (``unused_calls``) count as dropped.
 
         Args:
-            rollout: Scored or dropped.
-            buckets: One per call of ``rollout.model_calls``.
+            rollout: The rollout, scored or dropped.
+            buckets: How each call of ``rollout.model_calls`` was used.
         """
         self.add(buckets, roles=[call.agent for call in rollout.model_calls])
         for role, unused in rollout.unused_calls.items():
@@ -164,7 +170,10 @@ class Ledger(RoleLedger):
                 self.add([Bucket("dropped", reason)] * count, roles=[role] * count)
 
     def why_untrained(self) -> str:
-        """Return the most frequent reason for untrained calls, with a remedy."""
+        """Return the main reason for untrained calls, as the end of a sentence.
+
+        Empty if every call was trained.
+        """
         reasons = (self.masked + self.dropped).most_common(1)
         if not reasons:
             return ""
@@ -178,7 +187,7 @@ class Ledger(RoleLedger):
 
     @property
     def adds_up(self) -> bool:
-        """Whether the buckets account for every call, and the roles for all buckets."""
+        """Whether the counts are complete: all calls, calls by role, and judging."""
         parts = self.roles.values()
         return (
             self.counted == self.calls == sum(part.calls for part in parts)

@@ -9,7 +9,7 @@ SSH = "ssh"
 RENTED = MappingProxyType(
     {"runpod": "RUNPOD_API_KEY", "lambda": "LAMBDA_API_KEY", "sky": ""}
 )
-"""Providers of rented machines, with the environment variable of each one's key."""
+"""Providers of rented machines; the environment variable of each provider's key."""
 PROVIDERS_GROUP = "agentgym.compute"
 
 _USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"
@@ -20,10 +20,10 @@ _SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
 
 
 def check_gpu(value: str) -> str:
-    """Return ``value`` if it names a known place to train.
+    """Check a value of the ``gpu`` setting and return it.
 
     Raises:
-        ValueError: The machine is unknown; the message lists the known ones.
+        ValueError: The value is unknown; the message lists the known values.
     """
     if value in HERE:
         return value
@@ -45,7 +45,7 @@ def check_gpu(value: str) -> str:
 
 
 def elsewhere_hint() -> str:
-    """Return a sentence that lists the providers and the keys that they need."""
+    """Return a sentence that lists other machines to train on, with the keys to set."""
     keys = ", ".join(f"--gpu {n} (set {key})" for n, key in RENTED.items() if key)
     return (
         f"Other machines: {keys}, --gpu sky (clouds that SkyPilot can use), or "
@@ -54,15 +54,17 @@ def elsewhere_hint() -> str:
 
 
 def is_elsewhere(gpu: str) -> bool:
-    """Say whether a run trains on another machine than this one."""
+    """Return whether a ``gpu`` setting means another machine than this one."""
     return gpu not in HERE
 
 
 def split_address(text: str) -> tuple[str, str, int]:
-    """Return user (empty for none), host and port of ``user@host:port``.
+    """Split ``user@host:port`` into user, host and port.
+
+    The user may be missing (then empty), and the port too (then 22).
 
     Raises:
-        ValueError: It is written otherwise.
+        ValueError: The text is not such an address.
     """
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"] or 22) if match else 0

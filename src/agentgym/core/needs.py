@@ -1,4 +1,4 @@
-"""NeededCall: the tool calls that a task needs, and matching them to calls made."""
+"""NeededCall: a tool call that a task needs. align: match real calls to needed ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ class Needs:
 
     Attributes:
         by_task: The needed calls of each task, by task id; None if unknown.
-        specs: The tools by name; the union of all if each task has its own.
-        tools: By task id, the tools of each task that has its own.
+        specs: All tools by name.
+        tools: If tasks have different tools: the tools of each task, by task id and
+            name. Else empty.
     """
 
     by_task: Mapping[str, Sequence["NeededCall"] | None]
@@ -25,7 +26,7 @@ class Needs:
     tools: Mapping[str, Mapping[str, ToolSpec]] = field(default_factory=dict)
 
     def specs_of(self, task_id: str) -> Mapping[str, ToolSpec]:
-        """Return the tools of a task by name."""
+        """Return the tools of a task, by name."""
         return self.tools.get(task_id, self.specs)
 
 
@@ -34,12 +35,12 @@ class NeededCall:
     """One tool call that a task needs.
 
     Attributes:
-        tool: Its tool.
-        arguments: Its arguments.
-        others: Alternative arguments that are equally right.
-        by_outcome: Arguments that only the outcome can judge, e.g. the new text of an
-            edit: any value is right in an episode that succeeded.
-        instead: Alternative calls, maybe of other tools, that are equally right.
+        tool: Name of the tool.
+        arguments: The right arguments.
+        others: Other arguments that are equally right.
+        by_outcome: Names of arguments that have no single right value, e.g. the new
+            text of an edit. In an episode that succeeded, any value is right.
+        instead: Other calls that are equally right, maybe of other tools.
     """
 
     tool: str
@@ -50,13 +51,16 @@ class NeededCall:
 
     @property
     def tools(self) -> set[str]:
-        """Names of the tools that may be called for it."""
+        """Names of the tools that may be called, alternatives included."""
         return {self.tool}.union(*(other.tools for other in self.instead))
 
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Return whether ``call`` ran without error and matches this needed call.
 
-        Defaults of the tool's ``spec`` are filled in on both sides before they compare.
+        Args:
+            call: A call that was made.
+            spec: The tool's spec, to fill in default arguments before the comparison.
+            succeeded: Whether the episode succeeded; see ``by_outcome``.
         """
         if any(other.accepts(call, spec, succeeded) for other in self.instead):
             return True
@@ -77,15 +81,15 @@ def align(
     *,
     succeeded: bool,
 ) -> list[int | None]:
-    """Match calls made to needed calls; return an index, or None, for each call made.
+    """Match the calls that were made to the needed calls, both in order.
 
-    A global alignment in order (Needleman and Wunsch 1970). It maximises right calls,
-    then calls of the needed tool, then other calls that replace a needed call that was
-    not made. Among equal alignments, the one that pairs earlier calls wins. Calls of
-    the agent's own tools match none: no task needs them.
+    This is a global alignment (Needleman and Wunsch 1970). It has as many right calls
+    as possible; then as many calls of the needed tool with other arguments; then as
+    many calls of another tool. Among equal alignments, the one that matches earlier
+    calls wins. Calls of the agent's own tools match no needed call.
 
     Returns:
-        Per call made the index of its needed call, or None.
+        For each call made, the index of its needed call, or None.
     """
     judged = [call for call in made if not is_own(call, specs)]
     rows, columns = len(judged), len(needed)
@@ -120,7 +124,10 @@ def align(
 
 
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
-    """Return whether a call is of one of the agent's own tools, e.g. a hand-off."""
+    """Return whether a call uses one of the agent's own tools, e.g. a hand-off.
+
+    These are tools that exist, but not in ``specs``, the tools of the scenario.
+    """
     if call.name in specs or call.name == MALFORMED_CALL:
         return False
     return call.outcome is not ToolOutcome.UNKNOWN_TOOL

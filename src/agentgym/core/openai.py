@@ -1,4 +1,4 @@
-"""OpenAI's data shapes: errors, messages in parts, and completions."""
+"""Read and write OpenAI's formats: errors, message parts, tool choice, completions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ CONTEXT_LENGTH = "context_length_exceeded"
 _LEAST_LOGPROB, _MOST_LOGPROB = -1e4, 0.01
 
 MOST_TOKEN_ID = 2**24
-"""Upper bound of a token id, larger than any vocabulary."""
+"""Token ids are below this number, which is larger than any vocabulary."""
 
 NO_KEY = "none-is-needed-in-training"
-"""Placeholder API key for the agent's own model objects; it grants no access."""
+"""Placeholder API key for model objects of the user's agent; it grants no access."""
 
 DEFAULT_AGENT = "agent"
 """Role name of an agent that is not part of a team."""
@@ -24,13 +24,13 @@ DEFAULT_AGENT = "agent"
 
 @dataclass(eq=False)
 class ApiError(RolloutError):
-    """An error that the gateway answers with, in OpenAI's shape.
+    """An error that the gateway returns to a client, in OpenAI's format.
 
     Attributes:
         status: HTTP status.
-        message: Text for people.
-        code: Code for programs, e.g. ``context_length_exceeded``.
-        kind: OpenAI's ``type``.
+        message: The message for people.
+        code: OpenAI's ``code``, for programs, e.g. ``context_length_exceeded``.
+        kind: OpenAI's ``type`` of the error.
         headers: Extra response headers.
     """
 
@@ -45,7 +45,7 @@ class ApiError(RolloutError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """JSON body of the error; ``detail`` is for Agent Lightning's clients."""
+        """JSON body of the response. Agent Lightning's clients read ``detail``."""
         wording = str(self)
         error = {
             "message": wording,
@@ -73,12 +73,12 @@ _SAMPLING: Mapping[str, tuple[Any, ...]] = {
 def unsupported_option(
     options: Mapping[str, Any], *, in_training: bool = False
 ) -> str | None:
-    """Return the first option that no policy supports, None if all are supported.
+    """Return the name of the first unsupported option; None if all are supported.
 
     Args:
-        options: The options of a chat completion.
-        in_training: Training sets sampling options itself, so only options that change
-            the answer's form are checked.
+        options: The options of a chat completion request.
+        in_training: Whether to allow any sampling options, since training replaces
+            them. Only options that change the answer's form are then checked.
     """
     neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
     refused = (n for n, known in neutral.items() if options.get(n) not in known)
@@ -86,10 +86,10 @@ def unsupported_option(
 
 
 def joined_text(parts: list[Any]) -> str:
-    """Return the text of a message that is a list of OpenAI's parts, or of strings.
+    """Join a message's content, a list of OpenAI's text parts or strings, to one text.
 
     Raises:
-        ValueError: A part is not text; the message names its type.
+        ValueError: A part is not text; the error names the part's type.
     """
     return "".join(map(_text, parts))
 
@@ -97,15 +97,15 @@ def joined_text(parts: list[Any]) -> str:
 def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
     """Return the tools that a request's ``tool_choice`` allows.
 
-    A named tool is offered alone.
+    If ``tool_choice`` names a tool, only this tool is returned.
 
     Args:
         tools: All tools of the request.
-        choice: ``none``, ``auto``, ``required``, a tool's name, or an object with a
-            name in OpenAI's or Anthropic's form.
+        choice: ``none``, ``auto``, ``required``, a tool's name, or OpenAI's or
+            Anthropic's object with a name.
 
     Raises:
-        ValueError: The choice is invalid, or names a tool that is not offered.
+        ValueError: The choice is invalid, or names a tool that is not in ``tools``.
     """
     named = _chosen(choice)
     if named == "none":
@@ -128,7 +128,7 @@ def wants_call(choice: Any) -> bool:
 
 
 def names_tool(choice: Any) -> bool:
-    """Return whether a request's ``tool_choice`` names one tool."""
+    """Return whether a request's ``tool_choice`` names a certain tool."""
     return _chosen(choice) not in (None, True, "auto", "none", "required", "any")
 
 
@@ -158,7 +158,7 @@ def _text(part: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Read the body of a chat or text completion whose shape is not checked yet.
+    """Reads the body of a chat or text completion that was not validated yet.
 
     Attributes:
         body: The JSON object that a server or a function returned.
@@ -168,25 +168,25 @@ class Completion:
 
     @property
     def choice(self) -> dict[str, Any]:
-        """The first choice, empty if there is none."""
+        """The first of ``choices``; empty if there is none."""
         choices = self.body.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else {}
         return first if isinstance(first, dict) else {}
 
     @property
     def prompt_ids(self) -> list[int]:
-        """Token ids of the prompt; text completions have them in the choice."""
+        """Token ids of the prompt, in the body or the choice; empty if missing."""
         found = self.body.get("prompt_token_ids")
         return found or self.choice.get("prompt_token_ids") or []
 
     @property
     def response_ids(self) -> list[int]:
-        """Token ids that the model sampled."""
+        """Token ids that the model sampled; empty if missing."""
         return self.choice.get("token_ids") or []
 
     @property
     def logprobs(self) -> list[float] | None:
-        """Log-probabilities of the response in either form; None if unusable."""
+        """Log-probabilities of the response's tokens; None if missing or invalid."""
         raw = _logprob_entries(self.choice)
         if raw is None:
             return None
@@ -195,9 +195,9 @@ class Completion:
 
     @property
     def problem(self) -> str | None:
-        """The reason why this completion is invalid; None if it is valid.
+        """Why this completion is invalid; None if it is valid.
 
-        Token ids and log-probabilities may be missing, but not malformed.
+        Token ids may be missing, but not malformed. Log-probabilities are not checked.
         """
         choice = self.choice
         if not choice:
@@ -222,9 +222,9 @@ class Completion:
 
     @property
     def length_problem(self) -> str | None:
-        """A message if log-probabilities and token ids differ in number; else None.
+        """A message if there are more or fewer log-probabilities than token ids.
 
-        Some servers leave out log-probabilities in streams.
+        None if the numbers are equal, or if one of both is missing.
         """
         count, given = len(self.response_ids), _logprob_entries(self.choice)
         if not given or count in (0, len(given)):
@@ -233,7 +233,7 @@ class Completion:
 
     @property
     def logprob_problem(self) -> str | None:
-        """The first invalid log-probability, as a message; None if all are valid."""
+        """A message on the first invalid log-probability; None if all are valid."""
         for value in _logprob_entries(self.choice) or ():
             if isinstance(value, int | float) and not is_logprob(value):
                 return f"it has the log-probability {quoted(value)}"
@@ -241,7 +241,10 @@ class Completion:
 
     @property
     def token_counts(self) -> dict[str, int]:
-        """The server's own token counts, used if it returned no ids."""
+        """The server's counts ``prompt_tokens`` and ``response_tokens``.
+
+        Empty if the completion has token ids, which can be counted exactly.
+        """
         usage = self.body.get("usage")
         if self.prompt_ids or self.response_ids or not isinstance(usage, dict):
             return {}
@@ -253,9 +256,10 @@ class Completion:
 
 
 def is_logprob(value: object) -> bool:
-    """Return whether a value can be the log-probability of a token that was sampled.
+    """Return whether a value can be the log-probability of a sampled token.
 
-    Rounding leaves some a little above 0, and servers write -9999 for minus infinity.
+    Values a little above 0 are allowed, since they come from rounding. -9999 is allowed
+    too, since servers write it for minus infinity.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -263,7 +267,10 @@ def is_logprob(value: object) -> bool:
 
 
 def _logprob_entries(choice: dict[str, Any]) -> list[Any] | None:
-    """Return a choice's list of log-probabilities as given, or None."""
+    """Return a choice's log-probabilities without validation; None if missing.
+
+    Chat completions have them in ``content``, text completions in ``token_logprobs``.
+    """
     found = choice.get("logprobs")
     if not isinstance(found, dict):
         return None

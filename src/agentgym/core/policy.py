@@ -1,4 +1,4 @@
-"""A policy: a model that answers chat completions with its exact tokens."""
+"""Policy: a model that answers chat completions and returns its exact tokens."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -15,21 +15,22 @@ class ChatRequest:
     """One chat completion request to the policy.
 
     Attributes:
-        messages: OpenAI-shaped messages.
-        tools: OpenAI-shaped tools.
-        temperature: 0 is greedy.
-        max_tokens: Most tokens to sample.
+        messages: The messages, in OpenAI's format.
+        tools: The offered tools, in OpenAI's format.
+        temperature: Sampling temperature; 0 is greedy.
+        max_tokens: Maximum number of tokens to sample.
         seed: Seed of this request's random numbers.
-        agent: Name of the agent of a team that asks; selects its adapter if the policy
-            has several.
-        session: Shared by all requests of one agent in one rollout attempt: exact ids
-            of earlier turns are reused if the rendered text continues them.
+        agent: Name of the asking agent in a team; a policy with several LoRA adapters
+            uses the adapter of this agent.
+        session: Id that all requests of one agent in one rollout attempt share. The
+            prompt reuses the exact token ids of earlier turns in the same session, if
+            the rendered text begins with them.
         wants_call: Whether the answer must be a tool call.
-        one_call: Whether that answer may have one call only.
-        form: For an answer with a JSON schema: name of the tool whose arguments are the
-            answer's content; else empty.
-        is_strict: Whether every part of that schema must hold; otherwise parts that a
-            grammar cannot express are ignored.
+        one_call: Whether the answer may have at most one tool call.
+        form: If the answer must follow a JSON schema: name of the tool whose arguments
+            become the answer's content. Else empty.
+        is_strict: Whether the answer must follow every part of the JSON schema. If
+            false, parts that a grammar cannot express are ignored.
     """
 
     messages: list[dict[str, Any]]
@@ -47,22 +48,21 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class ChatResult:
-    """The policy's answer with its exact tokens.
+    """The policy's answer to a request, with its exact tokens.
 
     Attributes:
-        prompt_ids: Token ids that the policy saw.
-        response_ids: Token ids that it sampled, the end token included.
-        logprobs: Natural log-probabilities under the sampling distribution, one
-            per response token.
-        content: Text for the user: outside tool calls and reasoning; None if there
-            is none.
-        tool_calls: Its tool calls. An unreadable one becomes a call of
-            ``malformed_call``, a tool that no agent has.
+        prompt_ids: Token ids of the prompt that the policy saw.
+        response_ids: Token ids that the policy sampled, the end token included.
+        logprobs: Natural log-probability of each response token under the sampling
+            distribution.
+        content: Text for the user, without tool calls and reasoning; None if empty.
+        tool_calls: The answer's tool calls. A call that cannot be parsed becomes a call
+            of ``malformed_call``, a tool that no agent has.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        model_version: Number of updates that the policy had had.
-        reasoning: The text of its reasoning, without marks.
-        grammar: The grammar that the response was sampled under; None if every token
-            was allowed.
+        model_version: Number of updates that the policy's weights had at that time.
+        reasoning: The text of the reasoning, without its marks.
+        grammar: The grammar that restricted the response; None if every token was
+            allowed.
     """
 
     prompt_ids: list[int]
@@ -80,8 +80,9 @@ class Policy(ABC):
     """A model that answers chat completions. It can be called from any event loop.
 
     Attributes:
-        gives_forms: Whether an answer with a JSON schema is requested as a tool call.
-        failure: Why it cannot answer any more; empty while it can.
+        gives_forms: Whether the gateway requests an answer with a JSON schema as a tool
+            call (see ``ChatRequest.form``).
+        failure: Why the policy cannot answer any more; empty while it can.
     """
 
     gives_forms = True
@@ -94,22 +95,22 @@ class Policy(ABC):
 
     @abstractmethod
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request.
+        """Sample an answer to one request.
 
         Raises:
             EngineError: The prompt does not fit the context, or generation failed.
         """
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield pieces of the response's content as sampled, then the whole result.
+        """Yield parts of the answer's content while it is sampled, then the result.
 
-        Tool calls are not content: they come with the result alone. A policy that
-        does not stream yields the result alone.
+        Tool calls are only in the result. A policy that does not stream yields nothing
+        but the result.
         """
         yield await self.chat(request)
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the number of prompt tokens, and of tokens left in the context.
+        """Return the number of prompt tokens, and how many more fit into the context.
 
         Raises:
             UnsupportedError: The policy does not count tokens.
@@ -124,9 +125,9 @@ class Policy(ABC):
 
 
 class RegisteredPolicy(ABC):
-    """A policy whose trainer registers its servers at the gateway.
+    """A policy of an external trainer, which registers its servers at the gateway.
 
-    The trainer also reads the rollouts there.
+    The trainer also reads the rollouts from the gateway.
 
     Attributes:
         model_name: Model name under which the servers are registered.
@@ -137,7 +138,7 @@ class RegisteredPolicy(ABC):
     @property
     @abstractmethod
     def failure(self) -> str:
-        """Why the trainer cannot go on; empty while it can."""
+        """Why the trainer cannot continue; empty while it can."""
 
     @abstractmethod
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
@@ -146,10 +147,10 @@ class RegisteredPolicy(ABC):
         Args:
             gateway: Base URL of the gateway.
             key: The gateway's key.
-            beat: Called while waiting; may raise to give up.
+            beat: Called regularly while waiting; may raise to stop waiting.
 
         Raises:
-            EngineError: The trainer ended; the message has the end of its log.
+            EngineError: The trainer ended; the message quotes the end of its log.
         """
 
 
@@ -160,12 +161,12 @@ class ServedPolicy:
     Attributes:
         model_name: Model name that the servers offer.
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
-        version: Number of updates; increased by each update.
-        api_key: Bearer key of the servers, empty if they need none.
-        failure: Why the servers cannot answer any more, set by their engine; empty
-            while they can.
-        template_variables: Variables of the chat template on the servers; a request's
-            own variables win over them.
+        version: Number of updates of the servers' weights so far.
+        api_key: Bearer key of the servers; empty if they do not need a key.
+        failure: Why the servers cannot answer any more, set by the engine that runs
+            them; empty while they can.
+        template_variables: Variables for the servers' chat template. A variable of the
+            same name in a request wins.
     """
 
     model_name: str

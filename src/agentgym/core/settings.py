@@ -19,15 +19,14 @@ PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
     {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key", "secrets"}
 )
-"""Suffixes of ``AGENTGYM_`` variables that are not settings, ``AGENTGYM_HOME`` and so
-on."""
+"""Environment variables that are not settings, without ``AGENTGYM_``, in lower case."""
 LONGEST_S = 7 * 86_400.0
-"""Maximum of every time limit: a week, in seconds."""
+"""Largest allowed time limit in seconds: a week."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
-"""Most values in a YAML text, with aliases expanded."""
+"""Maximum number of values in a YAML text, with aliases expanded."""
 _BOOL = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
 _TRUE = re.compile("^(?:true|True|TRUE|false|False|FALSE)$")
@@ -35,9 +34,9 @@ _NUMBER = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain YAML data, with the booleans and exponents of YAML 1.2.
+    """A YAML loader for plain data that reads booleans and numbers as in YAML 1.2.
 
-    PyYAML implements 1.1, where the key ``yes`` is ``True`` and ``1e-4`` is text.
+    PyYAML follows YAML 1.1, where the key ``yes`` means ``True`` and ``1e-4`` is text.
     """
 
 
@@ -50,20 +49,21 @@ _Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
 
 
 class Settings(BaseModel):
-    """Base class of settings; an unknown key is an error that names the nearest one.
+    """Base class of settings with clear error messages.
 
-    Every way to create settings raises :class:`~agentgym.errors.ConfigError`, with the
-    wrong key and value and the expected values.
+    The methods below raise :class:`~agentgym.errors.ConfigError` for a wrong value or
+    an unknown key. The message has the key, its value and the expected values; for an
+    unknown key, the nearest known key.
     """
 
     @classmethod
     def create(cls, **values: Any) -> Self:
-        """Validate ``values``; a value of None takes the default."""
+        """Build settings from ``values``; None takes the setting's default."""
         return cls.restore(_given(values))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
-        """Validate recorded ``values``; a value of None stays None."""
+        """Build settings from recorded ``values``; None stays None."""
         try:
             return cls(**values)
         except ValidationError as error:
@@ -71,28 +71,31 @@ class Settings(BaseModel):
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
-        """Return a validated copy with those ``changes`` that are not None."""
+        """Return a copy with ``changes``; ignore those that are None."""
         values = {**self.flat(self.model_dump()), **self.flat(_given(changes))}
         return self.restore(values)
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names that can be set."""
+        """Return the names of all settings, sorted."""
         return sorted(cls.model_fields)
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` flattened, so that each can be replaced separately."""
+        """Return ``values`` with nested settings moved to the top level.
+
+        Each can then be replaced separately. By default, settings are not nested.
+        """
         return values
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a sentence on outdated keys of a file; empty if there are none."""
+        """Return a warning about outdated keys in a file; empty if there are none."""
         return ""
 
     @classmethod
     def from_yaml(cls, path: str | Path, **overrides: Any) -> Self:
-        """Read a YAML mapping; those ``overrides`` that are not None win over it."""
+        """Read settings from a YAML file; ``overrides`` win unless they are None."""
         try:
             data = read_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
@@ -119,8 +122,8 @@ def read_yaml(text: str) -> Any:
     memory holds. Such a text is refused before any value is built.
 
     Raises:
-        yaml.YAMLError: It is not YAML, is too long or too deep, or its aliases expand
-            too far or refer to themselves.
+        yaml.YAMLError: The text is not YAML, is too long or nested too deeply, or its
+            aliases expand to too many values or contain themselves.
     """
     if len(text) > _MOST_CHARACTERS:
         raise yaml.YAMLError(
@@ -135,7 +138,15 @@ def read_yaml(text: str) -> Any:
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of values below a node; visit each node once."""
+    """Return the number of values in a node, itself included, with aliases expanded.
+
+    Args:
+        node: The node.
+        known: Counts by node id, so that each node is visited once; 0 while counting.
+
+    Raises:
+        yaml.YAMLError: There are too many values, or an alias contains itself.
+    """
     counted = known.get(id(node))
     if counted == 0:
         raise yaml.YAMLError("an alias in it refers to a value that contains it")
@@ -157,8 +168,8 @@ def read_assignments(words: Sequence[str], settings: Iterable[str]) -> dict[str,
     """Parse ``KEY=VALUE`` texts whose values are YAML: ``learning_rate=1e-4``.
 
     Args:
-        words: The texts; the last one of a key wins.
-        settings: The names that a key may have.
+        words: The texts. If a key occurs twice, the last value wins.
+        settings: The allowed keys.
 
     Raises:
         ConfigError: A text has no ``=``, its key is unknown, or its value is malformed.
@@ -187,11 +198,12 @@ def variable_of(setting: str) -> str:
 
 
 def initial_environment() -> dict[str, str]:
-    """Return the environment variables as they were when this process started.
+    """Return the environment variables with their values at this process's start.
 
-    Child processes get these. Variables set later, such as a user's keys on a remote
-    machine, are then not in an environment that other processes can read. If the system
-    does not report them, the current variables are returned.
+    Child processes get these variables. Variables that were set later, such as a user's
+    keys on a remote machine, stay out of environments that other processes can read.
+    Variables that were deleted since are left out. If the system does not report the
+    initial values, the current variables are returned.
     """
     try:
         begun = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
@@ -202,7 +214,12 @@ def initial_environment() -> dict[str, str]:
 
 
 def explain_invalid(error: ValidationError, known: list[str]) -> str:
-    """Return a message on each invalid setting; ``known`` are the valid names."""
+    """Return one message about all invalid settings.
+
+    Args:
+        error: The error of pydantic.
+        known: Names of all settings, to suggest the nearest name.
+    """
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
@@ -217,7 +234,7 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
 
 
 def _unknown(key: str, settings: list[str]) -> str:
-    """Return a message that ``key`` is unknown, with the nearest known name."""
+    """Return a message that ``key`` is unknown, with the nearest of ``settings``."""
     if not key.upper().startswith(PREFIX):
         close = get_close_matches(key, settings, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"

@@ -1,4 +1,4 @@
-"""Task: a request with a goal that can be checked; TaskSource: a file of tasks."""
+"""Task: a request with a goal that can be checked. TaskSource: a file of tasks."""
 
 import os
 import re
@@ -16,9 +16,10 @@ ANSWERS: tuple[Answers, ...] = ("recorded", "stub", "live")
 
 
 class Split(StrEnum):
-    """The part of a scenario that a task belongs to; the parts share no tasks.
+    """The part of a scenario's tasks that a task belongs to, e.g. training or test.
 
-    ``OUT_OF_VOCABULARY`` is the test split whose words occur in no other split.
+    Splits share no tasks. ``OUT_OF_VOCABULARY`` is a second test split: its special
+    words occur in no other split.
     """
 
     TRAIN = "train"
@@ -28,26 +29,26 @@ class Split(StrEnum):
 
 
 EVERY_SPLIT = "all"
-"""Value that stands for every split, training included."""
+"""The value that means all splits together, training included."""
 
 
 class Task(BaseModel):
     """One request to the agent, with a goal that can be checked.
 
     Attributes:
-        id: Unique within the scenario and stable for a seed.
+        id: Id that is unique in the scenario and the same for each use of a seed.
         split: The split that the task belongs to.
-        seed: The seed that the task was made from.
-        family: The kind of problem, e.g. ``"read_file"``; batches are stratified
-            by it.
-        level: 1 (one call), 2 (several calls under rules) or 3 (open-ended).
+        seed: The seed from which the task was made.
+        family: The kind of problem, e.g. ``"read_file"``. Training chooses
+            tasks by family, and results are shown per family.
+        level: Difficulty: 1 (one call), 2 (several calls with rules) or 3 (open-ended).
         instruction: The user's request.
-        initial_state: The environment's initial state; JSON values only.
-        goal: The goal that calculate_reward checks; the agent never sees it.
+        initial_state: The environment's initial state, as JSON values.
+        goal: The goal, as JSON values for ``calculate_reward``; hidden from the agent.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in this
             task's episodes, e.g. ``{"user_id": "7"}``.
-        one_answer: Whether the first answer with calls ends the episode: they are
-            judged together, and the model does not read their results.
+        one_answer: Whether the model's first answer with tool calls ends the episode.
+            The calls are then scored together; the model does not see their results.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,23 +67,23 @@ class Task(BaseModel):
 
 @dataclass(frozen=True)
 class TaskSource:
-    """A tasks file with its tools, and how to answer and score calls.
+    """A scenario from a tasks file: its tools, and how to answer and score calls.
 
-    ``str()`` of it is a scenario reference, ``tasks.jsonl?tools=app.tools%3ATOOLS``,
-    from which other processes load the same scenario.
+    ``str(source)`` is a text such as ``tasks.jsonl?tools=app.tools%3ATOOLS``, from
+    which other processes load the same scenario.
 
     Attributes:
-        path: The file, which ends in ``.jsonl``.
-        tools: ``module:name`` of a tool or of a list of them.
-        answers: The source of answers to tool calls: ``recorded`` answers, a ``stub``,
-            or ``live``: the tools that ``allow`` names.
-        allow: Names of the tools that may be called live.
-        check: ``module:name`` of a function that scores, ``posted`` for the reward that
-            a program posts, or ``none`` where a judge alone ranks attempts; None for
-            the expected calls.
-        check_command: A command that scores, run in the episode's folder.
-        folder: Folder to import the modules from.
-        given_name: Name of the scenario; empty takes the file's name.
+        path: Path of the tasks file, which ends in ``.jsonl``.
+        tools: For each tool or list of tools, its ``module:name``.
+        answers: How tool calls are answered: ``recorded``: with recorded answers;
+            ``stub``: with made-up values; ``live``: by the tools that ``allow`` names.
+        allow: Names of the tools that may really run.
+        check: How episodes are scored. None: by the expected calls. ``module:name``: by
+            this function. ``posted``: by the reward that a program posts. ``none``: not
+            at all, a judge ranks the attempts.
+        check_command: A command that scores an episode, run in the episode's folder.
+        folder: Folder from which ``module:name`` is imported.
+        given_name: Name of the scenario; empty: the file's name.
     """
 
     path: str
@@ -96,7 +97,7 @@ class TaskSource:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """Parse the text that ``str()`` returns.
+        """Parse a reference, the text that ``str()`` of a source returns.
 
         Raises:
             UsageError: An option is unknown or has a wrong value.
@@ -125,10 +126,10 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Parse the value of the option ``answers``.
+        """Check a value of the option ``answers`` and return it.
 
         Raises:
-            UsageError: The word is unknown.
+            UsageError: The value is unknown.
         """
         for each in ANSWERS:
             if each == word:
@@ -139,7 +140,10 @@ class TaskSource:
 
     @property
     def name(self) -> str:
-        """The scenario's name, from the file's: small letters, digits and _."""
+        """The scenario's name, of small letters, digits and ``_``.
+
+        It is made from ``given_name`` or from the file's name.
+        """
         stem = os.path.basename(self.path).removesuffix(".jsonl")
         word = (self.given_name or stem).lower()
         plain = re.sub(r"[^a-z0-9]+", "_", word).strip("_")

@@ -1,4 +1,4 @@
-"""Tools: a typed function, its JSON schema, and the outcome of a call to it."""
+"""Tools: typed functions with a JSON schema, and the outcomes of calls."""
 
 import inspect
 import json
@@ -19,8 +19,11 @@ from agentgym.errors import RuleViolation, ScenarioError, ToolError, first_probl
 ToolFunction = Callable[..., str | Awaitable[str]]
 
 MALFORMED_CALL = "malformed_call"
-"""Tool name given to a call that cannot be parsed. No agent has this tool, so its
-framework answers with an error and the model can correct itself."""
+"""The tool name that a call gets if it cannot be parsed.
+
+No agent has a tool of this name. So the framework answers the call with an error, and
+the model can correct itself.
+"""
 _UNREADABLE = "the call could not be read: write it in the form that was asked for"
 _MARK = "__agentgym_tool__"
 _ARGUMENT_LINE = re.compile(r"^\s{4}(\w+)(?:\s*\([^)]*\))?:\s*(.+)$")
@@ -31,7 +34,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class ToolOutcome(StrEnum):
-    """The outcome of one tool call. Only ``OK`` counts as reliable."""
+    """The outcome of one tool call. ``OK``: it ran; all others count as unreliable."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
@@ -46,9 +49,9 @@ class ToolSpec:
     """A tool's name, schema and description, with validation of its arguments.
 
     Attributes:
-        name: The name the model calls.
-        description: One sentence, from the first line of the docstring.
-        args_model: Pydantic model of the arguments; unknown arguments are refused.
+        name: The name under which the model calls the tool.
+        description: The first paragraph of the function's docstring.
+        args_model: Pydantic model of the arguments; unknown arguments are errors.
     """
 
     name: str
@@ -63,14 +66,17 @@ class ToolSpec:
 
     @property
     def arguments(self) -> type[BaseModel] | dict[str, Any]:
-        """The pydantic model of the arguments; their JSON schema without one."""
+        """The pydantic model of the arguments, or their JSON schema.
+
+        A tool that is known only by its schema has a pydantic model without fields.
+        """
         only_schema = self.parameters.get("properties") and not (
             self.args_model.model_fields
         )
         return self.parameters if only_schema else self.args_model
 
     def to_openai(self) -> dict[str, Any]:
-        """Return the tool in the format of OpenAI's chat completions API."""
+        """Return the tool in the format of OpenAI's chat completions."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -79,10 +85,13 @@ class ToolSpec:
         return {"type": "function", "function": function}
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Check ``arguments`` in pydantic's lax mode and fill in defaults.
+        """Check ``arguments`` and return them with converted types and defaults.
+
+        Pydantic's lax mode applies: ``"2"`` is accepted as an integer.
 
         Raises:
-            pydantic.ValidationError: An argument is missing, extra or ill-typed.
+            pydantic.ValidationError: An argument is missing, unknown or of a wrong
+                type.
         """
         # Iterate over fields, since an argument named "keys" would be taken for
         # dict.keys.
@@ -91,13 +100,12 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool bound to the live state of one episode.
+    """A tool that runs on the environment of one episode.
 
     Attributes:
-        spec: The schema for the model.
-        function: The bound callable, sync or async; it returns the answer for the
-            agent, text or a JSON value, and raises :class:`~agentgym.errors.ToolError`
-            to refuse.
+        spec: The tool's name, schema and description.
+        function: The function to call, sync or async. It returns a text or a JSON value
+            for the agent. It raises :class:`~agentgym.errors.ToolError` to refuse.
     """
 
     spec: ToolSpec
@@ -108,7 +116,11 @@ class Tool:
         return await self.run(self.spec.validate(arguments))
 
     async def run(self, validated: Mapping[str, Any]) -> str:
-        """Run the function on the result of :meth:`ToolSpec.validate`."""
+        """Run the function with validated arguments; return its result as text.
+
+        Args:
+            validated: The result of :meth:`ToolSpec.validate`.
+        """
         result = self.function(**validated)
         return result_text(await result if inspect.isawaitable(result) else result)
 
@@ -116,20 +128,24 @@ class Tool:
 def tool[F: Callable[..., Any]](function: F) -> F:
     """Mark a function, or a method of an Environment, as a tool.
 
-    Name: the function's. Description: the docstring's first paragraph. Argument
-    descriptions: the Google-style ``Args:`` section. Types: the annotations. All are
-    required. Limits and descriptions of pydantic's ``Field`` count, as annotation or
-    default.
+    The tool has the function's name. Its description is the docstring's first
+    paragraph; its arguments are described in the docstring's ``Args:`` section, in
+    Google style. Each argument needs a type annotation. Limits and descriptions from
+    pydantic's ``Field`` also apply, in the annotation or as default.
 
     Raises:
-        ScenarioError: The docstring or an annotation is missing.
+        ScenarioError: The docstring or an annotation is missing, or an annotation
+            cannot be used.
     """
     setattr(function, _MARK, spec_of(function))
     return function
 
 
 def tool_specs(owner: type) -> list[ToolSpec]:
-    """Return the specs of the methods of ``owner`` marked with :func:`tool`."""
+    """Return the specs of all methods of a class that :func:`tool` marks.
+
+    Inherited methods come first. An overridden method is replaced by the new one.
+    """
     found: list[ToolSpec] = []
     for klass in reversed(owner.__mro__):
         for value in vars(klass).values():
@@ -140,21 +156,21 @@ def tool_specs(owner: type) -> list[ToolSpec]:
 
 
 def bound_tools(instance: object) -> list[Tool]:
-    """Return the tools of ``instance``, in the order of its class's definition."""
+    """Return the methods of ``instance`` that :func:`tool` marks, as tools."""
     return [Tool(s, getattr(instance, s.name)) for s in tool_specs(type(instance))]
 
 
 def as_tools(found: Any, what: str) -> list[Tool]:
-    """Return tools from typed functions, or from specs with callables.
+    """Convert functions or pairs of spec and callable to tools.
 
     Args:
-        found: A function, a :class:`Tool`, a pair of a :class:`ToolSpec` and a
-            callable, or a list of them.
-        what: Description of the source, for messages.
+        found: A typed function, a :class:`Tool`, a pair (:class:`ToolSpec`, callable),
+            or a list of these.
+        what: Description of the source of ``found``, for error messages.
 
     Raises:
-        ScenarioError: It is empty, has something else or a name twice; or a function
-            lacks a docstring or a type.
+        ScenarioError: ``found`` is empty, has other values or two tools of one name, or
+            a function has no docstring or no type annotations.
     """
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]
@@ -187,7 +203,11 @@ def _as_tool(value: Any, what: str) -> Tool:
 
 
 def spec_of(function: Callable[..., Any]) -> ToolSpec:
-    """Derive a :class:`ToolSpec` from a function's signature and docstring."""
+    """Derive a :class:`ToolSpec` from a function's signature and docstring.
+
+    Raises:
+        ScenarioError: The docstring or an annotation is missing or cannot be used.
+    """
     name = function.__name__
     doc = inspect.getdoc(function)
     if not doc:
@@ -234,10 +254,11 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 
 
 def _is_filled_in(hint: Any) -> bool:
-    """Return whether a framework fills an argument in and hides it from the model.
+    """Return whether a framework fills in an argument and hides it from the model.
 
-    Checks LangChain's ``InjectedToolArg`` and its subclasses by name: the core imports
-    no framework.
+    Args:
+        hint: The argument's type annotation. It is compared by name with LangChain's
+            ``InjectedToolArg``, since the core must not import a framework.
     """
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
     kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
@@ -245,9 +266,10 @@ def _is_filled_in(hint: Any) -> bool:
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """Return the arguments object of a tool call, or None if it is malformed.
+    """Parse the arguments of a tool call; return None if they are malformed.
 
-    Arguments that cannot be recorded are malformed too; see :func:`is_recordable`.
+    They are malformed if they are not a JSON object, or if :func:`is_recordable`
+    rejects a value. An empty text means no arguments.
     """
     try:
         value = json.loads(raw or "{}")
@@ -257,10 +279,10 @@ def parse_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def is_recordable(value: Any, depth: int = 0) -> bool:
-    """Return whether every JSON reader accepts a recorded value.
+    """Return whether any JSON parser can read a value that Python parsed from JSON.
 
-    Integers beyond 64 bits, NaN and infinities, halves of surrogate pairs and endless
-    nesting are JSON to Python alone.
+    Python also accepts integers beyond 64 bits, NaN and infinities, unpaired surrogates
+    and very deep nesting. Other parsers do not.
     """
     if isinstance(value, str):
         return whole_text(value) == value
@@ -277,7 +299,7 @@ def is_recordable(value: Any, depth: int = 0) -> bool:
 
 
 def result_text(result: Any) -> str:
-    """Return a tool's result as text for the agent; other values become JSON."""
+    """Return a tool's result as text for the agent; write other values as JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)
@@ -286,7 +308,7 @@ def result_text(result: Any) -> str:
 def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with defaults filled in and types converted.
 
-    Arguments that do not validate, or have no spec, are returned as they are.
+    Invalid arguments, or any arguments if ``spec`` is None, are returned unchanged.
     """
     if spec is None:
         return arguments
@@ -299,10 +321,15 @@ def normalized(spec: ToolSpec | None, arguments: dict[str, Any]) -> dict[str, An
 def check_call(
     specs: dict[str, ToolSpec], name: str, raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Validate a call before it runs, the same way for every framework.
+    """Check a tool call before it runs, in the same way for every framework.
 
-    ``specs`` are the offered tools with their original schemas. Returns the outcome
-    (``OK`` if the call may run) and the reason, empty if OK.
+    Args:
+        specs: The offered tools by name, with their original schemas.
+        name: The tool's name.
+        raw_arguments: The arguments as the model wrote them.
+
+    Returns:
+        The outcome, ``OK`` if the call may run; and the reason, empty if ``OK``.
     """
     if name not in specs:
         if name == MALFORMED_CALL:
@@ -321,11 +348,11 @@ def check_call(
 async def run_tool(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any]
 ) -> tuple[ToolOutcome, str]:
-    """Run a call; return its outcome and the text for the agent.
+    """Run a tool call; return its outcome and the result as text for the agent.
 
-    For a refusal (``ToolError``, invalid arguments, unknown tool), the text starts with
-    ``Error:``. Any other exception is raised, also a ``ValidationError`` of the tool's
-    own code.
+    If the call is refused (``ToolError``, invalid arguments, unknown tool), the text
+    starts with ``Error:``. Any other exception of the tool's code is raised, also a
+    ``ValidationError``.
     """
     if name not in tools:
         if name == MALFORMED_CALL:

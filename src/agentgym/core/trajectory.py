@@ -1,4 +1,4 @@
-"""Trajectory: the record of a rollout as typed steps, convertible to and from JSON."""
+"""Trajectory: the record of a rollout as a list of steps that JSON can store."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,11 +26,11 @@ class RolloutStatus(StrEnum):
 
 
 class Reason(BaseModel, frozen=True, extra="forbid"):
-    """Why a rollout, an attempt or a call ended as it did.
+    """Why a rollout, an attempt or a model call failed or ended early.
 
     Attributes:
         kind: The category, e.g. ``timeout`` or ``crash: KeyError``.
-        detail: Details of this case, for people.
+        detail: Details of this case, for people; may be empty.
     """
 
     kind: str
@@ -46,7 +46,12 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason that describes an exception."""
+        """Return the reason for an exception.
+
+        Args:
+            error: The exception.
+            kind: Start of the category; the exception's type follows it.
+        """
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
@@ -55,8 +60,7 @@ NO_REASON = Reason(kind="no reason given")
 
 
 MOST_REWARD = 1e9
-"""Largest absolute reward: the square of a larger one would overflow in advantages.
-"""
+"""Largest absolute reward, since advantages compute squares of rewards."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,13 @@ class Reward:
     """The score of one finished episode.
 
     Attributes:
-        value: In ``Scenario.reward_range``, from -1e9 to 1e9.
+        value: The reward, within ``Scenario.reward_range`` and from -1e9 to 1e9.
         success: Whether the goal was reached and no rule was broken.
         parts: Named parts that add up to ``value``, for people to read.
-        right_tool: Share of the needed calls whose tool was called.
+        right_tool: Share of the needed calls whose tool was called, 0..1; None if the
+            needed calls are unknown.
         right_arguments: Share of the needed calls that were made with the right
-            arguments.
+            arguments; None if unknown.
     """
 
     value: float
@@ -80,7 +85,7 @@ class Reward:
 
 
 class _Record(BaseModel, extra="forbid"):
-    """Base class of a trajectory's parts; an unknown field is an error."""
+    """Base class of trajectories and their parts; an unknown field is an error."""
 
 
 class RequestedCall(_Record):
@@ -99,14 +104,14 @@ class RequestedCall(_Record):
 class Grammar(_Record):
     """The grammar that restricted the tokens of a response.
 
-    Forbidden tokens had probability zero. Training applies the grammar again to the
-    recorded ids, so that it compares the same distributions.
+    Tokens that the grammar forbids had probability zero. Training applies the grammar
+    to the recorded tokens again, to compare equal distributions.
 
     Attributes:
-        version: Version of the notation of ``text``; other versions are refused.
+        version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
-        form: For an answer with a JSON schema: name of the tool whose arguments are the
-            answer's content; else empty.
+        form: If the answer must follow a JSON schema: name of the tool whose arguments
+            become the answer's content. Else empty.
     """
 
     version: Literal[1] = 1
@@ -115,26 +120,25 @@ class Grammar(_Record):
 
 
 class ModelCall(_Record):
-    """One call of the policy.
+    """One request to the policy and its response.
 
     Attributes:
-        agent: Name of the agent in a team; ``"agent"`` for a single one.
-        messages: The request's messages, OpenAI-shaped.
-        tools: The request's tools as the framework sent them, OpenAI-shaped.
-        content: The text of the response, None if it was only tool calls.
+        agent: Name of the asking agent in a team; ``"agent"`` for a single agent.
+        messages: The request's messages, in OpenAI's format.
+        tools: The request's tools as the framework sent them, in OpenAI's format.
+        content: The text of the response; None if it had only tool calls.
         tool_calls: The tool calls of the response.
-        wants_call: Whether the request asked for a call.
-        prompt_ids: Exact token ids that the policy saw; empty if not recorded. A call
-            without them is not trained on.
-        response_ids: Exact token ids the policy sampled, the end token included.
-        logprobs: Natural-log probability of each response token when sampled, same
-            length as ``response_ids``.
-        model_version: Number of updates that the policy had had.
+        wants_call: Whether the request required a tool call.
+        prompt_ids: Exact token ids of the prompt; empty if not recorded. A call without
+            token ids is not trained on.
+        response_ids: Exact token ids that the policy sampled, the end token included.
+        logprobs: Natural log-probability of each token of ``response_ids`` at sampling.
+        model_version: Number of updates that the policy's weights had at that time.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        prompt_tokens: The server's count of prompt tokens if it returns no ids; None if
-            unknown.
-        response_tokens: The same for the response.
-        rewards: Rewards of this call alone, by name, set by :func:`agentgym.reward`.
+        prompt_tokens: The server's count of prompt tokens, for servers that return no
+            token ids; None if unknown.
+        response_tokens: The server's count of response tokens; None if unknown.
+        rewards: Rewards of this call alone, by name, from :func:`agentgym.reward`.
         grammar: The grammar that restricted the response; None if every token was
             allowed.
     """
@@ -159,10 +163,10 @@ class ModelCall(_Record):
 
     @classmethod
     def without_tokens(cls, **fields: Any) -> Self:
-        """Build a call from valid fields, without token ids and log-probabilities.
+        """Build a call without token ids and log-probabilities; do not validate it.
 
-        Rewards get such calls: token ids stay in the trainer's process. Reading them
-        raises an AttributeError.
+        Reward functions get such calls, since token ids stay in the trainer's process.
+        To read the missing fields raises an AttributeError.
         """
         empty: dict[str, Any] = dict.fromkeys(_TOKENS)  # pydantic's defaults are slow
         call = cls.model_construct(**empty, **fields)
@@ -173,7 +177,7 @@ class ModelCall(_Record):
     if not TYPE_CHECKING:  # a type checker would then accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Explain why a call has no token ids; leave other names to pydantic."""
+            """Raise an AttributeError that explains why a call has no token ids."""
             if name in _TOKENS:
                 raise AttributeError(
                     f"A reward sees model calls without {name}: token ids and "
@@ -184,7 +188,7 @@ class ModelCall(_Record):
 
     @property
     def token_counts(self) -> tuple[int, int] | None:
-        """Number of prompt and response tokens; None if they were not counted."""
+        """Numbers of prompt tokens and response tokens; None if both are unknown."""
         prompt, response = map(self.__dict__.get, _TOKENS[:2])
         if prompt or response:
             return len(prompt or ()), len(response or ())
@@ -197,10 +201,10 @@ class ToolCall(_Record):
     """One tool call and its outcome.
 
     Attributes:
-        id: The id of its :class:`RequestedCall`; None if the framework hides it.
-        arguments: Parsed arguments, None if malformed.
+        id: Id of the :class:`RequestedCall`; None if the framework does not pass it.
+        arguments: The parsed arguments; None if malformed.
         outcome: ``OK``, or the kind of failure.
-        result: The text the agent saw.
+        result: The text that the agent saw.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -221,7 +225,7 @@ Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
 class Numbers(BaseModel, frozen=True, extra="forbid"):
-    """The figures of one trajectory that can be summed over many."""
+    """Counts of one trajectory that can be added up over many."""
 
     steps: int
     tool_calls: int
@@ -232,7 +236,7 @@ class Numbers(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def tokens(self) -> int:
-        """Number of prompt and response tokens of all counted calls."""
+        """Number of prompt and response tokens together."""
         return self.prompt_tokens + self.response_tokens
 
 
@@ -240,12 +244,13 @@ class TrajectoryStats(Numbers, frozen=True):
     """The figures of one trajectory.
 
     Attributes:
-        steps: Model calls.
-        tool_calls: Number of tool calls; ``tool_errors`` of them failed.
-        prompt_tokens: Prompt tokens of the calls that were counted.
-        response_tokens: Response tokens of the same calls.
-        uncounted_calls: Model calls whose tokens were not counted.
-        reward: None if it was not scored.
+        steps: Number of model calls.
+        tool_calls: Number of tool calls.
+        tool_errors: Number of tool calls that failed.
+        prompt_tokens: Prompt tokens of all model calls with known token counts.
+        response_tokens: Response tokens of these calls.
+        uncounted_calls: Number of model calls with unknown token counts.
+        reward: The reward; None if the trajectory was not scored.
         duration_s: Wall seconds.
     """
 
@@ -254,34 +259,35 @@ class TrajectoryStats(Numbers, frozen=True):
 
 
 class Trajectory(_Record):
-    """The record of one rollout, in order.
+    """The record of one rollout.
 
     Attributes:
-        version: Version of this format; a newer one is refused. Later versions added
-            optional fields: 2 token counts, ``answer`` and ``changed_files``; 3
+        version: Version of this format; a newer version is an error. Later versions
+            added optional fields: 2 token counts, ``answer`` and ``changed_files``; 3
             ``unused_calls``; 4 :class:`Reason` instead of a text; 5 the role that made
             unused calls; 6 rewards of single model calls; 7 grammars of model calls; 8
             ``end_state``.
-        rollout_id: Id of the rollout; ``attempt`` counts its retries from 0.
-        group: Id shared by rollouts of the same task in the same step.
-        steps: Model calls and tool calls in the order they happened.
-        reward: None until scored, and for a dropped rollout.
+        rollout_id: Id of the rollout.
+        attempt: Number of earlier attempts at this rollout that were abandoned.
+        group: Id that rollouts of the same task in the same step share.
+        steps: Model calls and tool calls in the order in which they happened.
+        reward: The reward; None until scored, and for a dropped rollout.
         reward_parts: Named parts that add up to the reward, for people to read.
-        success: Whether the task's goal was reached and no rule broken.
-        right_tool: Share of the needed calls whose tool was called.
+        success: Whether the goal was reached and no rule was broken; None until scored.
+        right_tool: Share of the needed calls whose tool was called; None if unknown.
         right_arguments: Share of the needed calls that were made with the right
-            arguments.
-        status: How it ended.
-        reason: Why it failed, was dropped or was cut; None if the agent ended by
-            itself.
+            arguments; None if unknown.
+        status: Whether the rollout succeeded, failed or was dropped.
+        reason: Why the rollout failed, was dropped or was cut. None if the agent ended
+            by itself and succeeded.
         duration_s: Wall seconds.
-        answer: The agent's last message, None if unknown or empty.
-        changed_files: Text files of the agent's workspace that differ from the task's
-            at the end; None for a deleted file; empty without a workspace.
-        end_state: The environment's state at the end, as JSON values; empty if it
-            does not report one.
-        unused_calls: Model requests without a step, by role and kind of reason: the
-            model did not answer, or the attempt was abandoned.
+        answer: The agent's last message; None if unknown or empty.
+        changed_files: New content of each changed text file in the agent's workspace,
+            by path; None for a deleted file.
+        end_state: The environment's state at the end, as JSON values; empty if the
+            environment does not report its state.
+        unused_calls: Number of model requests without a step, by role and kind of
+            reason: the model did not answer, or the attempt was abandoned.
     """
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
@@ -318,7 +324,7 @@ class Trajectory(_Record):
         return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
-        """Return the trajectory with its score and its success."""
+        """Return a copy with the values of ``reward`` and the status that follows."""
         reached = reward.success
         return self.model_copy(
             update={
@@ -333,10 +339,11 @@ class Trajectory(_Record):
         )
 
     def with_inner_rewards(self) -> Self:
-        """Return the trajectory with the rewards of its model calls added to its own.
+        """Return a copy in which the reward includes the rewards of the model calls.
 
-        They are added to the reward and, by name, to its parts; a trajectory without a
-        reward is unchanged. A reward without parts becomes the part ``scenario``.
+        These are added to the reward and, by name, to its parts. If the reward has no
+        parts, it first becomes the part ``scenario``. A trajectory without a reward is
+        returned unchanged.
         """
         inner = Counter[str]()
         for call in self.model_calls:
@@ -353,7 +360,7 @@ class Trajectory(_Record):
         """The trajectory's score as a Reward.
 
         Raises:
-            ValueError: It was not scored.
+            ValueError: The trajectory was not scored.
         """
         if self.reward is None or self.success is None:
             raise ValueError(f"Rollout {self.rollout_id!r} has no score.")
@@ -366,15 +373,16 @@ class Trajectory(_Record):
         return [step for step in self.steps if isinstance(step, ModelCall)]
 
     def get_tool_calls(self, name: str | None = None) -> list[ToolCall]:
-        """Return the tool calls in order, of one tool if ``name`` is given."""
+        """Return the tool calls in order; only those of the tool ``name`` if given."""
         calls = [step for step in self.steps if isinstance(step, ToolCall)]
         return calls if name is None else [c for c in calls if c.name == name]
 
     def calls_by_maker(self) -> tuple[list[ToolCall], list[ToolCall]]:
-        """Return the model's tool calls and those of the agent's own code, separately.
+        """Return the model's tool calls, and the tool calls of the agent's own code.
 
-        A model's call has the id of one that the model requested. If no call has such
-        an id, the agent's loop passes no ids, and all calls count as the model's.
+        A call is the model's if its id is that of a requested call. If the model
+        requested calls but no id fits, the framework does not pass ids. In this case,
+        and if no request offered tools, all calls count as the model's.
         """
         asked = {call.id for made in self.model_calls for call in made.tool_calls}
         calls = self.get_tool_calls()
@@ -385,11 +393,11 @@ class Trajectory(_Record):
         return by_model, [call for call in calls if call.id not in asked]
 
     def get_total_reward(self) -> float | None:
-        """Return the trajectory's reward; None if it was not scored."""
+        """Return the trajectory's reward; None if the trajectory was not scored."""
         return self.reward
 
     def stats(self) -> TrajectoryStats:
-        """Return the figures of this trajectory: steps, errors, tokens, time."""
+        """Count this trajectory's calls, errors and tokens."""
         calls, tools = self.model_calls, self.get_tool_calls()
         counts = [call.token_counts for call in calls]
         counted = [count for count in counts if count is not None]
@@ -410,10 +418,10 @@ class Trajectory(_Record):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Build a trajectory from :meth:`to_dict`'s output.
+        """Build a trajectory from the output of :meth:`to_dict`.
 
         Raises:
-            pydantic.ValidationError: A field is unknown or ill-typed, or the
-                version is newer than this package reads.
+            pydantic.ValidationError: A field is unknown or of a wrong type, or the
+                version is newer than this package supports.
         """
         return cls.model_validate(data)

@@ -1,1 +1,1 @@
-"""Find problems of this machine, and reasons why a run does not learn."""
+"""Find problems of this machine, and the reasons why a run does not learn."""

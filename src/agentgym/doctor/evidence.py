@@ -1,4 +1,4 @@
-"""Evidence: read a run's records, as far as they are readable."""
+"""Evidence: read the records of a run, and skip those that cannot be read."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ WHERE state = 'failed' AND is_train
 
 @dataclass(frozen=True)
 class Evidence:
-    """The readable records of a run."""
+    """The records of a run, as far as they can be read."""
 
     status: str  # in run.json: running, interrupted, failed or done
     error: str = ""  # why it failed
@@ -45,7 +45,7 @@ class Evidence:
 
     @property
     def recent(self) -> list[dict[str, Any]]:
-        """The newest steps."""
+        """The records of the last 10 steps."""
         return self.steps[-_RECENT:]
 
     @property
@@ -58,7 +58,7 @@ def read_evidence(run: RunFolder) -> Evidence:
     """Read the records of a run.
 
     Raises:
-        RunFolderError: Its ``run.json`` is missing or corrupt.
+        RunFolderError: The run's ``run.json`` is missing or corrupt.
     """
     record = run.record()
     state, problem = RunState(), ""
@@ -86,7 +86,7 @@ def read_evidence(run: RunFolder) -> Evidence:
 
 
 def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
-    """Return a run's result, or None, and why it cannot be read (empty if it can)."""
+    """Return a run's result and "", or None and the reason why it cannot be read."""
     try:
         return TrainingResult.load(run.path), ""
     except RunFolderError as error:
@@ -94,7 +94,7 @@ def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
 
 
 def _failures(database: Path) -> Counter[str]:
-    """Count the reasons of failed training rollouts; empty if they cannot be read."""
+    """Count failed training rollouts by reason; empty if they cannot be read."""
     try:
         with StoreReader(database).reading() as file:
             rows = file.execute(_FAILURES).fetchall()

@@ -29,13 +29,14 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]
-"""A missing part is optional; a broken one makes training impossible."""
+"""State of a part: ``missing`` means that an optional part is not installed, ``broken``
+that training is not possible."""
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check, and the fix."""
+    """The result of one check; if it found a problem, ``detail`` says how to fix it."""
 
     name: str
     state: State

@@ -13,26 +13,33 @@ from agentgym.doctor.evidence import Evidence
 from agentgym.evaluate.outlook import MOST_CUT
 
 Severity = Literal["critical", "warning", "info"]
-"""A critical finding stops learning, a warning slows it; info explains."""
+"""``critical`` prevents learning, ``warning`` slows it, ``info`` only explains."""
 
 _FEW_STEPS = 10
 _FAR_OFF = 0.01
-"""Share of model calls; it is 0 if sampler and learner compute the same."""
+"""Share of model calls with a wrong probability from which on to warn.
+
+The share is 0 if sampler and learner compute the same probabilities.
+"""
 _FIRST = 3
-"""Number of first and last steps whose gaps are compared."""
+"""Number of steps at the start and at the end of a run whose gaps are compared.
+
+The gap is the mean difference between the log-probabilities of sampler and learner.
+"""
 _JUMP = 3.0
 _SEEN_GAP = 0.02
-"""Nats; smaller gaps are rounding. A server with earlier weights went from 0.015 to
-0.201 (TRL's issue 5312)."""
+"""Gap in nats from which on a growing gap is reported; smaller gaps come from rounding.
+A server that kept old weights made it grow from 0.015 to 0.201 (TRL's issue 5312)."""
 _LARGE_GAP = 0.05
-"""Nats; bfloat16 alone made 0.02 to 0.04 (docs/benchmarks_history.md)."""
+"""Gap in nats from which on any gap is reported. Rounding in bfloat16 makes
+a gap of 0.02 to 0.04 (docs/benchmarks_history.md)."""
 _LOSING = 0.05
-"""Share of dropped rollouts among the newest."""
+"""Share of dropped rollouts in the newest steps from which on to warn."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A reason against learning, with the figures that show it."""
+    """A reason why a run does not learn, with the figures that show it."""
 
     severity: Severity
     title: str
@@ -79,7 +86,10 @@ _info = partial(Obstacle, "info")
 
 
 def diagnose(run: Evidence) -> list[Obstacle]:
-    """Return the findings, the most likely cause first; empty if there are none."""
+    """Return the reasons why a run does not learn, sorted by severity.
+
+    Reasons of the same severity are sorted by likelihood, the likeliest first.
+    """
     checks = (
         *(_broken, _lost, _losing, _base, _watched, _signal, _far_off, _gap, _cut),
         _updates,
@@ -92,7 +102,7 @@ def diagnose(run: Evidence) -> list[Obstacle]:
 
 
 def _broken(run: Evidence) -> Iterator[Obstacle]:
-    """Find the cause that ended the run or damaged its policy."""
+    """Find errors that ended the run or damaged its policy or its records."""
     if run.checkpoint_error:
         yield _critical(
             "the newest checkpoint is corrupt",
@@ -123,7 +133,7 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _lost(run: Evidence) -> Iterator[Obstacle]:
-    """Find model calls that failed or are not accounted for, and dropped rollouts."""
+    """Find a policy that was never called, a wrong ledger, and dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
         yield _critical(
@@ -157,7 +167,7 @@ def _lost(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _base(run: Evidence) -> Iterator[Obstacle]:
-    """Check the results of the untrained policy."""
+    """Check whether the untrained policy calls tools and solves enough tasks."""
     if run.baseline is None:
         return
     if not run.baseline.tool_reliability.n:
@@ -179,7 +189,7 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _watched(run: Evidence) -> Iterator[Obstacle]:
-    """Report the warnings of the newest validation."""
+    """Report the warnings that the newest validation has recorded."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -188,7 +198,7 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:
-    """Find steps and calls without a training signal."""
+    """Find groups, steps and model calls from which nothing can be learned."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -201,7 +211,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
             "See define_trainable_components() of the scenario, and the masked calls "
             "of the ledger.",
         )
-    # Not a fault of these calls, or reported by another check.
+    # Reasons that are not a fault of these calls, or that another check reports.
     explained = (NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED, FAR_OFF)
     masked = Counter({w: n for w, n in run.ledger.masked.items() if w not in explained})
     calls = run.ledger.calls - run.ledger.masked[ROLE_NOT_TRAINED]
@@ -221,7 +231,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _far_off(run: Evidence) -> Iterator[Obstacle]:
-    """Find calls whose probability at the learner differs from that at sampling."""
+    """Find calls with different probabilities in the sampler and in the learner."""
     count = run.ledger.masked[FAR_OFF]
     share = count / max(1, run.ledger.calls)
     if share >= _FAR_OFF:
@@ -236,7 +246,7 @@ def _far_off(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _gap(run: Evidence) -> Iterator[Obstacle]:
-    """Find a growing gap between the log-probabilities of sampler and learner."""
+    """Find a gap between log-probabilities of sampler and learner, large or growing."""
     gaps = [float(step.get("logprob_gap", 0.0)) for step in run.steps]
     if not gaps:
         return
@@ -320,7 +330,7 @@ def _equal_rewards(run: Evidence, skipped: int, groups: int) -> Obstacle:
 
 
 def _updates(run: Evidence) -> Iterator[Obstacle]:
-    """Find updates that go too far, and a policy that no longer explores."""
+    """Find policy updates that are too large, and a policy that no longer explores."""
     kl = max((step["kl"] for step in run.recent), default=0.0)
     clipped = max((step["clip_fraction"] for step in run.recent), default=0.0)
     if kl > 0.5 or clipped > 0.4:
@@ -344,7 +354,7 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _outcome(run: Evidence) -> Iterator[Obstacle]:
-    """Check how much was learned, and how much was tried."""
+    """Check whether held-out tasks improve too, and whether updates were enough."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
         reached = run.validation.pass_1.value
@@ -367,7 +377,7 @@ def _outcome(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _regressions(run: Evidence) -> Iterator[Obstacle]:
-    """List results on held-out tasks that fell significantly."""
+    """Find metrics and families of held-out tasks that got significantly worse."""
     if run.effect is None:
         return
     families = [change.words() for change in run.effect.worse if change.is_family]
@@ -395,10 +405,10 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
-    """Report a flat reward that no other finding explains.
+    """Report a reward that does not rise, if no other reason was found.
 
-    Validation decides if the reward rose: training prefers failing tasks, so its
-    own reward may stay flat while the policy learns.
+    The reward in validations counts, if there are enough of them. Training prefers
+    tasks that fail, so its reward may not rise although the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:
         return
@@ -422,6 +432,6 @@ def _mean(steps: Sequence[dict[str, Any]], name: str) -> float:
 
 
 def _thirds(values: Sequence[float]) -> tuple[float, float]:
-    """Return the means of the first and the last third."""
+    """Return the mean of the first third of the values, and that of the last third."""
     size = max(1, len(values) // 3)
     return (fmean(values[:size]), fmean(values[-size:])) if values else (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Return whether a run is running, has ended, or was killed."""
+"""Find out whether a run is running, has ended, or was killed."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ UNREADABLE = "unreadable"
 
 
 def run_status(run: Path, record: dict[str, Any]) -> str:
-    """Return a run's status; one that is running without a process was killed."""
+    """Return a run's status; "killed" if it is marked as running without a process."""
     status = str(record.get("status", UNREADABLE))
     if status != "running":
         return status

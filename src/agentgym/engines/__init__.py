@@ -1,1 +1,1 @@
-"""Engines: update a policy's weights. Each is in a folder of its own, found by name."""
+"""Engines: train a policy. Each engine has its own folder; see :mod:`.registry`."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 _FUSED_OUTPUT = {"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"}
-"""Architectures whose kernels read ``out_proj``'s weights directly; peft refuses it."""
+"""Architectures whose kernels read ``out_proj``'s weights directly; peft refuses an
+adapter on this layer."""
 
 
 def adapt(
@@ -34,12 +35,15 @@ def adapt(
     """Add an adapter, or one for each role, and freeze the model's own weights.
 
     Args:
-        causal: The model; its layers from :func:`adapted_layers` get the adapter.
+        causal: The model. A new adapter is added to its :func:`adapted_layers`.
         source: A folder with saved adapters; None creates new ones.
-        rank: Rank of a new adapter; None or 0 for none. None also if nothing is to be
-            trained.
+        rank: Rank of a new adapter; 0 or None for no new adapter. With None, loaded
+            adapters are frozen too.
         seed: Seed of a new adapter's initial weights.
-        roles: Agents of a team with adapters of their own.
+        roles: Agents of a team; each gets its own adapter.
+
+    Returns:
+        The model with its adapters; None if it gets none.
 
     Raises:
         UnsupportedError: A layer cannot have several adapters.
@@ -75,15 +79,15 @@ def adapt(
 
 
 def names_of(roles: Sequence[str]) -> list[str]:
-    """Return the names of roles' adapters, which are also names of folders.
+    """Return the adapter name of each role; it is also the name of a folder.
 
-    The number keeps one name from being a part of another, which peft takes for it.
+    Each name has a number, so that no name contains another: peft would confuse them.
     """
     return [f"r{n}_{re.sub(r'\W+', '_', role)}" for n, role in enumerate(roles, 1)]
 
 
 def _require_choice(causal: PreTrainedModel, roles: Sequence[str]) -> None:
-    """Check that each adapted layer can choose among the adapters of roles."""
+    """Raise UnsupportedError if an adapted layer cannot hold one adapter per role."""
     from peft.tuners.lora import LoraLayer
 
     count = sum(isinstance(module, LoraLayer) for module in causal.modules())
@@ -99,9 +103,9 @@ def _require_choice(causal: PreTrainedModel, roles: Sequence[str]) -> None:
 def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
     """Return the layers that get an adapter, by name.
 
-    These are the linear layers of the text part, except the last. In a mixture of
-    experts, those of the perceptrons are left out: the experts are one parameter, whose
-    adapter would be as large as several models, and servers do not accept it.
+    These are the linear layers of the text part, without the output head. In a mixture
+    of experts, the layers of the expert blocks get no adapter: all experts are one
+    parameter, its adapter would be huge, and servers do not accept it.
     """
     decoder = causal.get_decoder()
     prefix = next(name for name, module in causal.named_modules() if module is decoder)
@@ -119,12 +123,12 @@ def adapted_layers(causal: PreTrainedModel) -> dict[str, nn.Module]:
 
 
 def has_experts(causal: PreTrainedModel) -> bool:
-    """Return whether the model is a mixture of experts, which get no adapter."""
+    """Return whether the model is a mixture of experts; experts get no adapter."""
     return bool(_experts(causal.get_decoder()))
 
 
 def _experts(decoder: nn.Module) -> list[str]:
-    """Return the names of modules that stack several experts' matrices."""
+    """Return the names of modules that hold the experts in one 3-dimensional tensor."""
     return [
         name
         for name, module in decoder.named_modules()
@@ -142,7 +146,10 @@ def _parent(name: str) -> str:
 
 
 def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
-    """Shorten names to their last parts, if no other module shares one of these."""
+    """Return the names' last parts; the full names if another module has such a part.
+
+    The last part of ``layers.0.q_proj`` is ``q_proj``.
+    """
     last = {name.rpartition(".")[2] for name in names}
     others = {name for name, _ in causal.named_modules()}.difference(names)
     if any(name.rpartition(".")[2] in last for name in others):
@@ -154,22 +161,22 @@ class SamplingCopy:
     """A copy of a model for sampling that needs no adapter modules.
 
     An adapter costs two small products and five other operations in each linear layer
-    of each decoding step. In float32 it is merged into copies of the weights and costs
-    nothing. In bfloat16, merging would round away the first updates: they are smaller
-    than the last bit of the weights. So these layers keep their own weights and add the
-    adapter's product, as the learner does (:func:`compute_in_half`). Each
+    of each decoding step. In float32 the adapter is merged into copies of the weights
+    and costs nothing. In bfloat16, merging would round away the first updates: they are
+    smaller than the last bit of the weights. So bfloat16 layers keep their own weights
+    and add the adapter's product, as the learner does (:func:`compute_in_half`). Each
     :meth:`refresh` merges again from the original weights, so that rounding does not
     accumulate. All other weights are shared with the original model.
 
-    With several adapters nothing is merged: each token has the product of its own
-    (:meth:`choose`), so that one batch answers all roles.
+    With several adapters nothing is merged. :meth:`choose` sets the adapter of each
+    token, so that one batch can have requests of several roles.
 
     Args:
-        source: The model.
-        adapters: Names of its adapters to choose from; none if there is only one.
+        source: The model with its adapters.
+        adapters: Names of the adapters to choose from; empty for a single adapter.
 
     Attributes:
-        model: The model without adapter modules; has the weights of the last refresh.
+        model: The copy, without adapter modules, with the weights of the last refresh.
     """
 
     def __init__(self, source: PreTrainedModel, adapters: Sequence[str] = ()) -> None:
@@ -190,27 +197,30 @@ class SamplingCopy:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the adapter's current weights."""
+        """Update the copy with the adapter's current weights."""
         for layer in self._layers:
             layer.refresh()
 
     def choose(self, numbers: Tensor) -> None:
-        """Set the adapters of the tokens of the next forward passes.
+        """Set the adapter of each token of the next forward passes.
 
         Args:
-            numbers: The number of each token's adapter; -1 for none.
+            numbers: For each token, the index of its adapter; -1 for no adapter.
         """
         assert self._choice.owners is not None
         self._choice.mask = numbers[:, None] == self._choice.owners
 
 
 class _Choice:
-    """The adapter of each token of a forward pass.
+    """The adapter of each token of a forward pass, shared by all layers.
+
+    The low-rank dimensions of all adapters stand in one row, one adapter after the
+    other.
 
     Attributes:
         adapters: Names of the adapters.
-        owners: The number of the adapter of each of their dimensions.
-        mask: The dimensions that count for each token, (tokens, dimensions).
+        owners: For each dimension, the index of its adapter; None before a refresh.
+        mask: Whether a token uses a dimension, (tokens, dimensions).
     """
 
     def __init__(self, adapters: Sequence[str]) -> None:
@@ -220,7 +230,7 @@ class _Choice:
 
 
 class _MergedLinear(nn.Linear):
-    """A copy of a layer's weights with the adapter merged in."""
+    """A linear layer with a copy of the weights that has the adapter merged in."""
 
     def __init__(self, layer: Any) -> None:
         base = layer.get_base_layer()
@@ -235,7 +245,10 @@ class _MergedLinear(nn.Linear):
 
 
 class _LowRankLinear(nn.Module):
-    """A layer's own weights; adds the adapter's product in their precision."""
+    """A linear layer that shares its weights and adds the adapter's product.
+
+    The product is computed in the precision of the weights.
+    """
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
@@ -244,11 +257,11 @@ class _LowRankLinear(nn.Module):
         self._adapted = [layer]
         self.factors = nn.ParameterList()
         self._pairs: list[tuple[Tensor, Tensor]] = []
-        """The same tensors as a list: a ParameterList is slow to iterate over."""
+        """The tensors of ``factors`` in a list: iterating a ParameterList is slow."""
 
     def refresh(self) -> None:
         factors = _factors(self._adapted[0], self.weight.dtype)
-        # The second one is stored in the layout that the product reads.
+        # ``up`` is stored in the memory layout that addmm reads.
         self._pairs = [(down, up.t().contiguous().t()) for down, up in factors]
         self.factors = nn.ParameterList(
             nn.Parameter(factor, requires_grad=False)
@@ -263,10 +276,10 @@ class _LowRankLinear(nn.Module):
 
 
 class _ChosenLinear(nn.Module):
-    """A layer's own weights; adds to each token the product of its own adapter.
+    """A linear layer that adds to each token the product of the token's adapter.
 
-    The matrices of all adapters are one. So a token's row has the same operations
-    whatever the others' adapters are, and the same result.
+    The matrices of all adapters are joined into one. So the operations for a token,
+    and its result, do not depend on the adapters of the other tokens.
     """
 
     def __init__(self, layer: Any, choice: _Choice) -> None:
@@ -295,11 +308,11 @@ class _ChosenLinear(nn.Module):
 
 
 def compute_in_half(model: PreTrainedModel) -> None:
-    """Run an adapter in bfloat16 if the layer below it runs in bfloat16.
+    """Compute the adapters of bfloat16 layers in bfloat16.
 
-    Its weights, gradients and optimizer state stay in float32: bfloat16 would lose an
-    update of one part in ten thousand. peft would convert each layer's input to float32
-    instead, and multiply that.
+    The adapter's weights, gradients and optimizer state stay in float32: bfloat16 would
+    lose an update of one part in ten thousand. Without this function, peft converts
+    each layer's input to float32, which is slower.
     """
     for layer in mergeable(model).values():
         if _is_half(layer):
@@ -316,7 +329,7 @@ def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
 
 
 def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """Return a layer's output with an adapter's product added."""
+    """Return a layer's output ``made`` plus the adapter's product for its input."""
     low = functional.linear(states.flatten(0, -2), down)
     return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
 
@@ -324,7 +337,7 @@ def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield both matrices of each adapter of a layer; the second one is scaled.
+    """Yield the two matrices (down, up) of each adapter of a layer; up is scaled.
 
     Args:
         layer: The layer.
@@ -343,10 +356,10 @@ def _is_half(layer: Any) -> bool:
 
 @torch.no_grad()
 def merge(model: PreTrainedModel) -> None:
-    """Merge the adapter into a model that will not be trained, permanently.
+    """Permanently merge the adapter into a model that will not be trained.
 
-    As in :class:`SamplingCopy`: merged in float32, kept next to the weights in
-    bfloat16.
+    Layers in bfloat16 are not merged: they add the adapter's product to their output,
+    for the reason in :class:`SamplingCopy`.
     """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
@@ -361,9 +374,9 @@ def merge(model: PreTrainedModel) -> None:
 
 @torch.no_grad()
 def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """Yield a model's merged weights, under the names they have without an adapter.
+    """Yield names and weights of the model as if it never had an adapter.
 
-    An adapter's product is added to the weights below it, in float32.
+    The adapter is merged into the weights of its layers, which become float32.
     """
     adapted = mergeable(model)
     for name, layer in adapted.items():
@@ -391,7 +404,7 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _merged(layer: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a layer's weights with its adapter added, in their type or another."""
+    """Return a layer's weights with its adapter added; dtype None keeps their type."""
     total: Tensor = layer.get_base_layer().weight
     total = total if dtype is None else total.to(dtype)
     for down, up in _factors(layer, total.dtype):

@@ -23,35 +23,35 @@ from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.errors import EngineError, UnsupportedError
 
 CLIP_BOUND = 3.0
-"""Largest ratio that counts for a negative advantage (dual clip, arXiv:1912.09729),
-since PPO's clip has no bound in that case."""
+"""Upper bound of the probability ratio for a negative advantage, where PPO's own clip
+has no bound (dual clip, arXiv:1912.09729)."""
 MAX_GRAD_NORM = 1.0
 BETAS = (0.9, 0.99)
 EPSILON = 1e-5
-"""AdamW's epsilon for a model as small as nano, far above the default: it damps weights
-whose gradients are mostly noise, such as a rare token's embedding."""
+"""AdamW's epsilon for a model as small as ``nano``. It is far above the default, to
+slow weights whose gradients are mostly noise, such as a rare token's embedding."""
 LARGE_EPSILON = 1e-8
-"""AdamW's epsilon for other models, its default. A gradient of norm 0.1 over an adapter
-of 10M parameters is 0.1 / sqrt(10M) = 3e-5 in each: ``EPSILON`` would damp that too."""
+"""AdamW's epsilon for larger models, which is its default. ``EPSILON`` would slow them:
+a gradient of norm 0.1 over 10M parameters is only 3e-5 in each parameter."""
 LEARNING_RATE = 4e-4
-"""AdamW's learning rate for all weights of a model as small as nano."""
+"""AdamW's learning rate if all weights of a model as small as ``nano`` are trained."""
 LARGE_LEARNING_RATE = 1e-6
-"""AdamW's learning rate for all weights of other models: verl's default."""
+"""AdamW's learning rate if all weights of a larger model are trained, as in verl."""
 LORA_LEARNING_RATE = 1e-4
 AFTER_WARM_START = 0.25
-"""Factor of the usual learning rates after a warm start. Full steps undid it:
-validation of flight_booking fell from 51 to 39 %, and did not fall with a quarter; see
-docs/benchmarks_history.md."""
+"""Factor of the default learning rates after a warm start. At the full rate the warm
+start's gain was lost: validation of flight_booking fell from 51 to 39 %, but did not
+fall at a quarter of the rate; see docs/benchmarks_history.md."""
 IMITATION_RATE = 1e-3
-"""A warm start's learning rate for all weights of a model as small as nano."""
+"""Warm start's learning rate if all weights of a model like ``nano`` are trained."""
 LARGE_IMITATION_RATE = 1e-5
-"""A warm start's learning rate for all weights of other models."""
+"""Warm start's learning rate if all weights of a larger model are trained."""
 LORA_IMITATION_RATE = 2e-4
-"""A warm start's learning rate for an adapter."""
+"""Warm start's learning rate for an adapter."""
 MOST_GAP = 0.1
-"""Largest mean difference, in nats, between a token's log-probability at a server and
-at the learner. bfloat16 causes some hundredths; other weights or another temperature
-cause much more."""
+"""Largest accepted mean difference, in nats, between a token's log-probability at a
+server and at the learner. bfloat16 causes a few hundredths. Servers with other weights
+or another temperature cause much more."""
 _WARMUP_STEPS = 3
 _LEAST_RATE = 0.1
 
@@ -60,7 +60,7 @@ class Allowed:
     """The tokens that a grammar allows at one position of a response.
 
     Attributes:
-        bits: One bit for each token of the vocabulary, the lowest first.
+        bits: One bit per token of the vocabulary; token 0 is the lowest bit of byte 0.
         count: Number of allowed tokens.
     """
 
@@ -76,7 +76,7 @@ class Allowed:
 
     @property
     def only(self) -> int | None:
-        """The token, if a single one is allowed."""
+        """The allowed token if only one is allowed; else None."""
         if self.count != 1:
             return None
         return int.from_bytes(self.bits, "little").bit_length() - 1
@@ -87,10 +87,10 @@ class TrainedToken:
     """A token that the loss covers.
 
     Attributes:
-        position: Its position in the sequence.
+        position: Its index in the sequence.
         logprob: Its log-probability when it was sampled.
         advantage: The advantage of its model call.
-        allowed: The tokens that it was sampled from; None for all.
+        allowed: The tokens that could be sampled at this position; None for all.
     """
 
     position: int
@@ -101,14 +101,16 @@ class TrainedToken:
 
 @dataclass
 class TrainingSequence:
-    """Model calls of one rollout, each of which continues the previous one's tokens.
+    """Tokens of one or more model calls of a rollout, as one row of training data.
+
+    The prompt of each call begins with all tokens of the call before it.
 
     Attributes:
         agent: Name of the agent in a team.
         group: Number of the rollout's group.
-        ids: Tokens of the last call's prompt and response.
-        trained: The tokens of all its calls that the loss covers.
-        calls: Its model calls with at least one such token.
+        ids: Tokens of the last call's prompt and response; they include earlier calls.
+        trained: The tokens that the loss covers, from all calls.
+        calls: The model calls with at least one trained token.
     """
 
     agent: str
@@ -127,10 +129,10 @@ class TrainingSequence:
         *,
         agent: str = "",
     ) -> Self:
-        """Return a sequence of one answer: all tokens trained, with advantage 1.
+        """Return a sequence that trains all tokens of one answer, with advantage 1.
 
         Args:
-            group: Number of its group.
+            group: Number of the answer's group.
             prompt_ids: Tokens of the prompt.
             response_ids: Tokens of the answer.
             logprobs: Log-probabilities of the answer's tokens when they were sampled.
@@ -148,9 +150,9 @@ class TrainingBatch:
     """The input of one update; the loss is a mean over its trained tokens.
 
     Attributes:
-        sequences: With at least one trained token each.
+        sequences: Training data; each sequence has at least one trained token.
         spent: Share of the run's budget spent before this update, 0..1.
-        rollouts: The step's rollouts, for an engine that reads them itself.
+        rollouts: The step's rollouts, for engines that make training data themselves.
     """
 
     sequences: list[TrainingSequence] = field(default_factory=list)
@@ -165,13 +167,13 @@ class TrainingBatch:
 
 @dataclass(frozen=True)
 class OwnCredit:
-    """The training of an engine that reads the rollouts itself.
+    """Report of an engine that makes its training data from the rollouts itself.
 
     Attributes:
-        sequences: The sequences that it trained.
+        sequences: The sequences that the engine trained.
         ledger: By rollout id, the bucket of each model call, in order.
-        remarks: By rollout id, the effect of its rules on the rollout, for the credit
-            log.
+        remarks: By rollout id, details for the credit log, such as the reward that the
+            engine used.
     """
 
     sequences: list[TrainingSequence]
@@ -184,7 +186,7 @@ class UpdateMetrics:
     """Metrics of one policy update.
 
     Attributes:
-        step: Number of updates, this one included.
+        step: Number of updates so far, including this one.
         loss: Mean policy loss per trained token.
         grad_norm: Norm of the gradient before clipping.
         entropy: Mean entropy over trained tokens, in nats.
@@ -194,22 +196,22 @@ class UpdateMetrics:
             log-probabilities at sampling and at the learner before its update.
         reference_kl: Mean k3 estimate between the reference policy and the policy
             before its update, in nats; None without ``kl_coefficient``.
-        ratio_p99: 99th percentile of the trained tokens' ratios: probability at the
-            learner before its update, divided by that at sampling; None if not
-            measured.
-        ratio_max: The largest such ratio.
-        effective_share: Effective sample size of the tokens, weighted by these ratios,
-            as a share of their number.
-        far_off: Sequences that the loss left out, since their ratio was beyond
+        ratio_p99: 99th percentile of the trained tokens' ratios; None if not measured.
+            A ratio is the probability at the learner before its update, divided by
+            the probability at sampling.
+        ratio_max: The largest ratio; None if not measured.
+        effective_share: Effective sample size of the trained tokens weighted by their
+            ratios, divided by the number of tokens; None if not measured.
+        far_off: Sequences that the loss left out because their ratio was beyond
             ``ratio_limit``.
         learned: For each sequence of the batch, the learner's log-probabilities of its
             trained tokens before the update, in order; empty if not measured.
-        entropies: For each sequence, the entropy at each of these tokens, in nats.
-        moved: For each sequence, the k3 estimate of ``kl`` at each of these tokens;
+        entropies: For each sequence, the entropy at each trained token, in nats.
+        moved: For each sequence, the k3 estimate of ``kl`` at each trained token;
             empty for a sequence that was not measured again after the update.
         refused: Why the update was skipped; empty if it was done.
-        credit: The training of an engine that reads the rollouts itself; None if it
-            trained the batch.
+        credit: Report of an engine that makes its training data itself; None if the
+            engine trained the batch's sequences.
     """
 
     step: int
@@ -238,25 +240,26 @@ class Imitation(ABC):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Convert an answer to the tokens that the policy would sample for it.
+        """Convert a given answer to tokens, as if the policy had sampled it.
+
+        The session's next request continues these tokens, as after a sampled answer.
 
         Args:
-            request: The request to answer. The session's next request continues this
-                answer token by token, like a sampled one.
-            content: The answer's text, empty for none.
-            calls: Its tool calls.
+            request: The request to answer.
+            content: The answer's text; empty for none.
+            calls: The answer's tool calls.
 
         Raises:
-            EngineError: It does not fit the context, or the chat template cannot
-                write it.
+            EngineError: The answer does not fit the context, or the chat template
+                cannot write it.
         """
 
     @abstractmethod
     def learn(self, batch: TrainingBatch, share: float) -> float:
         """Train on the tokens of ``batch``, weighted by their advantages.
 
-        Ignores the batch's log-probabilities; leaves the engine's ``step`` and
-        optimizer unchanged.
+        The batch's log-probabilities are ignored. The engine's ``step`` and optimizer
+        do not change.
 
         Args:
             batch: The examples, not empty.
@@ -270,8 +273,8 @@ class Imitation(ABC):
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token, in nats, without an update.
 
-        The default returns NaN: the loss is unknown, and a warm start uses all of its
-        examples.
+        A warm start ends early when this loss no longer falls on held-out examples. The
+        default returns NaN: the loss is unknown, and the warm start uses all examples.
         """
         return math.nan
 
@@ -293,17 +296,17 @@ class Engine(ABC):
     @property
     @abstractmethod
     def step(self) -> int:
-        """Number of updates so far, those without training data included."""
+        """Number of updates so far; updates without training data count too."""
 
     @abstractmethod
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each token of a response; None if unknown."""
+        """Return for each response token its components; None if they are unknown."""
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each position.
+        """Return the tokens that a call's grammar allowed at each response position.
 
-        Only called for calls with a grammar. None if the response does not follow the
-        grammar, or the engine cannot know (the default).
+        Only called for calls with a grammar. Returns None if the response does not
+        follow the grammar, or if the engine cannot compute this (the default).
         """
         return None
 
@@ -336,7 +339,7 @@ class Engine(ABC):
         raise UnsupportedError(f"{type(self).__name__} has no imitation().")
 
     def compare(self, batch: TrainingBatch) -> float:
-        """Return how far the weights are from those that sampled a batch.
+        """Return how far the policy is from the policy that sampled a batch.
 
         Args:
             batch: Sampled at temperature 1; advantages are ignored.
@@ -350,24 +353,24 @@ class Engine(ABC):
         raise UnsupportedError(f"{type(self).__name__} has no compare().")
 
     def sampling(self) -> AbstractContextManager[None]:
-        """Return a context manager that keeps the sampling servers awake."""
+        """Return a context manager; in its block the engine can answer requests."""
         return nullcontext()
 
     def close(self) -> None:
-        """Stop generating and free memory; pending requests fail."""
+        """Stop sampling and free memory; pending requests fail."""
 
 
 class EngineSummary(NamedTuple):
-    """Descriptions of policy and device, e.g. ``nano (1.1M parameters)``, ``CPU``.
+    """Descriptions of policy and device for a run's plan.
 
     Attributes:
-        model: The policy.
-        device: The device it is trained on.
-        memory: Description of the memory that training takes; empty if unknown.
+        model: The policy, e.g. ``nano (1.1M parameters)``.
+        device: The device that trains the policy, e.g. ``CPU``.
+        memory: The memory that training takes; empty if unknown.
         form: The format of the model's tool calls, e.g. ``hermes``; empty if unknown.
-        path: How the model is sampled and trained, if that is slower than usual.
-        drops_reasoning: Whether its template drops earlier reasoning after the next
-            user message.
+        path: Why the model is sampled and trained more slowly than usual; else empty.
+        drops_reasoning: Whether the chat template leaves out the reasoning of earlier
+            answers once a new user message follows.
     """
 
     model: str
@@ -379,10 +382,12 @@ class EngineSummary(NamedTuple):
 
 
 class EngineFactory(ABC):
-    """Creates engines of one kind; importing and checking load neither model nor torch.
+    """Checks settings for one kind of engine, and creates such engines.
+
+    Importing a factory and :meth:`check` load neither the model nor torch.
 
     Attributes:
-        imitates: Whether its engines implement :meth:`Engine.imitation`; if not,
+        imitates: Whether the engines implement :meth:`Engine.imitation`; if not,
             ``warm_start`` is refused.
         environment: The environment that ``agentgym engine install`` creates; None if
             the engine needs none.
@@ -397,13 +402,13 @@ class EngineFactory(ABC):
 
         Raises:
             UsageError: A setting, or a combination, is not supported.
-            MissingExtraError: Its libraries are not installed.
+            MissingExtraError: The engine's libraries are not installed.
         """
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with the engine's own choices filled in, if not set.
+        """Return the settings, with the engine's defaults for settings left unset.
 
-        For most engines this is ``concurrency``.
+        Most engines fill in ``concurrency``.
 
         Raises:
             ModelError: The model's folder cannot be read.
@@ -411,17 +416,17 @@ class EngineFactory(ABC):
         return config
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a message about a start that takes minutes; else empty."""
+        """Return a message if the engine takes minutes to start; else empty."""
         return ""
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return the configuration for the engine's library; empty without one."""
+        """Return the engine library's configuration as text; empty if it has none."""
         return ""
 
     def examine(self) -> Iterator[Checked]:
-        """Check environment and machine, and start a tiny model if that is possible.
+        """Yield checks of the environment and machine, for ``agentgym engine check``.
 
-        ``agentgym engine check`` shows each finding as it comes.
+        Some engines also start a tiny model. The default yields none.
         """
         yield from ()
 
@@ -436,10 +441,15 @@ class EngineFactory(ABC):
 
 
 def scheduled_rate(peak: float, step: int, spent: float) -> float:
-    """Return the learning rate of the update that follows ``step`` updates.
+    """Return the learning rate of the next update, after ``step`` updates.
 
-    It rises linearly in the first updates, then falls linearly to a tenth of its peak
-    at the end of the budget; ``spent`` is the share of the budget used so far.
+    The rate rises linearly to ``peak`` in the first updates. Then it falls linearly to
+    a tenth of the peak at the end of the run's budget.
+
+    Args:
+        peak: The highest rate.
+        step: Number of updates so far.
+        spent: Share of the run's budget used so far, 0..1.
     """
     left = 1.0 - spent
     return peak * min(1.0, (step + 1) / _WARMUP_STEPS, max(_LEAST_RATE, left))

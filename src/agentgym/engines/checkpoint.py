@@ -24,13 +24,13 @@ def write_checkpoint(
     step: int,
     model: Mapping[str, Any],
 ) -> None:
-    """Write named sets of tensors, one file each, and then the manifest.
+    """Write sets of tensors, one file for each set, and then the manifest.
 
     Args:
         folder: An existing folder.
-        tensors: The sets by file name.
+        tensors: For each file name, without suffix, its tensors by name.
         step: Number of updates done.
-        model: Properties of the model, which :func:`read_checkpoint` compares.
+        model: Properties of the model; :func:`read_checkpoint` requires equal ones.
     """
     files = {f"{name}{_SUFFIX}": held for name, held in tensors.items()}
     manifest = {
@@ -46,7 +46,12 @@ def write_checkpoint(
 def read_checkpoint(
     folder: Path, names: tuple[str, ...], model: Mapping[str, Any]
 ) -> tuple[int, list[dict[str, Tensor]]]:
-    """Return the step of a checkpoint, and its tensors in the order of ``names``.
+    """Return a checkpoint's step, and the tensors of each file in ``names``.
+
+    Args:
+        folder: The checkpoint.
+        names: File names without suffix.
+        model: Expected properties of the model.
 
     Raises:
         CheckpointError: A file is missing, truncated, altered, or of another model.
@@ -63,7 +68,7 @@ def read_checkpoint(
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Write tensors durably, and return the file's checksum."""
+    """Write tensors to disk with fsync; return the file's CRC-32."""
     data = save({name: t.detach().contiguous().cpu() for name, t in tensors.items()})
     with path.open("wb") as file:
         file.write(data)

@@ -8,12 +8,13 @@ Baselines come from the rewards themselves, so no value model is needed, except 
 - ``grpo``: ``(r - mean of its group) / their standard deviation`` (:func:`grpo`); each
   rollout weighs the same in the loss, however long it is (:func:`token_weights`).
 - ``dr_grpo``: ``r - mean of its group`` (:func:`dr_grpo`).
-- ``dapo``: the advantage of ``grpo``, but each token weighs the same; a higher upper
-  clip (:func:`clip_range`); groups without a signal are replaced (:func:`most_draws`).
+- ``dapo``: the advantage of ``grpo``, but each token weighs the same. The upper clip is
+  higher (:func:`clip_range`). Groups without a signal, whose rewards are all equal, are
+  replaced (:func:`most_draws`).
 - ``reinforce++``: ``(r - mean of the batch) / its standard deviation``
   (:func:`reinforce_plus_plus`).
-- ``ppo``: the rewards themselves (:func:`returns`); the engine's value model makes
-  them advantages (:func:`agentgym.engines.verl.updates.gae`).
+- ``ppo``: the rewards themselves (:func:`returns`); the engine turns them into
+  advantages with its value model (:func:`agentgym.engines.verl.updates.gae`).
 """
 
 import math
@@ -26,31 +27,33 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
 _CLIP = 0.2
-"""PPO's clip of the probability ratio (arXiv:1707.06347)."""
+"""PPO clips the probability ratio to 1 - 0.2 .. 1 + 0.2 (arXiv:1707.06347)."""
 _CLIP_HIGHER = 0.28
-"""DAPO's upper clip: tokens that were unlikely may become likelier faster."""
+"""DAPO's upper clip. Unlikely tokens can become likely faster with it."""
 _DRAWS = 10
-"""Most draws of tasks in a step of ``dapo``, as in its authors' recipe."""
+"""A ``dapo`` step draws tasks at most this often, as in its authors' recipe."""
 REPEATED = 3
-"""Number of failures that a repeated failed call counts as."""
+"""A failed tool call that repeats an earlier failed call counts as this many failures.
+"""
 
 _EPSILON = 1e-6
 
 
 type Rewards = Sequence[Sequence[float] | None]
 GroupAlgorithm = Literal["rloo", "grpo", "dr_grpo", "dapo"]
-"""Algorithms with a baseline per group of attempts at one task."""
+"""Algorithms whose baseline is the mean reward of a group of attempts at one task."""
 type Charges = Sequence[Sequence[float]]
 type Advantages = list[list[float] | None]
 
 
 class Group(NamedTuple):
-    """The scored rollouts of a group.
+    """Statistics of a group's scored rollouts.
 
     Attributes:
-        size: Their number, at least 2.
-        total: The sum of their rewards, each the mean over the rollout's calls.
-        spread: Their standard deviation (:func:`deviation`), above 0.
+        size: Number of scored rollouts, at least 2.
+        total: Sum of the rollouts' rewards; a rollout's reward is the mean over its
+            model calls.
+        spread: Standard deviation of the rewards (:func:`deviation`), above 0.
     """
 
     size: int
@@ -59,30 +62,31 @@ class Group(NamedTuple):
 
 
 def rloo(reward: float, own: float, group: Group) -> float:
-    """RLOO (arXiv:2402.14740): ``r - mean of the other rollouts' rewards``.
+    """Return RLOO's advantage (arXiv:2402.14740): ``r - mean of the other rollouts``.
 
-    The paper does not divide. :func:`batch_advantages` divides by one number for the
-    batch, so that the reward's scale does not matter and tasks keep their weights.
+    The paper does not scale it. :func:`batch_advantages` scales all advantages of the
+    batch by one factor, so that the reward's scale does not matter and the tasks keep
+    their weights relative to each other.
 
     Args:
         reward: The reward of a model call.
-        own: The reward of its rollout, which is left out of the baseline.
+        own: The reward of the call's rollout, which is left out of the baseline.
         group: The rollout's group.
     """
     return reward - (group.total - own) / (group.size - 1)
 
 
 def grpo(reward: float, own: float, group: Group) -> float:
-    """GRPO (arXiv:2402.03300): ``(r - mean of the group) / its standard deviation``.
+    """Return GRPO's advantage (arXiv:2402.03300): ``(r - mean) / standard deviation``.
 
-    Nearly solved and nearly hopeless tasks get more weight than others. The standard
-    deviation is that of the whole group (divided by its size, not by one less).
+    Both statistics are the group's; the variance is divided by its size, not by
+    ``size - 1``. Tasks that nearly always or nearly never succeed get more weight.
     """
     return dr_grpo(reward, own, group) / group.spread
 
 
 def dr_grpo(reward: float, own: float, group: Group) -> float:
-    """Dr. GRPO (arXiv:2503.20783): ``r - mean of the group``, divided by nothing."""
+    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``."""
     return reward - group.total / group.size
 
 
@@ -97,32 +101,32 @@ _FORMULAS: dict[GroupAlgorithm, Callable[[float, float, Group], float]] = {
 def clip_range(algorithm: Algorithm) -> tuple[float, float]:
     """Return how far the probability ratio may go below and above 1.
 
-    ``dapo`` has a higher upper limit (Clip-Higher, arXiv:2503.14476). Each batch is
-    used for one update. Before it, all ratios are near 1, so clipping hardly ever
-    matters.
+    ``dapo`` has a higher upper limit (Clip-Higher, arXiv:2503.14476). Clipping has
+    little effect in general: each batch is used for one update, when all ratios are
+    still near 1.
     """
     return _CLIP, _CLIP_HIGHER if algorithm == "dapo" else _CLIP
 
 
 def most_draws(algorithm: Algorithm) -> int:
-    """Return how often a step may draw tasks, to replace groups without a signal.
+    """Return how often a step may draw tasks.
 
-    ``dapo`` draws until enough groups differ in reward (dynamic sampling,
-    arXiv:2503.14476), a limited number of times; all others draw once.
+    ``dapo`` draws tasks again, up to this limit, until enough groups have rollouts with
+    different rewards (dynamic sampling, arXiv:2503.14476). Other algorithms draw once.
     """
     return _DRAWS if algorithm == "dapo" else 1
 
 
 def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
-    """Return the weight of a trained token of each rollout; their mean is 1.
+    """Return for each rollout the loss weight of its trained tokens.
 
-    The loss is a mean over the trained tokens of the batch, so that tokens weigh the
-    same (DAPO, arXiv:2503.14476). Dr. GRPO (arXiv:2503.20783) has a constant instead
-    of the number of tokens, which also is one factor for the batch. GRPO
-    (arXiv:2402.03300) is the mean over rollouts of the mean over each one's tokens,
-    ``1/G sum(1/|o| sum(...))``: a token of a long rollout weighs less.
+    The mean weight over all trained tokens is 1. For most algorithms each weight is 1:
+    the loss is a mean over the batch's tokens, as in DAPO (arXiv:2503.14476). GRPO
+    (arXiv:2402.03300) takes the mean over rollouts of the mean over the tokens of a
+    rollout, ``1/G sum(1/|o| sum(...))``, so a token of a long rollout weighs less.
+    Dr. GRPO (arXiv:2503.20783) divides by a constant, so all its tokens weigh the same.
 
-    PPO's objective with a weight w is that with the advantage ``w A``.
+    To apply a weight w, multiply the token's advantage by w.
 
     Args:
         algorithm: The algorithm's name.
@@ -136,15 +140,15 @@ def token_weights(algorithm: Algorithm, lengths: Sequence[int]) -> list[float]:
 def batch_advantages(
     groups: Sequence[Rewards], algorithm: Algorithm, charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the advantages of a batch: :func:`group_advantages` of each group.
+    """Return the advantages of all model calls of a batch.
 
     Args:
-        groups: Rewards for :func:`group_advantages`, by group.
+        groups: For each group, the rewards as in :func:`group_advantages`.
         algorithm: The algorithm's name, which decides baseline and scale.
-        charges: Penalties for :func:`group_advantages`, by group.
+        charges: For each group, the penalties as in :func:`group_advantages`.
 
     Returns:
-        For each group its rollouts' advantages, or None if it has no signal.
+        For each group its rollouts' advantages; None for a group without a signal.
     """
     if algorithm == "ppo":
         return returns(groups, charges)
@@ -167,11 +171,11 @@ def batch_advantages(
 def reinforce_plus_plus(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """REINFORCE++ (arXiv:2501.03262): ``(r - mean of the batch) / its deviation``.
+    """Return REINFORCE++'s advantages (arXiv:2501.03262).
 
-    Attempts are compared with those at all tasks, so groups of equal rewards count too.
-    The paper takes a penalty on the distance from a reference off the rewards; here it
-    is part of the loss, as for all algorithms (``kl_coefficient``).
+    They are ``(r - mean) / standard deviation`` over all rollouts of the batch. So a
+    group whose rewards are all equal has a signal too. The paper subtracts the KL
+    penalty from the rewards; AgentGym adds it to the loss (``kl_coefficient``).
     """
     scored = [calls for rewards in groups for calls in rewards if calls]
     spread = deviation(scored)
@@ -188,9 +192,9 @@ def reinforce_plus_plus(
 def returns(
     groups: Sequence[Rewards], charges: Sequence[Charges]
 ) -> list[Advantages | None]:
-    """Return the return of each model call for ``ppo``: its reward minus its penalty.
+    """Return for ``ppo`` the reward of each model call minus the call's penalty.
 
-    A single rollout has a signal too: its baseline is the value model's.
+    A group with a single scored rollout counts too: the value model is its baseline.
     """
     made = [
         _less(rewards, taken, lambda r, _: r)
@@ -205,16 +209,17 @@ def group_advantages(
     """Return one advantage per model call of each rollout of a group.
 
     Args:
-        rewards: For each rollout one reward per model call; None if the rollout was not
-            scored, which excludes it from the baseline.
+        rewards: For each rollout one reward per model call; None for a rollout that was
+            not scored and so does not count for the baseline.
         algorithm: The algorithm's name, which decides the baseline.
-        charges: For each rollout, penalties on its calls' advantages. They are not part
-            of a baseline, so that other calls do not gain from a failure.
+        charges: For each rollout one penalty per model call, subtracted from the call's
+            advantage. Penalties do not change the baseline, so that other calls do not
+            gain from a failure. None for no penalties.
 
     Returns:
-        For each rollout its calls' advantages, or None without a reward; None
-        for the group if it has no signal: fewer than two scored rollouts, or
-        equal rewards for all calls and no penalties.
+        For each rollout its calls' advantages; None for a rollout without a reward.
+        None instead of the list if the group has no signal: fewer than two scored
+        rollouts, or equal rewards for all calls and no penalties.
     """
     scored = [calls for calls in rewards if calls]
     if len(scored) < 2:
@@ -233,12 +238,12 @@ def group_advantages(
 def _less(
     rewards: Rewards, charges: Charges, advantage: Callable[[float, float], float]
 ) -> Advantages:
-    """Return the advantages of a group's calls minus their penalties.
+    """Return the advantages of a group's calls minus the calls' penalties.
 
     Args:
-        rewards: The rewards of each rollout's calls, or None.
-        charges: The penalties.
-        advantage: The formula, of a call's reward and its rollout's.
+        rewards: For each rollout the rewards of its calls, or None.
+        charges: For each rollout the penalties of its calls.
+        advantage: Computes an advantage from a call's reward and its rollout's reward.
     """
     return [
         [advantage(r, _mean(calls)) - c for r, c in zip(calls, taken, strict=True)]
@@ -249,11 +254,13 @@ def _less(
 
 
 def deviation(rewards: Sequence[Sequence[float]]) -> float:
-    """Return the standard deviation of rollouts' rewards, 0 if there are none.
+    """Return the standard deviation of the calls' rewards; 0 without rollouts.
 
-    Each rollout has one reward per model call, at least one, and the same weight
-    however many calls it has. If all calls of a rollout have its reward, this is the
-    standard deviation over rollouts.
+    Each rollout has the same weight, however many calls it has. If the calls of each
+    rollout have equal rewards, this is the standard deviation over rollouts.
+
+    Args:
+        rewards: For each rollout one reward per model call, at least one.
     """
     if not rewards:
         return 0.0
@@ -262,10 +269,10 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
 
 
 def call_failures(trajectory: Trajectory) -> list[int]:
-    """Count the failed tool calls of each model call.
+    """Return for each model call how many of its tool calls failed.
 
-    A failed call that repeats an earlier one of the same role counts :data:`REPEATED`
-    times, unless one of the role's calls worked in between.
+    A failed call counts :data:`REPEATED` times if it repeats an earlier failed call of
+    the same role, and none of the role's calls succeeded in between.
     """
     counts: list[int] = []
     by_role: defaultdict[str, list[ToolCall]] = defaultdict(list)
@@ -286,8 +293,8 @@ def call_failures(trajectory: Trajectory) -> list[int]:
 def normalise(advantages: Sequence[float]) -> float:
     """Return the factor that scales a batch's advantages to a root mean square of 1.
 
-    One factor for the batch, not one per group (as in REINFORCE++, arXiv:2501.03262).
-    It is 1 if all advantages are 0.
+    The whole batch has one factor, as in REINFORCE++ (arXiv:2501.03262), not one per
+    group. The factor is 1 if all advantages are 0.
     """
     if not advantages:
         return 1.0

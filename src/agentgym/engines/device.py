@@ -15,11 +15,11 @@ from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 _MEMORY = Path("/proc/meminfo")
 _PROCESSOR = Path("/proc/cpuinfo")
 _HALF_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""CPU flags in Linux of bfloat16 support: Intel's and AMD's, then Arm's."""
+"""Flags in /proc/cpuinfo that mean bfloat16 matrix products: x86's two, then Arm's."""
 _CONTAINER = Path("/sys/fs/cgroup")
 _DRIVER_S = 20
 _BFLOAT16 = 8.0
-"""Lowest compute capability of GPUs with bfloat16."""
+"""Lowest CUDA compute capability of GPUs that support bfloat16."""
 
 
 def check_device(gpu: str, *, deterministic: bool = False) -> str:
@@ -54,7 +54,7 @@ def check_device(gpu: str, *, deterministic: bool = False) -> str:
 
 
 def find_device(gpu: str) -> str:
-    """Return ``cpu`` or ``cuda`` like :func:`check_device`; ``cpu`` if it raises."""
+    """Return the result of :func:`check_device`, or ``cpu`` if it raises."""
     try:
         return check_device(gpu)
     except UsageError:
@@ -70,7 +70,7 @@ def usable_cores() -> int:
 def cpu_has_half() -> bool:
     """Return whether this machine's CPU multiplies matrices in bfloat16.
 
-    If not, torch converts each operand, which is slower than float32.
+    On other CPUs torch converts each operand, which makes bfloat16 slower than float32.
     """
     with suppress(OSError):
         return bool(_HALF_FLAGS & set(_PROCESSOR.read_text().split()))
@@ -78,7 +78,7 @@ def cpu_has_half() -> bool:
 
 
 def free_ram() -> int | None:
-    """Return the free bytes of this machine or container; None if unknown."""
+    """Return the free memory of this machine or container in bytes; None if unknown."""
     found = []
     with suppress(OSError, ValueError):
         found.append(1024 * _number(_MEMORY, "MemAvailable: *"))
@@ -98,7 +98,10 @@ def _number(path: Path, label: str) -> int:
 
 
 def free_gpu() -> tuple[int | None, bool]:
-    """Return the first GPU's free bytes (None if unknown), and whether it has bf16."""
+    """Return the first GPU's free memory in bytes, and whether it supports bfloat16.
+
+    Returns (None, False) if nvidia-smi gives no answer.
+    """
     if (tool := which("nvidia-smi")) is None:
         return None, False
     query = [

@@ -34,16 +34,17 @@ class Build:
     """The packages of an environment, and where to find them.
 
     Attributes:
-        holds: Its largest packages, as words for messages.
+        holds: Names of the largest packages, for messages.
         requirements: Requirements in pip's format that work together.
         gigabytes: Approximate size on the disk.
         pythons: Possible versions of Python; the first for which all wheels are found
             is used.
-        left_out: Dependencies that are not installed, because they are not needed.
-        backend: A value of ``uv --torch-backend``: PyTorch's own index is used if the
-            configured indexes do not have all wheels; empty to never use it.
-        published_as: The main package's name on the index if it differs from the
-            engine's; the environment then gets metadata under the engine's name too.
+        left_out: Dependencies that are not needed and so are not installed.
+        backend: A value of ``uv --torch-backend``, used if the configured indexes do
+            not have all wheels: uv then also searches PyTorch's own index. Empty to
+            never do so.
+        published_as: The main package's name on the index if that is not the engine's
+            name. The environment then gets metadata under the engine's name too.
     """
 
     holds: str
@@ -65,7 +66,7 @@ class EngineEnvironment:
         release: Supported release of the main package: major and minor version.
         build: Packages for machines with a GPU.
         cpu_build: Packages for machines without a GPU; None if the engine needs a GPU.
-        main_package: Name of the main package if it is not the engine's.
+        main_package: Name of the main package; empty if that is the engine's name.
     """
 
     engine: str
@@ -87,19 +88,20 @@ class EngineEnvironment:
 
     @property
     def python(self) -> Path:
-        """Path of its interpreter, whether or not it exists."""
+        """Path of the environment's interpreter, whether or not it exists."""
         return self.folder / "bin" / "python"
 
     @property
     def advice(self) -> str:
-        """A sentence with the command that installs this environment."""
+        """Advice for messages: the command that installs this environment."""
         without = " (without a GPU: --cpu)" if self.cpu_build else ""
         return f"Make it with: agentgym engine install {self.engine}{without}"
 
     def interpreter(self) -> Path:
-        """Return an interpreter with the main package.
+        """Return the path of a Python interpreter that has the main package.
 
-        That is the environment's own, or else the running one if it has the package.
+        This is the environment's interpreter. If the environment does not exist, it is
+        the running interpreter, provided that this one has the package.
 
         Raises:
             UsageError: Neither has the package, or its release is not supported.
@@ -122,7 +124,7 @@ class EngineEnvironment:
         return python
 
     def packages(self, python: Path, *names: str) -> list[Checked]:
-        """Check that an interpreter has these packages; report their versions."""
+        """Check that an interpreter has these packages; return a result for each."""
         versions = {name: installed_version(python, name) for name in names}
         return [
             Checked(name, version is not None, version or f"missing. {self.advice}")
@@ -187,9 +189,10 @@ class EngineEnvironment:
 
 
 def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]]:
-    """Return the first Python version with wheels of all packages, and uv's options.
+    """Find a Python version for which all packages have wheels; install nothing.
 
-    Nothing is installed.
+    Returns:
+        The Python version, and the options that uv needs to install the packages.
 
     Raises:
         EngineError: Some packages cannot be found; the message says which, and the fix.
@@ -221,7 +224,7 @@ def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]
 def _run(
     words: Sequence[str], text: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run uv; it also searches pip's ``PIP_FIND_LINKS`` for wheels."""
+    """Run uv with standard input ``text``; let it search ``PIP_FIND_LINKS`` too."""
     links = os.environ.get("PIP_FIND_LINKS", "").split()
     environment = {"UV_FIND_LINKS": ",".join(links), **os.environ}
     return subprocess.run(
@@ -242,9 +245,9 @@ def _problem(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _add_name(python: Path, published_as: str, name: str) -> None:
-    """Add metadata under the usual name of a package that has another one on the index.
+    """Add metadata under the name ``name`` for a package published under another name.
 
-    Programs that ask for its version under the usual name would fail without it.
+    Without it, programs that look up the version of ``name`` would fail.
     """
     version = installed_version(python, published_as.replace("-", "_"))
     suffix = published_as.removeprefix(name).strip("-")
@@ -256,9 +259,9 @@ def _add_name(python: Path, published_as: str, name: str) -> None:
 
 
 def installed_version(python: Path, package: str) -> str | None:
-    """Return a package's version from its metadata, or None if it is not installed.
+    """Return the version of an interpreter's package, or None if it is not installed.
 
-    The interpreter is not started.
+    Only the package's metadata is read; the interpreter is not started.
     """
     for path in python.parent.parent.glob(
         f"lib/python3*/site-packages/{package}-*.dist-info"
@@ -272,7 +275,7 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
 
     Args:
         python: The interpreter.
-        modules: Names with commas between them; torch must be one.
+        modules: Module names separated by commas; torch must be one of them.
         timeout_s: Seconds after which the check fails.
     """
     first = modules.partition(",")[0]
@@ -298,7 +301,7 @@ def imports(python: Path, modules: str, timeout_s: float = 180) -> Checked:
 
 
 def machine(*, for_cpu: bool = False) -> list[Checked]:
-    """Check the GPUs, the memory, and whether servers may listen on loopback.
+    """Check the GPUs, the memory, and whether servers can listen on 127.0.0.1.
 
     Args:
         for_cpu: Describe the CPU instead of checking the GPUs.
@@ -330,7 +333,7 @@ def _ports() -> Checked:
 
 
 def gpus() -> Checked:
-    """Check that there are GPUs; report their memory from ``nvidia-smi``."""
+    """Check that this machine has NVIDIA GPUs; report their names and memory."""
     if (tool := which("nvidia-smi")) is None:
         return Checked("GPUs", False, "nvidia-smi is missing: this machine has none")
     words = [tool, "--query-gpu=name,memory.free,memory.total", "--format=csv,noheader"]

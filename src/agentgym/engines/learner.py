@@ -43,18 +43,21 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Learner:
-    """The clipped loss, AdamW, and checkpoints of both; sampling must pause meanwhile.
+    """Updates a model with the clipped policy loss and AdamW; writes checkpoints.
+
+    The model must not sample during an update.
 
     Args:
-        config: Every setting.
+        config: All settings of the run.
         loaded: The model, which is trained in place.
-        servers: Name of a separate sampler, e.g. ``vLLM``; empty if this model samples.
-            An update is refused if the sampler's log-probabilities differ too much.
+        servers: Name of the servers that sample, e.g. ``vLLM``; empty if this process
+            samples. An update raises an error if the servers' log-probabilities differ
+            too much from the model's.
 
     Attributes:
-        step: Number of updates done so far.
-        is_warmed: Whether a warm start came before the first update; the learning rate
-            is then a quarter of the model's default.
+        step: Number of updates so far.
+        is_warmed: Whether the model had a warm start before the first update; the
+            default learning rate is then a quarter of the usual one.
     """
 
     def __init__(
@@ -97,12 +100,12 @@ class Learner:
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
         """Do one on-policy update.
 
-        If a gradient is not finite, the update is refused: the weights stay, and the
-        loss is reported as it is. It is also refused if all sequences are beyond
-        ``ratio_limit``.
+        The weights stay the same, and the metrics say why in ``refused``, if a gradient
+        is not finite, or if all sequences are beyond ``ratio_limit``.
 
         Raises:
-            EngineError: The batch was sampled with other weights than the learner's.
+            EngineError: The servers sampled the batch with other weights than the
+                learner's.
         """
         try:
             with kernel_threads(self._loaded.threads[1]):
@@ -113,7 +116,7 @@ class Learner:
         return metrics
 
     def _learn(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Compute and clip gradients, and take one step of AdamW."""
+        """Compute and clip gradients, and do one step of AdamW; return the metrics."""
         total = batch.trained_tokens
         forests = self._loss.plant(batch.sequences) if total else []
 
@@ -162,7 +165,10 @@ class Learner:
 
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
-        """Return the mean k3 estimate per trained token; see ``Engine.compare``."""
+        """Return how far the model is from the policy that sampled a batch.
+
+        See :meth:`agentgym.engines.base.Engine.compare`.
+        """
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         with kernel_threads(self._loaded.threads[1]):
@@ -170,7 +176,10 @@ class Learner:
         return kl / batch.trained_tokens
 
     def save(self, folder: Path) -> None:
-        """Write weights (with LoRA only the adapter's), optimizer and random state."""
+        """Write a checkpoint: the trained weights, the optimizer and the random state.
+
+        With LoRA, the trained weights are only the adapter's.
+        """
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
         for name, parameter in weights.items():
@@ -199,7 +208,7 @@ class Learner:
         self.step = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return the properties that must match a checkpoint's model."""
+        """Return the model's properties; a checkpoint must have equal ones."""
         shapes = [(n, list(p.shape)) for n, p in self._loaded.trained_parameters()]
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()
         return {
@@ -209,18 +218,18 @@ class Learner:
         } | ({"roles": list(self._loaded.roles)} if self._loaded.roles else {})
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer for transformers and peft.
+        """Write the model (or only its adapters) and the tokenizer into ``folder``.
 
-        Weights keep the precision they were trained in, so that the exported policy
-        answers like the evaluated one.
+        transformers or peft can load them. Weights keep the precision that they had in
+        training, so that the exported policy answers like the evaluated one.
         """
         self.write_weights(folder)
         self._loaded.tokenizer.save_pretrained(folder)
 
     def write_weights(self, folder: Path) -> None:
-        """Write the model (or adapters) without tokenizer."""
+        """Write the model (or only its adapters) into ``folder``, without tokenizer."""
         with quiet():
             (self._loaded.adapter or self._loaded.model).save_pretrained(str(folder))
-        if roles := self._loaded.roles:  # peft writes each into a folder of its name
+        if roles := self._loaded.roles:  # peft writes each adapter into its own folder
             names = dict(zip(roles, names_of(roles), strict=True))
             write_json(folder / ROLES_FILE, names)

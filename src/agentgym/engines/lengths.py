@@ -1,4 +1,4 @@
-"""Defaults of a run's lengths and limits: answers, rollouts, episodes, concurrency."""
+"""Choose a run's defaults: answer and episode lengths, timeouts, concurrency."""
 
 import json
 import math
@@ -19,34 +19,36 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 
 _LOOKED_AT = 100
 _CHARACTERS = 3.0
-"""Least characters per token: English and JSON have about four."""
+"""Assumed characters per token; low, since English and JSON have about four."""
 _RESULT_TOKENS = 256
-"""Tokens of a tool's result; most results are one line."""
+"""Assumed tokens of a tool's result; most results are one line."""
 _OWN_PROMPT_TOKENS = 1024
-"""Tokens of an agent's own prompt, whose length only the agent knows."""
+"""Assumed tokens of the prompt of a user's own agent, which only the agent knows."""
 _ANSWER = 1024
-"""Most tokens of an answer: a call with a page of text as its argument. TRL and verl
-use the same in their defaults or examples."""
+"""Default token limit of an answer without reasoning. A tool call with a page of text
+as its argument fits. TRL and verl have the same limit in their defaults or examples."""
 _REASONED = 4096
-"""Most tokens of an answer with reasoning, which takes 500 to 3,000 (Qwen3's report,
-arXiv:2505.09388, gives accuracy by budgets of 1,024 to 32,768 tokens)."""
+"""Default token limit of an answer with reasoning. Reasoning takes 500 to 3,000 tokens;
+Qwen3's report (arXiv:2505.09388) gives accuracy for limits of 1,024 to 32,768."""
 _TIMEOUT_S = 600.0
-"""Timeout of a rollout with answers of up to 1,024 tokens: one took 38 to 117 s with a
-model of 0.5 billion parameters on two cores (docs/models.md). It is longer for longer
-answers."""
+"""Timeout of a rollout whose answers have up to 1,024 tokens. It grows with the token
+limit of answers. A rollout took 38 to 117 s with a model of 0.5 billion parameters on
+two cores (docs/models.md)."""
 CPU_IN_FLIGHT = 32
-"""Rollouts in flight of a large model on a CPU: more would only wait."""
+"""Rollouts that run at once with a large model on a CPU; more of them would only wait.
+"""
 _OF_CONTEXT = 2
-"""An answer takes at most one half of the context; the prompt needs the rest."""
+"""An answer takes at most half of the context; the prompt needs the other half."""
 
 
 def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingConfig:
     """Fill in unset limits of answers, rollouts and concurrency to fit the model.
 
     Args:
-        config: Every setting.
-        in_flight: Episodes in flight if more would only wait: then one process runs
-            their agents, with the timeout of a large model. None leaves it unset.
+        config: All settings of the run.
+        in_flight: Concurrency if the setting is unset. If given, one process runs all
+            agents, and rollouts have the timeout of a large model. None leaves an
+            unset concurrency unset.
 
     Raises:
         ModelError: The model's folder cannot be read.
@@ -64,7 +66,7 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
 
 
 def paced_for_servers(config: TrainingConfig) -> TrainingConfig:
-    """Fill in unset limits for a model that servers answer for."""
+    """Fill in unset limits of answers and rollouts for an engine with model servers."""
     return config.replaced(
         max_tokens=config.max_tokens or _ANSWER,
         rollout_timeout_s=config.rollout_timeout_s or _TIMEOUT_S,
@@ -80,11 +82,13 @@ def usual_answer(config: TrainingConfig) -> int:
 
 
 def answer_words(given: TrainingConfig, found: TrainingConfig) -> str:
-    """Describe the limits of answers and rollouts, and why answers are short.
+    """Describe the limits of answers and rollouts for a run's plan.
+
+    If the model's context makes answers shorter than usual, the text says so.
 
     Args:
         given: The settings from the user.
-        found: The settings from :func:`paced`.
+        found: The same settings after :func:`paced`.
     """
     words = f"at most {found.answer_tokens:,} tokens each"
     if given.max_tokens is None and found.answer_tokens < _wanted_answer(given):
@@ -104,7 +108,7 @@ def _is_small(config: TrainingConfig) -> bool:
 
 
 def _reasons(config: TrainingConfig) -> bool:
-    """Return whether the model reasons before it answers, if known."""
+    """Return whether the model reasons before it answers; False if unknown."""
     if config.thinking != "auto":
         return config.thinking == "on"
     if is_remote(config.model):
@@ -115,9 +119,9 @@ def _reasons(config: TrainingConfig) -> bool:
 def longest_episode(config: TrainingConfig) -> int:
     """Estimate the tokens of the longest episode that a run will train on.
 
-    That is the scenario's longest prompt plus all answers and tool results of
-    ``max_turns`` model calls, at most ``max_episode_tokens``. If this process cannot
-    load the scenario, it is ``max_episode_tokens``.
+    The estimate is the scenario's longest prompt plus the answers and tool results of
+    ``max_turns`` model calls, but at most ``max_episode_tokens``. It is
+    ``max_episode_tokens`` if this process cannot load the scenario.
     """
     most = config.episode_tokens
     try:
@@ -145,5 +149,5 @@ def _longest_prompt(scenario: Scenario, seed: int) -> int:
 
 
 def _written(tools: Sequence[ToolSpec]) -> int:
-    """Return the number of characters of tools in a request."""
+    """Return how many characters the tools take in a request's JSON."""
     return len(json.dumps([spec.to_openai() for spec in tools]))

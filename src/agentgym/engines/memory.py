@@ -1,8 +1,9 @@
 """Estimate a model's memory from its ``config.json`` before it is loaded.
 
-It covers the engine in this process: the trained weights, with an adapter a copy of the
-linear layers for sampling (:mod:`agentgym.engines.adapter`), AdamW's two moments,
-activations for the backward pass, and the KV cache. Importing this imports no torch.
+The estimate is for an engine that trains in this process. It includes the weights, the
+copy of the linear layers for sampling with an adapter
+(:mod:`agentgym.engines.adapter`), AdamW's two moments, activations for the backward
+pass, and the KV cache. Importing this module does not import torch.
 """
 
 from collections.abc import Iterator
@@ -35,36 +36,41 @@ from agentgym.models.folder import (
 )
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors")
-"""Packages that the engine in this process needs."""
+"""Packages needed to train in this process."""
 GIB = 2**30
 CACHE_BYTES = 4 * GIB
 """Largest KV cache of running responses on a CPU, in bytes."""
 EPISODES = (LONGEST_EPISODE, 4096, 2048)
-"""Values for ``max_episode_tokens`` on a GPU: the first that its memory allows."""
+"""Possible defaults of ``max_episode_tokens`` on a GPU. The first whose memory fits is
+used."""
 MARGIN = 1.05
-"""Factor on estimates by which settings are chosen: published measurements of models of
-7 and 14 billion parameters are up to 8 % higher (docs/gpu_training.md)."""
+"""Factor on estimates when settings are chosen automatically. Published measurements of
+models of 7 and 14 billion parameters are up to 8 % higher (docs/gpu_training.md)."""
 RECOMPUTED_PARAMETERS = 100_000_000
-"""Above so many parameters, updates compute each layer twice to save memory."""
+"""With more parameters, an update computes each layer twice by default, which saves
+memory."""
 _CHUNK_TOKENS = 1024
 _LARGE_TREES = (8192, 4096, 2048)
-"""Nodes per prefix tree if memory allows. Eight attempts that share 800 tokens and have
-300 of their own need 3,200; with trees of 1,024 they would share nothing."""
+"""Most nodes of a prefix tree, if memory allows. For example, eight attempts that share
+800 tokens and have 300 tokens of their own need 3,200 nodes in one tree; trees of 1,024
+nodes would hold one attempt each."""
 _ROOM = 0.5
-"""Largest share of the free memory for training with larger trees."""
+"""Larger trees are used only if training then takes at most this share of free memory.
+"""
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
-"""Most logits of an update in memory; more are computed in blocks, and twice."""
+"""Most logits of an update in memory. More logits are computed in blocks, and again in
+the backward pass."""
 _CUDA_BYTES = 3 * GIB // 4
 _LOGITS = 5
-"""Copies of the logits in float32: themselves, log-probabilities, two for the entropy,
-a gradient."""
+"""Number of float32 tensors as large as the logits: the logits, the log-probabilities,
+two for the entropy, and a gradient."""
 
 
 def micro_batch(vocabulary: int) -> tuple[int, int]:
-    """Return the most tokens of a micro-batch, and of a prefix tree.
+    """Return the most tokens of a micro-batch, and the most nodes of a prefix tree.
 
-    A longer single sequence is a micro-batch of its own.
+    A single sequence may be longer; it is then a micro-batch of its own.
     """
     most = _VOCABULARY_FLOATS // vocabulary
     chunk = max(512, min(_CHUNK_TOKENS, most))
@@ -72,17 +78,17 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 
 
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
-    """Choose how updates run: as fast as the free memory allows.
+    """Choose the fastest kind of update that the free memory allows.
 
     Args:
-        config: The settings; ``model`` and those of its training are used.
+        config: All settings of the run.
         device: ``cpu`` or ``cuda``.
 
     Returns:
-        The most nodes of a tree, and whether the backward pass computes layers
-        again. Both are None, i.e. the default of a small model, if the memory is
-        unknown or too small, and in a ``deterministic`` run, since free memory
-        varies.
+        The most nodes of a tree, and whether the backward pass computes layers again.
+        Where the settings say nothing, both are None, which means the default, if the
+        free memory is unknown or too small, if the model is small, and if the run is
+        ``deterministic``, since free memory varies.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -97,7 +103,10 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 
 
 def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
-    """Return a device's free bytes, and whether it computes the model in bfloat16."""
+    """Return a device's free memory in bytes, and whether it computes in bfloat16.
+
+    The memory is None if unknown.
+    """
     if device == "cuda":
         return free_gpu()
     is_exact = config.deterministic or is_small(config.model)
@@ -105,10 +114,17 @@ def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
-    """Return the fastest way to train a model that fits the memory.
+    """Return the fastest way to train a model in half of the free memory.
 
-    Keeping activations saves a third of the arithmetic, and large trees share more
-    prefixes; both are used only if half of the memory suffices.
+    If the backward pass does not compute layers again, arithmetic falls by a quarter.
+    In large trees, more sequences share a prefix. ``use`` is returned unchanged if
+    neither fits.
+
+    Args:
+        shape: The model's sizes.
+        held: Number of parameters in its files; None if unknown.
+        use: How the model is trained by default.
+        free: Free bytes; None if unknown.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -124,12 +140,13 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
 def with_episodes(
     config: TrainingConfig, device: str, *, samples: bool = True
 ) -> TrainingConfig:
-    """Fill in ``max_episode_tokens`` with the most that a GPU's memory allows.
+    """Fill in ``max_episode_tokens`` with the largest value that fits a GPU's memory.
 
-    It stays unset on a CPU, and where no value fits: the check then explains why.
+    The setting stays unset on a CPU, and if no value fits; :func:`check_memory` then
+    raises an error.
 
     Args:
-        config: The settings; ``model`` and those of its training are used.
+        config: All settings of the run.
         device: ``cpu`` or ``cuda``.
         samples: Whether this process also samples.
 
@@ -157,14 +174,15 @@ class MemoryEstimate:
 
     Attributes:
         weights: The loaded weights.
-        copies: Copies of weights for sampling; left out on a GPU if memory is short.
-        adapter: The adapter's weights; 0 without one.
+        copies: Copies of weights for sampling, which are not made on a GPU with little
+            memory.
+        adapter: The adapter's weights; 0 without an adapter.
         gradients: Gradients of the trained weights.
-        optimizer: AdamW's moments.
-        activations: Most that an update keeps and computes with at once.
+        optimizer: AdamW's two moments.
+        activations: Peak of activations and temporary tensors in an update.
         cache_token: Keys and values of one token.
-        least_cache: Keys and values of one episode.
-        overhead: CUDA's own memory.
+        least_cache: Keys and values of one episode; 0 if another process samples.
+        overhead: CUDA's own memory; 0 on a CPU.
     """
 
     weights: int
@@ -183,9 +201,9 @@ class MemoryEstimate:
 
         Args:
             shape: The model's sizes.
-            use: How it is trained.
-            parameters: Number of parameters in its files; None counts those of the
-                shape.
+            use: How the model is trained.
+            parameters: Number of parameters in the model's files; None takes the number
+                from ``shape``.
         """
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
@@ -193,11 +211,11 @@ class MemoryEstimate:
         added = use.adapters * shape.adapter_parameters(use.rank)
         trained = FLOAT * (added or held)
         copied = 0
-        if use.rank and use.samples:  # in bfloat16, or of several, only adapters are
+        if use.rank and use.samples:  # a copy of merged weights, or only of adapters
             is_merged = size == FLOAT and use.adapters == 1
             copied = shape.linear_parameters if is_merged else added
         if use.samples and is_small and shape.kind == "llama":
-            # Its fused copy, with the last layer.
+            # The copy of FusedLlama, with the output head.
             copied += shape.linear_parameters + shape.vocabulary * shape.hidden
         longest = min(use.longest, shape.context)
         token = shape.cache_token * size
@@ -210,10 +228,10 @@ class MemoryEstimate:
             parts=parts,
             recomputes=bool(use.recomputes) or large,
         )
-        if parts > 1:  # each has its own gradients
+        if parts > 1:  # each parallel part has its own gradients
             activations += parts * trained
         weights = size * held
-        if use.compares and not use.rank:  # with logits of the untrained model
+        if use.compares and not use.rank:  # a copy of the untrained model
             weights *= 2
         return cls(
             weights=weights,
@@ -229,23 +247,23 @@ class MemoryEstimate:
 
     @property
     def fixed(self) -> int:
-        """All but the KV cache and, on a GPU, the copies."""
+        """Bytes without the KV cache and, on a GPU, without the copies."""
         learning = self.adapter + self.gradients + self.optimizer + self.activations
         copies = 0 if self.overhead else self.copies
         return self.weights + learning + copies + self.overhead
 
     @property
     def kept(self) -> int:
-        """Bytes that stay between updates, if another process samples."""
+        """Bytes that stay in memory between updates, if another process samples."""
         return self.weights + self.adapter + self.optimizer + self.overhead
 
     @property
     def need(self) -> int:
-        """Least bytes that training needs."""
+        """Fewest bytes with which training is possible."""
         return self.fixed + self.least_cache
 
     def words(self) -> str:
-        """Return a description of the parts in GiB: ``weights 2.9, adapter 0.1, …``."""
+        """Describe the parts in GiB, e.g. ``weights 2.9, activations 1.2``."""
         copies = "a merged copy to sample from"
         if self.copies <= self.adapter:  # in bfloat16
             copies = "a copy of the adapter to sample from"
@@ -270,10 +288,18 @@ class MemoryEstimate:
 def _activations(
     shape: Shape, use: Use, *, size: int, parts: int, recomputes: bool
 ) -> int:
-    """Return the most bytes that the backward pass needs at once.
+    """Return the peak memory of activations in an update, in bytes.
 
-    That is one sequence of the longest length, or a tree above a head of nearly that
-    length. A small model on a CPU has several of them in parallel.
+    The peak is the larger of two cases: one sequence of the longest length, or a tree
+    after a head of nearly this length. On a CPU, a small model computes several trees
+    in parallel.
+
+    Args:
+        shape: The model's sizes.
+        use: How the model is trained.
+        size: Bytes per number of the weights.
+        parts: Number of micro-batches in parallel.
+        recomputes: Whether the backward pass computes layers again.
     """
     longest = min(use.longest, shape.context)
     least = max(micro_batch(shape.vocabulary))
@@ -308,7 +334,10 @@ def _activations(
 def cheaper(
     shape: Shape, use: Use, parameters: int | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Yield settings that save memory, each on top of those before, and the bytes."""
+    """Yield changes of settings that save memory, with the bytes that are then needed.
+
+    Each change adds to the changes before it.
+    """
     changes: list[tuple[str, bool, Any]] = [
         ("lora_rank = 16", not use.rank, {"rank": 16}),
         ("gradient_checkpointing = true", True, {"recomputes": True}),
@@ -325,16 +354,16 @@ def cheaper(
 
 
 def gib(size: int) -> str:
-    """Format bytes as GiB with one decimal, or two below 1."""
+    """Format bytes as GiB: with two decimals below 1 GiB, else with one."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run trains its model.
+    """Return how a run trains its model, by its settings.
 
     Args:
-        config: The run's settings.
-        on_gpu: Whether it trains on a GPU.
+        config: All settings of the run.
+        on_gpu: Whether the run trains on a GPU.
         has_half: Whether the device computes in bfloat16.
     """
     return Use(
@@ -358,8 +387,9 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
 
     Returns:
-        None if its ``config.json`` is not on this machine, or the libraries are missing
-        that measure architectures without a formula.
+        None if ``config.json`` is not on this machine. Also None if the architecture
+        has to be measured and torch is not installed. The number of parameters is None
+        for a measured architecture.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -383,15 +413,15 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 
 
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
-    """Return the settings to change so that a model can be trained on this CPU.
+    """Return the changes of settings with which a model can be trained on this CPU.
 
     Args:
-        config: The settings; ``model`` and those of its training are used.
-        free: Bytes of memory.
+        config: All settings of the run.
+        free: Free memory in bytes.
 
     Returns:
-        An empty list if it fits already; None if it does not fit with any, or if
-        that is not known.
+        An empty list if the model fits already; None if it does not fit with any
+        change, or if its size is unknown.
     """
     try:
         known = shape_of(config.model)
@@ -420,20 +450,22 @@ def check_memory(
     samples: bool = True,
     others: int = 0,
 ) -> str:
-    """Check that a model fits into memory; return a description, empty if unknown.
+    """Check that training a model fits into memory; describe the memory it takes.
 
-    It is unknown if the model's ``config.json`` is not on this machine yet, the
-    architecture is not known, or the GPU's driver reports nothing.
+    There is no check if the free memory is unknown.
 
     Args:
-        config: The settings; ``model`` and those of its training are used.
+        config: All settings of the run.
         device: ``cpu`` or ``cuda``.
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
         samples: Whether this process also samples.
-        others: Bytes of the device that another process keeps meanwhile.
+        others: Bytes on the device that another process keeps during updates.
+
+    Returns:
+        The description; empty if :func:`shape_of` does not know the model's sizes.
 
     Raises:
-        NotEnoughMemoryError: It does not fit; the message has the sizes, and the
+        NotEnoughMemoryError: The model does not fit; the message has the sizes, and the
             settings to lower.
     """
     known = shape_of(config.model, fetch=fetch)
@@ -449,7 +481,7 @@ def check_memory(
     estimate = MemoryEstimate.of(shape, use, held)
     if free is None:
         return f"at most {gib(estimate.need)} GiB: {estimate.words()}"
-    # A small model's maximum, many threads with an episode each, hardly ever occurs.
+    # Several parallel threads rarely have their longest episode at the same time.
     alone = MemoryEstimate.of(shape, replace(use, cores=1), held)
     if alone.need + others <= free:
         return f"at most {gib(estimate.need)} of {gib(free)} GiB: {estimate.words()}"

@@ -1,4 +1,4 @@
-"""Find the engine for a configuration."""
+"""Find the engine for a run's settings, check the settings, and create the engine."""
 
 from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.plugins import Plugins
@@ -33,14 +33,14 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "ratio_limit": ("local", "vllm"),
     "role_adapters": ("local",),
 }
-"""Settings that only some of the built-in engines read."""
+"""Settings that not all built-in engines support, with the engines that do."""
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
-    """Resolve ``engine = "auto"`` of a training run on this machine.
+    """Replace ``engine = "auto"`` by an engine's name, for training on this machine.
 
     Returns:
-        The settings with an engine's name, and a note for the plan or "".
+        The settings with the engine's name, and a note for the run's plan, or "".
     """
     if config.engine != AUTO_ENGINE:
         return config, ""
@@ -51,9 +51,10 @@ def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
 
 
 def remote_engine(config: TrainingConfig) -> str:
-    """Return the engine's name for a run on another machine.
+    """Return the value of ``engine`` for a run on another machine.
 
-    It stays ``auto`` if vLLM suits the model: then that machine's GPU decides.
+    ``auto`` stays ``auto`` if vLLM suits the model: the choice then depends on the
+    other machine's GPU.
     """
     if config.engine == AUTO_ENGINE and not config.vllm:
         from agentgym.engines.vllm.support import suits
@@ -63,7 +64,7 @@ def remote_engine(config: TrainingConfig) -> str:
 
 
 def imitates(config: TrainingConfig) -> bool:
-    """Return whether the run's engine can imitate calls."""
+    """Return whether the run's engine supports a warm start."""
     return ENGINES.get(engine_name(config)).imitates
 
 
@@ -71,7 +72,8 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
     """Check that the engine supports the settings, without loading a model.
 
     Raises:
-        UsageError: See :meth:`EngineFactory.check`; or the engine's name is unknown.
+        UsageError: A setting is not supported, or the engine's name is unknown. See
+            :meth:`EngineFactory.check`.
     """
     config = config.replaced(engine=engine_name(config))
     factory = _factory(config)
@@ -87,10 +89,10 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
-    """Fill in unset limits to fit the model and the engine.
+    """Fill in limits that the user left unset, to fit the model and the engine.
 
-    These are the length of answers, the timeout of rollouts, and the rollouts in
-    flight. Limits that the user has set stay.
+    These are the lengths of answers and episodes, the timeout of rollouts, and how many
+    rollouts run at once.
     """
     factory = _factory(config)
     try:
@@ -100,12 +102,12 @@ def paced_settings(config: TrainingConfig) -> TrainingConfig:
 
 
 def composed_settings(config: TrainingConfig) -> str:
-    """Return the settings for the engine's library as text; empty if there are none."""
+    """Return the engine library's configuration as text; empty if it has none."""
     return _factory(config).composed(paced_settings(config))
 
 
 def announced_start(config: TrainingConfig) -> str:
-    """Return the message to show while :func:`create_engine` runs; else empty."""
+    """Return a message if the engine takes minutes to start; else empty."""
     return _factory(config).announced(config)
 
 
@@ -153,10 +155,10 @@ def _factory(config: TrainingConfig) -> EngineFactory:
 
 
 def engine_name(config: TrainingConfig) -> str:
-    """Return the engine's name, where ``auto`` does not depend on a GPU.
+    """Return the engine's name, without a look at this machine's GPU.
 
-    That is outside of training, and where :func:`remote_engine` leaves it open:
-    ``vllm`` if flags of it are given, else ``local``.
+    ``auto`` becomes ``vllm`` if the settings have flags of vLLM, else ``local``. For a
+    training run, call :func:`chosen_engine` first.
     """
     if config.engine != AUTO_ENGINE:
         return config.engine

@@ -17,7 +17,7 @@ MACHINE = (
     "concurrency",
     "rollout_timeout_s",
 )
-"""Settings of memory and speed, which do not change the trained tokens."""
+"""Settings of memory and speed. They do not change which tokens are trained."""
 LIBRARIES = ("vllm", "verl")
 MAY_CHANGE = (*_BUDGET, *MACHINE, *LIBRARIES)
 _OF_VERL = (
@@ -25,20 +25,22 @@ _OF_VERL = (
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
     "ray_kwargs.",
 )
-"""Prefixes of verl's settings of memory and servers; the others change the training."""
+"""Prefixes of verl's settings of memory and servers, which may change. verl's other
+settings would change the training."""
 
 
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
-    """Return a run's settings with the changes of a resume.
+    """Return a run's settings with the changes that the user gave when resuming it.
 
-    Flags of vLLM and settings of verl are merged into the run's; None removes one.
+    Flags of vLLM and settings of verl are merged with the run's; a flag or setting with
+    the value None is removed.
 
     Args:
         before: The run's settings.
-        changes: New values by setting; None keeps a setting.
+        changes: New values by setting; None leaves a setting unchanged.
 
     Raises:
-        UsageError: A setting may not change.
+        UsageError: A changed setting must stay the same.
     """
     given = {name: value for name, value in changes.items() if value is not None}
     if refused := [name for name in given if name not in MAY_CHANGE]:

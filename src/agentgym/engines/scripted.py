@@ -1,4 +1,4 @@
-"""ScriptedPolicy: a policy without a model; a function gives its answers."""
+"""ScriptedPolicy: a policy without a model, for tests; a function gives its answers."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,8 +22,8 @@ class Reply:
     """The answer of a scripted policy.
 
     Attributes:
-        content: Text, None for none.
-        calls: Tool calls: name and arguments, a dict or raw text.
+        content: Text of the answer; None for no text.
+        calls: Tool calls, each a name and its arguments: a dict, or text to send as is.
     """
 
     content: str | None = None
@@ -31,14 +31,16 @@ class Reply:
 
 
 class ScriptedPolicy(Policy):
-    """A policy with UTF-8 bytes as token ids and 0 as log-probability.
+    """A policy that answers with the result of a function, instead of a model.
 
     ::
 
         policy = ScriptedPolicy(lambda request: Reply(calls=[("list_files", {})]))
 
+    The token ids are the UTF-8 bytes of the text; all log-probabilities are 0.
+
     Args:
-        respond: Called with each request; returns the Reply, or raises.
+        respond: Called with each request; returns the reply. It may raise an error.
     """
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
@@ -48,16 +50,16 @@ class ScriptedPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """Always ``scripted``."""
+        """The name ``scripted``."""
         return "scripted"
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer with the function's result."""
+        """Call the function, and return its reply as an answer."""
         return self.write(request, self._respond(request))
 
     def write(self, request: ChatRequest, reply: Reply) -> ChatResult:
         """Convert a reply to an answer with tokens."""
-        number = next(self._answers)  # hand-offs may shorten the messages
+        number = next(self._answers)  # not len(messages): hand-offs may shorten them
         calls = [
             RequestedCall(
                 id=f"call-{number}-{index}",
@@ -87,7 +89,12 @@ class ScriptedPolicy(Policy):
 
 
 class ScriptedEngine(Engine):
-    """An engine that learns nothing, and records its ``batches``."""
+    """An engine that does not learn; it records the data that it gets.
+
+    Attributes:
+        batches: The batches of all updates.
+        imitated: The batches of the warm start.
+    """
 
     def __init__(self, respond: Callable[[ChatRequest], Reply]) -> None:
         self.batches: list[TrainingBatch] = []
@@ -105,7 +112,7 @@ class ScriptedEngine(Engine):
         return self._policy.version
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Label each byte by its character; None if one is not ASCII."""
+        """Return the components of each byte; None if the response is not ASCII."""
         ids = call.response_ids
         if any(i >= 128 for i in ids):
             return None
@@ -114,31 +121,31 @@ class ScriptedEngine(Engine):
         return label_tokens(pieces, reading.spans, ended=False)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Record the batch."""
+        """Append the batch to ``batches``."""
         self.batches.append(batch)
         self._policy.version += 1
         return UpdateMetrics(step=self.step)
 
     def imitation(self) -> "ScriptedImitation":
-        """Return the imitation that records examples in ``imitated``."""
+        """Return an imitation that records its batches in ``imitated``."""
         return ScriptedImitation(self)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write the number of updates."""
+        """Write the number of updates into a JSON file."""
         write_json(folder / _STATE, self.step)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Read the number of updates."""
+        """Read the number of updates from the JSON file."""
         self._policy.version = json.loads((folder / _STATE).read_text())
 
     def export(self, folder: Path) -> None:
-        """Write the checkpoint's file instead of weights."""
+        """Create ``folder`` with the checkpoint's file, since there are no weights."""
         folder.mkdir()
         self.save_checkpoint(folder)
 
 
 class ScriptedImitation(Imitation):
-    """Records the calls to imitate."""
+    """An imitation that does not learn; it records its batches in the engine."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
@@ -146,13 +153,13 @@ class ScriptedImitation(Imitation):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Convert a reply to an answer, like the policy."""
+        """Convert a given answer to tokens, as the scripted policy does."""
         made: list[tuple[str, dict[str, Any] | str]]
         made = [(call.name, call.arguments) for call in calls]
         return self._engine.policy.write(request, Reply(content or None, made))
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Record the batch."""
+        """Append the batch to the engine's ``imitated``; return 0."""
         self._engine.imitated.append(batch)
         return 0.0
 

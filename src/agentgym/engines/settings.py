@@ -1,4 +1,4 @@
-"""Settings of several engines: those of verl or vLLM, and the objective in words."""
+"""Functions on settings that several engines use."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from agentgym.models.folder import (
 )
 
 LIBRARIES = ("verl", "vllm")
-"""Engines whose library has settings of the form ``NAME.KEY``."""
+"""Libraries whose own settings a user gives as ``LIBRARY.KEY=VALUE``."""
 _CONTEXT = 8192
 _ALGORITHMS: dict[Algorithm, str] = {
     "rloo": "each attempt is compared with the others at its task",
@@ -28,10 +28,12 @@ _ALGORITHMS: dict[Algorithm, str] = {
 
 
 def base_source(model: str) -> str:
-    """Return the folder or id of a model's weights; for an adapter, of its base.
+    """Return the folder or id of a model's weights.
+
+    For an adapter, these are the weights of its base model.
 
     Raises:
-        ModelError: The adapter does not name its base.
+        ModelError: The adapter does not name its base model.
     """
     source = Path(model_source(model))
     adapter = held_adapter(source)
@@ -44,12 +46,12 @@ def base_source(model: str) -> str:
 
 
 def adapted_roles(config: TrainingConfig) -> tuple[str, ...]:
-    """Return the agents of a team that a run trains an adapter for each."""
+    """Return the agents of a team that each get an adapter; empty if all share one."""
     return config.train_roles or () if config.role_adapters else ()
 
 
 def context_length(config: TrainingConfig) -> int:
-    """Return the most tokens of prompt and answer in sampling."""
+    """Return the most tokens of prompt and answer together, at most 8192."""
     folder = Path(base_source(config.model)) / "config.json"
     known = read_json(folder) if folder.exists() else {}
     text = known.get("text_config")  # of a model of text and images
@@ -59,7 +61,7 @@ def context_length(config: TrainingConfig) -> int:
 
 
 def objective_words(config: TrainingConfig) -> str:
-    """Return a description of the objective: the algorithm, and the KL penalty."""
+    """Describe the training objective in words: the algorithm, and the KL penalty."""
     words = f"{config.algorithm}: {_ALGORITHMS[config.algorithm]}"
     if config.kl_coefficient:
         words += f"; KL penalty against the untrained model, {config.kl_coefficient:g}"
@@ -67,9 +69,9 @@ def objective_words(config: TrainingConfig) -> str:
 
 
 def log_file(config: TrainingConfig) -> Path:
-    """Return the log file of an engine's processes, in the run's folder.
+    """Return the path of the log file for an engine's processes.
 
-    Without a run, it is next to the runs.
+    It is in the run's folder. If there is no such folder, it is in the output folder.
     """
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"
@@ -77,7 +79,7 @@ def log_file(config: TrainingConfig) -> Path:
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted keys."""
+    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"
@@ -89,13 +91,15 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def overrides(words: list[str]) -> dict[str, dict[str, Any]]:
-    """Parse settings ``verl.KEY=value`` or ``vllm.KEY=value``, whose values are YAML.
+    """Parse settings such as ``verl.KEY=VALUE`` or ``vllm.KEY=VALUE``.
+
+    Values are read as YAML.
 
     Returns:
-        The settings by library.
+        For each library, its settings by key.
 
     Raises:
-        ConfigError: A text has another form.
+        ConfigError: A text does not have this form.
     """
     found: dict[str, dict[str, Any]] = {}
     for word in words:

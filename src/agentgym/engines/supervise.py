@@ -1,10 +1,10 @@
-"""Run an engine's processes, and end them when the parent process ends.
+"""Run a command with all processes that it starts; end them when the parent ends.
 
-Run as a program, it runs a command and ends it when the parent ends::
+Usage as a program; PARENT is the process id of the caller::
 
     python supervise.py PARENT COMMAND...
 
-Other environments run this file too: it needs only psutil.
+Other virtual environments run this file too, so it imports nothing but psutil.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ _ENDS_S = 20.0
 
 
 def adopt_orphans() -> None:
-    """Make this process adopt descendants whose parent has ended."""
+    """Make this process the parent of descendants whose own parent has ended."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
 
 
 def end_descendants() -> None:
-    """Kill every process below this one, until there is none."""
+    """Kill all descendants of this process, until there are none left."""
     import psutil
 
     while found := psutil.Process().children(recursive=True):
@@ -38,7 +38,7 @@ def end_descendants() -> None:
 
 
 def reap() -> None:
-    """Collect the exit codes of ended children."""
+    """Collect the exit codes of ended children, so that no zombies stay."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -47,7 +47,10 @@ def reap() -> None:
 
 
 def main() -> None:
-    """Run a command until it ends, the parent ends, or a signal arrives."""
+    """Run the command until it ends, the parent ends, or a signal arrives.
+
+    Then end all its processes, and exit with its exit code (1 if it was killed).
+    """
     parent, command = int(sys.argv[1]), sys.argv[2:]
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

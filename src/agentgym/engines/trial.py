@@ -1,4 +1,4 @@
-"""Start an engine with the built-in policy nano, and send it one request."""
+"""Test an engine: start it with the built-in policy nano, and send one request."""
 
 import asyncio
 import time
@@ -19,12 +19,12 @@ _ANSWERS_S = 120.0
 
 
 def trial(factory: EngineFactory, engine: str, gpu: str = "auto") -> Checked:
-    """Start an engine with its own servers and nano, and check that it answers.
+    """Start an engine with its servers and nano, and check that it answers.
 
     Args:
         factory: Creates the engine.
         engine: The engine's name.
-        gpu: The setting that says where it computes.
+        gpu: The setting ``gpu``, which selects the device.
     """
     begun = time.monotonic()
     with TemporaryDirectory(prefix="agentgym-check-") as folder:

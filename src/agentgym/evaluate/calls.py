@@ -1,4 +1,4 @@
-"""Call classes: assign every tool call to exactly one class, right or wrong."""
+"""Call classes: put every tool call into one class, e.g. right or wrong tool."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ UNREADABLE = "(malformed)"  # column of calls that could not be parsed
 
 
 class CallClass(StrEnum):
-    """The class of a tool call: the first that applies, from the top.
+    """The class of a tool call. If several apply, the first of this list counts.
 
     A value has the wrong type only if pydantic's lax mode cannot convert it (``"2"`` is
-    an integer). A call that ran, or that the tool refused, has a wrong value if it
-    matches a needed call of the same tool.
+    an integer). A call has a wrong value if it was matched to a needed call of the same
+    tool and has other arguments, whether it ran or the tool refused it.
     """
 
     INVENTED_TOOL = "invented_tool"  # names a tool that the request did not offer
@@ -36,9 +36,9 @@ class CallClass(StrEnum):
     RULE_BROKEN = "rule_broken"  # a rule of the scenario forbids it
     OWN = "own"  # ran, and is of the agent's own tools, e.g. a hand-off
     RIGHT = "right"  # ran, and is a needed call
-    WRONG_VALUE = "wrong_value"  # has a value outside the schema, or not the needed one
+    WRONG_VALUE = "wrong_value"  # has a value that is forbidden or not needed
     RAISED = "raised"  # the tool refused it, or the agent ended first
-    REPEATED = "repeated"  # ran, like an earlier one with the same result
+    REPEATED = "repeated"  # ran, and equals an earlier call with the same result
     WRONG_TOOL = "wrong_tool"  # ran instead of a needed call of another tool
     UNNEEDED = "unneeded"  # ran, and matches no needed call
     UNJUDGED = "unjudged"  # ran, in a task without known needed calls
@@ -61,7 +61,7 @@ class JudgedCall(NamedTuple):
     needed: int | None  # index of the needed call that it matches, if any
 
     def column(self, tools: Collection[str]) -> str:
-        """Return the call's column in a confusion matrix of ``tools``."""
+        """Return the column of this call in a :class:`ConfusionMatrix` of ``tools``."""
         if self.kind is CallClass.INVENTED_TOOL:
             return INVENTED
         if self.call.name == MALFORMED_CALL and self.call.name not in tools:
@@ -74,7 +74,7 @@ def judge_calls(
     needed: Sequence[NeededCall] | None,
     specs: Mapping[str, ToolSpec],
 ) -> list[JudgedCall]:
-    """Assign every tool call of an episode to a class.
+    """Find the class of every tool call of an episode.
 
     Args:
         trajectory: A finished episode.
@@ -82,7 +82,7 @@ def judge_calls(
         specs: The scenario's tools by name, with their original schemas.
 
     Returns:
-        One judgement per tool call, in order.
+        Each tool call with its class, in order.
     """
     calls = trajectory.get_tool_calls()
     offered = _offered(trajectory)
@@ -109,7 +109,15 @@ def _class_of(
     need: NeededCall | None,
     succeeded: bool,
 ) -> CallClass:
-    """Return the first class that applies; ``need`` is the matched needed call."""
+    """Return the class of a call of one of the scenario's tools.
+
+    Args:
+        call: The call.
+        earlier: The calls before it, to find repetitions.
+        spec: The spec of the tool; None if the tool does not exist.
+        need: The needed call that was matched to this call, or None.
+        succeeded: Whether the episode succeeded.
+    """
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
     if call.outcome is ToolOutcome.MALFORMED:
@@ -134,7 +142,10 @@ def _class_of(
 
 
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return for each tool call the functions offered to its model call."""
+    """Return the functions that the model could call, for each tool call.
+
+    These are the functions in the last model request before the tool call, by name.
+    """
     found: list[Mapping[str, Mapping[str, Any]]] = []
     offered: Mapping[str, Mapping[str, Any]] = {}
     for step in trajectory.steps:
@@ -146,7 +157,12 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call of an agent's own tool, by the offered schema."""
+    """Return the class of a call of one of the agent's own tools.
+
+    Args:
+        call: The call.
+        function: The offered function in OpenAI's format, to find wrong arguments.
+    """
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -158,9 +174,9 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 
 
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
-    """Return the class of refused arguments, by the tool's schema.
+    """Return the class of a call whose arguments were refused.
 
-    If the schema has no objection, the framework itself refused a value.
+    If the arguments fit the tool's schema, the framework itself refused a value.
     """
     try:
         spec.validate(arguments)
@@ -194,14 +210,15 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
 
 
 class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
-    """Counts of called tools by needed tool.
+    """Counts of tool calls, by the tool that was needed and the tool that was called.
 
-    A row adds up to the needed calls of its tool, the row ``(nothing)`` to calls that
-    match no needed one. All cells but ``(no call)`` add up to the calls made.
+    The sum of a row is the number of needed calls of its tool. The row ``(nothing)``
+    has calls that match no needed call, the column ``(no call)`` needed calls that were
+    not made. All other columns together have all calls that were made.
 
     Attributes:
-        tools: The offered tools, in order.
-        counts: Calls by row (needed tool) and column (called tool).
+        tools: The names of the offered tools, in order.
+        counts: Number of calls by row (needed tool) and column (called tool).
     """
 
     tools: list[str]
@@ -213,7 +230,12 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the calls of episodes with known needed calls."""
+        """Count the calls of some episodes.
+
+        Args:
+            tools: The names of the offered tools.
+            episodes: For each episode, its needed calls and its calls with classes.
+        """
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

@@ -1,4 +1,4 @@
-"""Compare two measurements: differences, effect of training, lost families."""
+"""Compare two measurements, e.g. before and after training, with statistical tests."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,19 +34,19 @@ _FURTHER: tuple[MetricName, ...] = (*_CHOICES, "pass_1")
 
 Verdict = Literal["helped", "hurt", "made no difference"]
 Pair = tuple[TaskResult, TaskResult]
-"""One task's results before and after."""
+"""The results of one task before and after training."""
 
 
 class Comparison(BaseModel, frozen=True, extra="forbid"):
     """The differences between two measurements.
 
     Attributes:
-        tasks: Number of tasks in both.
-        k: The k of pass^k on both sides.
-        differences: ``after - before`` by metric, with paired 95 % intervals over
-            tasks; ``n`` is 0 if a side was not measured.
+        tasks: Number of tasks that were scored in both measurements.
+        k: The k of pass^k in both measurements.
+        differences: ``after - before`` of each metric, with paired 95 % intervals over
+            tasks. ``n`` is 0 if the metric was not measured on both sides.
         p_value: Two-sided p-value of pass^1 by :func:`sign_flip_p`: the probability of
-            a difference at least as large if both are equally good.
+            a difference of at least this size if both agents are equally good.
     """
 
     tasks: int
@@ -56,7 +56,7 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
 
 
 def are_paired(before: Metrics, after: Metrics) -> bool:
-    """Return whether two measurements have the same tasks, listed by task."""
+    """Return whether two measurements list the same tasks in the same order."""
     tasks = [task.task_id for task in before.by_task]
     return bool(tasks) and tasks == [task.task_id for task in after.by_task]
 
@@ -64,10 +64,11 @@ def are_paired(before: Metrics, after: Metrics) -> bool:
 def compare(before: Metrics, after: Metrics) -> Comparison:
     """Compare two measurements of the same tasks.
 
-    Tasks without a scored rollout on one side are left out.
+    A task counts only if both measurements have a scored rollout of it. Only
+    ``pass_1_of_all`` counts every task.
 
     Raises:
-        UsageError: Their tasks differ, or no task was scored on both sides.
+        UsageError: The tasks differ, or no task was scored in both measurements.
     """
     if not are_paired(before, after):
         raise UsageError(
@@ -110,15 +111,14 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
 
 
 class Change(BaseModel, frozen=True, extra="forbid"):
-    """A share that differs significantly.
+    """The change of a share between two measurements.
 
     Attributes:
-        name: A family of tasks, or a held-out set and its metric.
-        is_family: Whether it is the success of a family.
+        name: Name of a family of tasks, or of a metric, with its held-out set.
+        is_family: Whether the share is pass^1 of a family of tasks.
         before: Share before training, 0..1.
-        after: Share after training.
-        p_value: Two-sided p-value before Holm's correction, after which it is
-            significant.
+        after: Share after training, 0..1.
+        p_value: Two-sided p-value, without a correction for several tests.
     """
 
     name: str
@@ -133,15 +133,16 @@ class Change(BaseModel, frozen=True, extra="forbid"):
 
 
 class Effect(BaseModel, frozen=True, extra="forbid"):
-    """The effect of training, tested on the same held-out tasks.
+    """The effect of training, measured on the same held-out tasks before and after.
 
     Attributes:
-        verdict: The verdict for pass^1 on the main held-out tasks.
-        before: pass^1 before training; ``after`` is pass^1 after it.
-        p_value: p-value of the paired sign-flip test by task.
-        tasks: Number of tasks scored on both sides.
-        better: Metrics and families that rose significantly.
-        worse: Metrics and families that fell significantly.
+        verdict: Whether pass^1 on the main held-out tasks rose or fell significantly.
+        before: pass^1 before training, 0..1.
+        after: pass^1 after training, 0..1.
+        p_value: p-value of this change by :func:`sign_flip_p`.
+        tasks: Number of tasks that were scored before and after.
+        better: Metrics and families of tasks that rose significantly.
+        worse: Metrics and families of tasks that fell significantly.
     """
 
     verdict: Verdict
@@ -158,19 +159,19 @@ def measure_effect(
     after: Metrics,
     further: Mapping[str, tuple[Metrics, Metrics]] | None = None,
 ) -> Effect | None:
-    """Test the changes between two measurements of the same tasks.
+    """Test which metrics and families changed between two measurements.
 
-    Families of tasks are one set of hypotheses, the shares of all held-out sets
-    another. Each set is corrected with :func:`holm`, so that the chance of a false
-    finding in an unchanged set is at most 5 %.
+    The families of tasks are one set of tests; the metrics of all held-out sets are
+    another. Each set is corrected with :func:`holm`. So if nothing changed, the chance
+    of a false finding is at most 5 % in each set.
 
     Args:
-        before: Metrics of the main held-out tasks.
-        after: Metrics of the same tasks.
-        further: Other held-out sets by name, before and after.
+        before: Metrics of the main held-out tasks before training.
+        after: Metrics of the same tasks after training.
+        further: For other held-out sets, by name: the metrics before and after.
 
     Returns:
-        None if the tasks differ or none was scored on both sides.
+        The effect; None if the tasks differ or no task was scored on both sides.
     """
     if not (pairs := paired(before, after)):
         return None
@@ -198,8 +199,8 @@ def measure_effect(
 def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
     """Return whether pass^1 differs significantly, by a two-sided test at 5 %.
 
-    The same tasks are compared by :func:`sign_flip_p`, different ones by their
-    intervals: the difference divided by its standard error is approximately normal.
+    If both sides have the same tasks, the test is :func:`sign_flip_p`. Else it is a z
+    test: the difference divided by its standard error, which comes from the intervals.
     """
     if pairs := paired(before, after):
         return _sign_flip(pairs, "pass_1") < ALPHA
@@ -209,9 +210,9 @@ def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the families whose success fell significantly, the largest fall first.
+    """Return the families whose pass^1 fell significantly, the largest fall first.
 
-    The tasks may differ: then families are compared as a whole.
+    See :func:`family_changes`.
     """
     found = _significant(family_changes(before, after))
     lost = [change for change in found if change.after < change.before]
@@ -219,10 +220,11 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def family_changes(before: Metrics, after: Metrics) -> list[Change]:
-    """Return each family's success on both sides, with its test.
+    """Return the change of pass^1 in each family of tasks, with its p-value.
 
-    The p-values are not corrected for the number of families; see :func:`holm`. A
-    single family is not compared.
+    If the two sides have different tasks, each family is compared as a whole. The
+    p-values are not corrected for the number of families; see :func:`holm`. Empty if
+    there is only one family.
     """
     tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     if pairs := paired(before, after):
@@ -251,7 +253,10 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the tasks that both sides scored; empty if the tasks differ."""
+    """Return the results of tasks that were scored on both sides.
+
+    Empty if the two sides have different tasks.
+    """
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)
@@ -259,9 +264,9 @@ def paired(before: Metrics, after: Metrics) -> list[Pair]:
 
 
 def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Return whether Holm's step-down test rejects each hypothesis (Holm 1979).
+    """Return for each p-value whether it is significant by Holm's method (Holm 1979).
 
-    The probability that it rejects any true hypothesis is at most ``alpha``.
+    The probability of any false finding among all tests is at most ``alpha``.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     rejected = [False] * len(p_values)
@@ -273,18 +278,19 @@ def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
 
 
 def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
-    """Return the exact two-sided p-value for equal success before and after.
+    """Return the exact two-sided p-value of a change in success, stratified by task.
 
-    Given each task's total successes, the successes after training are hypergeometric
-    if nothing changed; their sum over tasks is tested (the exact form of Cochran 1954
-    and Mantel and Haenszel 1959). Unlike a test by task alone, it has power for a
-    family with few tasks.
+    If nothing changed, the successes after training follow a hypergeometric
+    distribution, given the total successes of each task. The test uses their sum over
+    tasks (the exact form of Cochran 1954 and Mantel and Haenszel 1959). With several
+    attempts per task, it can find a change in few tasks, where a test by task cannot.
 
     Args:
-        tables: Per task: successes and attempts before, successes and attempts after.
+        tables: For each task: successes before, attempts before, successes after,
+            attempts after.
 
     Returns:
-        In (0, 1]; 1 if there can be no difference.
+        The p-value, above 0; 1 if a difference is not possible.
     """
     import numpy as np
 
@@ -300,7 +306,7 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
 
 
 def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
-    """Return successes and attempts of each scored family."""
+    """Return the numbers of successes and attempts of each family of tasks."""
     sums: dict[str, tuple[int, int]] = {}
     for task in metrics.by_task:
         if task.attempts:
@@ -311,7 +317,13 @@ def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
 
 
 def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
-    """Return a share of a held-out set, with its paired test by task."""
+    """Return the change of a metric, with its p-value.
+
+    Args:
+        prefix: Start of the change's name, e.g. the name of the held-out set.
+        pairs: The results of the same tasks before and after.
+        metric: The metric.
+    """
     before, after = _means(pairs, metric)
     name = "success" if metric == "pass_1" else metric.replace("_", " ")
     return Change(
@@ -324,7 +336,7 @@ def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
 
 
 def _means(pairs: Sequence[Pair], metric: MetricName) -> tuple[float, float]:
-    """Return a metric on both sides; 0 if not measured."""
+    """Return a metric's value before and after; 0 if not measured."""
     sums = []
     for side in zip(*pairs, strict=True):
         found = [_sums(task, metric) for task in side]
@@ -334,14 +346,17 @@ def _means(pairs: Sequence[Pair], metric: MetricName) -> tuple[float, float]:
 
 
 def _sums(task: TaskResult, metric: MetricName) -> tuple[float, float]:
-    """Return a metric's numerator and denominator; those of success are exact."""
+    """Return a metric's numerator and denominator; for pass^1 as exact integers."""
     if metric == "pass_1":
         return task.successes, task.attempts
     return task.pair(metric, 1)
 
 
 def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
-    """Test a metric by task; leave out tasks that a side has not measured."""
+    """Return the p-value of a metric's change by :func:`sign_flip_p`.
+
+    Tasks in which one side has not measured the metric are left out.
+    """
     differences = []
     for sides in pairs:
         (old, old_n), (new, new_n) = (_sums(task, metric) for task in sides)
@@ -352,6 +367,6 @@ def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
 
 
 def _significant(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes that are significant by Holm's test."""
+    """Return the changes that are significant by Holm's method."""
     rejected = holm([change.p_value for change in changes])
     return [c for c, is_real in zip(changes, rejected, strict=True) if is_real]

@@ -1,4 +1,4 @@
-"""Criteria: shares that a scenario or a user requires of a measurement."""
+"""Criteria: minimum values of metrics that a scenario or a user requires."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
 CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
-"""The metric for each name in a scenario's success criteria."""
+"""For each name that success criteria may have, the metric that it means."""
 _SUCCESS = ("success_rate", "pass_1", "pass_k")
 _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
 _COMPONENTS = {*map(str, Component), "tool_execution"}  # never in the text
@@ -22,13 +22,15 @@ _COMPONENTS = {*map(str, Component), "tool_execution"}  # never in the text
 def criteria_hold(
     criteria: dict[str, float], metrics: Metrics, *, errors: float = 0.0
 ) -> bool:
-    """Return whether ``metrics`` reach every criterion that training waits for.
+    """Return whether metrics meet all success criteria, so that training may end.
+
+    ``cost_reduction`` is ignored, since training does not wait for it.
 
     Args:
-        criteria: Least shares by name.
+        criteria: The required minimum of each share, 0..1, by name.
         metrics: The measured metrics.
-        errors: Number of standard errors by which a share must exceed its criterion; a
-            share of 1 is always enough, since none can be higher.
+        errors: Number of standard errors by which a share must exceed its minimum. A
+            share of 1 is always enough.
     """
     return all(
         _is_above(metrics[CRITERIA[name]], least, errors)
@@ -44,11 +46,11 @@ def _is_above(found: Estimate, least: float, errors: float) -> bool:
 
 @dataclass(frozen=True)
 class Goal:
-    """A success criterion, and the share that was reached.
+    """A success criterion, and the measured share.
 
     Attributes:
-        name: Its name in the scenario: ``success_rate``, ``cost_reduction``.
-        least: The required share.
+        name: The criterion's name in the scenario, e.g. ``success_rate``.
+        least: The required minimum, 0..1.
         reached: The measured share; None if not measured.
     """
 
@@ -58,17 +60,22 @@ class Goal:
 
     @property
     def holds(self) -> bool:
-        """Whether the measured share is at least the required one."""
+        """Whether the measured share is at least the required minimum."""
         return self.reached is not None and self.reached >= self.least
 
 
 def compare_goals(
     criteria: Mapping[str, float], before: Metrics, after: Metrics
 ) -> list[Goal]:
-    """Return each criterion with the share reached on held-out tasks.
+    """Return each success criterion with the share that was measured after training.
 
-    ``cost_reduction`` is the relative reduction of a task's cost by training, in
-    dollars if known, else in sampled tokens.
+    ``cost_reduction`` is the relative reduction of the cost per rollout by training:
+    cost in US dollars if known, else in sampled tokens.
+
+    Args:
+        criteria: The required minimum of each share, by name.
+        before: Metrics before training.
+        after: Metrics after training.
     """
     goals = []
     for name, least in criteria.items():
@@ -83,7 +90,7 @@ def compare_goals(
 
 
 def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
-    """Return the relative reduction of a task's cost; None if not measured."""
+    """Return the relative reduction of the cost per rollout; None if not measured."""
     for old, new in ((before.cost, after.cost), (before.tokens, after.tokens)):
         if old.n and new.n and old.value > 0:
             return 1 - new.value / old.value
@@ -91,7 +98,7 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:
-    """Yield messages on criteria and components that training cannot use."""
+    """Yield messages on faults in a scenario's criteria and trained components."""
     if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
         yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
         return
@@ -118,7 +125,14 @@ def flaws(scenario: Scenario) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Gate:
-    """A required share: of the value, or of the lower end of its interval."""
+    """A required minimum of a metric, from the command line.
+
+    Attributes:
+        metric: The metric, a share.
+        least: The required minimum, 0..1.
+        by_low: Whether the lower end of the 95 % interval must reach the minimum, not
+            only the measured value.
+    """
 
     metric: MetricName
     least: float
@@ -126,10 +140,10 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
-        """Parse ``0.95`` (tool reliability) or ``pass_1=0.9``.
+        """Parse ``pass_1=0.9``, or ``0.95`` alone for tool reliability.
 
         Raises:
-            UsageError: The share is unknown, or the number is not in 0..1.
+            UsageError: The metric is unknown, or the number is not in 0..1.
         """
         name, equals, number = text.rpartition("=")
         metric = name.strip() if equals else "tool_reliability"
@@ -148,9 +162,9 @@ class Gate:
         return cls(metric, least, by_low)
 
     def miss(self, metrics: Metrics) -> str | None:
-        """Return a message if the criterion is missed, else None.
+        """Return a message if the metric is below the minimum, else None.
 
-        A metric that was not measured misses it.
+        A metric that was not measured counts as below.
         """
         found = metrics[self.metric]
         name = self.metric.replace("_", " ")

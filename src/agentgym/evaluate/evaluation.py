@@ -54,13 +54,23 @@ def attempt(
     *,
     step: int = 0,
 ) -> dict[str, list[Trajectory]]:
-    """Attempt every task of some sets ``samples`` times; return trajectories by set.
+    """Play several sets of tasks with the policy, without training on them.
 
-    All sets run together, so that a small one does not leave the workers idle.
+    All sets run together, so that a small set does not leave workers idle.
+
+    Args:
+        session: Runs the rollouts.
+        sets: The tasks of each set, by the set's name.
+        samples: Number of attempts per task.
+        on_rollout: Called with each trajectory when it ends.
+        step: Number of policy updates so far.
+
+    Returns:
+        The trajectories of each set, task by task.
 
     Raises:
-        ProviderError: The model's server refuses for good.
-        RolloutError: No rollout of a set could be scored; the message says why.
+        ProviderError: The model's server refuses all requests.
+        RolloutError: All rollouts of a set were dropped; the message has the reason.
     """
     asked = [
         RolloutRequest(
@@ -71,11 +81,11 @@ def attempt(
         for group in [f"{name.replace(' ', '_')}-t{index:04d}"]
         for sample in range(samples)
     ]
-    # A process that was killed meanwhile may have left some.
+    # A killed process may have left rollouts with these ids.
     session.delete(request.rollout_id for request in asked)
     try:
         made = session.run(asked, on_rollout)
-    except Interrupted:  # they will be repeated under the same ids
+    except Interrupted:  # a resumed run repeats them under the same ids
         session.delete(request.rollout_id for request in asked)
         raise
     rest = iter(made)
@@ -100,22 +110,22 @@ def evaluate(
     baselines: bool = True,
     task: str | None = None,
 ) -> Evaluation:
-    """Measure ``config.model`` on tasks of ``split``; leave no files behind.
+    """Measure ``config.model`` on tasks of a split; delete all temporary files.
 
     Args:
-        config: The settings; the model may be a provider's.
-        split: The split of the tasks; ``all`` takes some of each.
+        config: The settings; the model may be one that a server answers for.
+        split: The split of the tasks; ``all`` takes tasks of every split.
         progress: Receives the events.
-        subject: Name of the agent or model to measure.
-        spec: Definition of the trained agent, if it is one.
-        prices: Prices of the model's tokens; None: free on this machine, unknown
-            elsewhere.
-        baselines: Whether to measure agents without a model as well.
-        task: Id of the only task to measure; None: as many as ``config`` says.
+        subject: Name of the agent or model, for the report.
+        spec: The definition of a trained agent; None for another model.
+        prices: Prices of the model's tokens. None: free for a model on this machine,
+            unknown for a server.
+        baselines: Whether to measure agents without a model too.
+        task: Id of a single task to measure; None: ``config.test_tasks`` tasks.
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.
-        ProviderError: The model's server refuses for good.
+        ProviderError: The model's server refuses all requests.
         RolloutError: No rollout could be scored.
         ScenarioError: The split has no tasks.
     """
@@ -205,10 +215,10 @@ def evaluate(
 def _opened_cache(
     config: TrainingConfig, endpoint: Endpoint
 ) -> AbstractContextManager[AnswerCache]:
-    """Open the cache of answers.
+    """Open the file ``cache_requests``, which keeps the server's answers.
 
     Raises:
-        UsageError: It cannot be used, or the temperature is not 0.
+        UsageError: The file cannot be used, or ``eval_temperature`` is not 0.
     """
     path = Path(config.cache_requests or "")
     if config.eval_temperature != 0:
@@ -236,9 +246,12 @@ def _notes(
 def measure_baselines(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
 ) -> dict[str, Metrics]:
-    """Measure agents without a model, one attempt per task; close the scenario.
+    """Measure agents without a model, with one attempt per task.
 
-    An agent that the scenario cannot score on any task is left out.
+    The scenario is closed at the end.
+
+    Returns:
+        The metrics by agent name, without agents that could not be scored on any task.
     """
     return _measured(scenario, tasks, config)[0]
 
@@ -246,7 +259,7 @@ def measure_baselines(
 def _measured(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
 ) -> tuple[dict[str, Metrics], list[str]]:
-    """Measure agents without a model; return metrics, and messages on failures."""
+    """Measure agents without a model; return their metrics and messages on failures."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
@@ -267,16 +280,16 @@ def _measured(
 def judge(
     scenario: Scenario, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
 ) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
-    """Assign every tool call to its class, and count called by needed tools.
+    """Find the class of every tool call, and compare called tools with needed tools.
 
     Args:
-        scenario: The scenario, with its tools and maybe needed calls.
+        scenario: The scenario of the tasks.
         tasks: The attempted tasks.
         trajectories: The attempts, in any order.
 
     Returns:
-        One result per attempt, and the confusion matrix of the scored ones; None
-        if the scenario does not list the calls that tasks need.
+        One result per attempt; and the confusion matrix of all scored attempts, or None
+        if the scenario does not list needed calls.
     """
     needs = needs_of(scenario, tasks)
     attempts: list[AttemptResult] = []

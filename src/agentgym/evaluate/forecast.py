@@ -1,4 +1,4 @@
-"""Forecast a run's remaining time from the time of its own phases."""
+"""Forecast: estimate a run's remaining time from its phases so far."""
 
 import math
 import time
@@ -10,13 +10,16 @@ from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
 
 _SLOWEST_UPDATE = 1.0
-"""Longest assumed time of an update per second of its rollouts, until one was timed."""
+"""Longest assumed time of an update, relative to its rollouts, before the first one."""
 _PLAN = 0.25, 1.0
-"""Least and most seconds to learn a plan, per second of a measured rollout."""
-_NEWEST = 10  # number of steps
+"""Assumed time to learn from a rollout in a warm start, relative to its own time.
+
+The least and the most.
+"""
+_NEWEST = 10  # number of newest steps that count
 _LONG_S = 600.0
 _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
-"""Rollouts and seconds of a baseline before its whole duration is estimated."""
+"""Number of rollouts and seconds after which a baseline's duration is estimated."""
 
 
 class Forecast:
@@ -25,9 +28,9 @@ class Forecast:
     Args:
         config: The settings, with the budget and the sizes of measurements.
         held_out: Number of rollouts of the final measurement.
-        at_once: Number of rollouts that run at once. Fewer take about as long, since
-            the longest of them decides.
-        measured: Seconds per measured rollout, if already timed.
+        at_once: Number of rollouts that run at once. A measurement with fewer rollouts
+            takes about as long as one with this number.
+        measured: Seconds per rollout of a measurement, if already known.
         clock: Returns the time in seconds.
     """
 
@@ -51,7 +54,10 @@ class Forecast:
 
     @contextmanager
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
-        """Time a measurement; the newest one counts."""
+        """Time the measurement in this block; it replaces the time of earlier ones.
+
+        Call :meth:`rollout_done` for each rollout.
+        """
         self._ended = 0
         self._may_be_long = is_baseline and self._config.time is None
         yield
@@ -60,16 +66,20 @@ class Forecast:
             self._per_measured = (self._clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
-        """Record the time of a rollout that has ended.
+        """Count a rollout that has ended and took ``seconds``.
 
-        A measurement starts with its first rollout: workers start only once.
+        The time of a measurement begins with its first rollout, so that the start of
+        the workers is not included.
         """
         if not self._ended:
             self._began = self._clock() - seconds
         self._ended += 1
 
     def long_baseline(self) -> str:
-        """Return a message, once, if the baseline takes over ten minutes; else ""."""
+        """Return a warning if the baseline will take over ten minutes; else "".
+
+        The warning is returned only once, and never in a run with a time limit.
+        """
         taken = self._clock() - self._began
         if not self._may_be_long or self._ended < _LEAST_ROLLOUTS or taken < _LEAST_S:
             return ""
@@ -85,31 +95,33 @@ class Forecast:
         )
 
     def step_done(self, episodes: int, seconds: float) -> None:
-        """Record a step's number of rollouts and its time, update included."""
+        """Record a step's number of rollouts and its seconds, update included."""
         self._steps.append((episodes, seconds))
 
     @property
     def measured(self) -> float | None:
-        """Seconds per rollout of the newest measurement; None if there was none."""
+        """Seconds per rollout in the newest measurement; None before the first."""
         return self._per_measured
 
     @property
     def step(self) -> float | None:
-        """Seconds of the longest of the newest steps; None if there was none."""
+        """Seconds of the longest of the last ten steps; None before the first step."""
         return max((seconds for _, seconds in self._steps), default=None)
 
     def until_end(
         self, episodes: int, step: int, lesson: int, spent: float
     ) -> tuple[float, float, float | None] | None:
-        """Return the remaining seconds: least, most, and with an early goal.
+        """Return the remaining seconds: least, most, and if the goal is reached early.
 
-        None until something was timed; see :meth:`left` and :meth:`soonest`. In a run
-        with a time limit, none exceeds the remaining time.
+        See :meth:`left` and :meth:`soonest`. The last is None if the goal cannot end
+        the run early. In a run with a time limit, all are at most the remaining time.
+        Returns None before anything was timed.
 
         Args:
             episodes: Number of training rollouts done.
             step: Number of updates done.
-            lesson: Rollouts that a future warm start learns from, or 0.
+            lesson: Number of rollouts that a warm start will learn from; 0: no warm
+                start is to come.
             spent: Wall seconds of the run so far.
         """
         left = self.left(episodes, step, lesson)
@@ -122,15 +134,16 @@ class Forecast:
         return min(left[0], rest), min(left[1], rest), soonest if is_early else None
 
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
-        """Return the remaining seconds if the first validation reaches the goal.
+        """Return the remaining seconds if the next validation reaches the goal.
 
-        None if reaching the goal does not end the run, or nothing was timed yet. When a
-        validation reaches the goal, as many other tasks confirm it.
+        This includes the second validation on other tasks that confirms the goal. None
+        if the goal does not end the run, if the budget ends before that validation, or
+        if nothing was timed yet.
 
         Args:
             episodes: Number of training rollouts done.
             step: Number of updates done.
-            lesson: Rollouts that a future warm start learns from.
+            lesson: Number of rollouts that a warm start will learn from, or 0.
         """
         config = self._config
         if not config.early_stop:
@@ -145,15 +158,16 @@ class Forecast:
     def left(
         self, episodes: int, step: int, lesson: int = 0
     ) -> tuple[float, float] | None:
-        """Return the remaining seconds for the whole budget, at least and at most.
+        """Return the least and the most remaining seconds for the whole budget.
 
-        They are equal once a step was timed, and None until something was timed.
+        Both are equal after the first step, unless a warm start is to come. None until
+        something was timed.
 
         Args:
             episodes: Number of training rollouts done.
             step: Number of updates done.
-            lesson: Rollouts that a future warm start learns from; it is measured on
-                held-out and validation tasks.
+            lesson: Number of rollouts that a warm start will learn from, or 0. After a
+                warm start, the policy is measured again.
         """
         config = self._config
         left = max(0, config.episodes - episodes)
@@ -164,9 +178,15 @@ class Forecast:
     def _of_rollouts(
         self, trained: int, validated: int, lesson: int
     ) -> tuple[float, float] | None:
-        """Return the least and most seconds for some rollouts and the final test.
+        """Return the least and the most seconds for the work that remains.
 
-        None until something was timed.
+        This is training, validation, a warm start and the final measurement. None until
+        something was timed.
+
+        Args:
+            trained: Number of training rollouts.
+            validated: Number of validation rollouts.
+            lesson: Number of rollouts that a warm start will learn from, or 0.
         """
         config, measured = self._config, self._per_measured
         if self._steps:

@@ -1,4 +1,4 @@
-"""Estimate: a value over tasks with its 95 % interval; and a paired test."""
+"""Estimate: a mean over tasks with its 95 % interval. sign_flip_p: a paired test."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -12,14 +12,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Pair = tuple[float, float]
-"""Numerator and denominator of one task."""
+"""Numerator and denominator of a ratio for one task, e.g. successes and attempts."""
 
 _RESAMPLES = 2000
 Z95 = 1.959964
 
 
 class _Added(NamedTuple):
-    """Numbers of tasks that an interval adds, at each end of a task's range."""
+    """Imaginary tasks that an adjusted interval adds at each end of the range.
+
+    Attributes:
+        tasks: Number of tasks to add at each end.
+        least: The lowest possible value of a task.
+        most: The highest possible value of a task.
+    """
 
     tasks: float
     least: float
@@ -31,16 +37,16 @@ _DIFFERENCE = _Added(1.0, -1.0, 1.0)
 
 
 class Estimate(BaseModel, frozen=True, extra="forbid"):
-    """A mean with its 95 % interval; as a number, only the mean.
+    """A mean over tasks with its 95 % interval.
 
-    ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` use ``value``. A
-    share that was not measured is NaN, neither above nor below any number.
+    ``estimate >= 0.95``, ``f"{estimate:.1%}"`` and ``float(estimate)`` use the mean. If
+    nothing was measured (``n`` is 0), they use NaN, so every comparison is false.
 
     Attributes:
-        value: The mean over tasks.
+        value: The mean; 0 if not measured.
         low: Lower end of the interval.
         high: Upper end of the interval.
-        n: Number of tasks; 0: not measured.
+        n: Number of tasks; 0 if not measured.
     """
 
     value: float
@@ -50,7 +56,7 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def standard_error(self) -> float:
-        """The standard error of a normal interval of this width."""
+        """The standard error, if the interval is that of a normal distribution."""
         return (self.high - self.low) / (2 * Z95)
 
     def __float__(self) -> float:
@@ -78,8 +84,8 @@ UNMEASURED = Estimate(value=0.0, low=0.0, high=0.0, n=0)
 def pass_power_k(successes: int, attempts: int, k: int) -> float:
     """Return the unbiased estimate of pass^k of one task, C(c, k) / C(n, k).
 
-    Yao et al. 2024, tau-bench, arXiv:2406.12045, section 3: the share of the subsets
-    of ``k`` of the ``attempts`` in which all succeed.
+    This is the share of all subsets of ``k`` attempts in which every attempt succeeds
+    (Yao et al. 2024, tau-bench, arXiv:2406.12045, section 3).
     """
     return comb(successes, k) / comb(attempts, k)
 
@@ -87,8 +93,8 @@ def pass_power_k(successes: int, attempts: int, k: int) -> float:
 def pass_at_k(successes: int, attempts: int, k: int) -> float:
     """Return the unbiased estimate of pass@k of one task, 1 - C(n - c, k) / C(n, k).
 
-    Chen et al. 2021, HumanEval, arXiv:2107.03374, section 2.1: the share of the subsets
-    of ``k`` of the ``attempts`` in which at least one succeeds.
+    This is the share of all subsets of ``k`` attempts in which at least one succeeds
+    (Chen et al. 2021, HumanEval, arXiv:2107.03374, section 2.1).
     """
     return 1 - comb(attempts - successes, k) / comb(attempts, k)
 
@@ -96,17 +102,20 @@ def pass_at_k(successes: int, attempts: int, k: int) -> float:
 def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
-    Attempts at one task are not treated as independent: each task counts once, with its
-    own share. The interval of a share is that of Agresti and Coull (1998), *Approximate
-    is Better than "Exact" for Interval Estimation of Binomial Proportions*: z²/2
-    successful and as many failed tasks are added. So one more failure never raises its
-    ends, all successes still have an interval, and it is valid for a handful of tasks.
-    The interval of a mean is a bootstrap over tasks, see :func:`estimate_pooled`; if
-    every task has the same mean, it is that value.
+    Attempts at one task are not independent, so the interval is one over tasks.
+
+    The interval of a share is that of Agresti and Coull (1998), *Approximate is Better
+    than "Exact" for Interval Estimation of Binomial Proportions*. It adds z²/2 tasks
+    that succeed and as many that fail. So the interval has a width even if all attempts
+    succeed, and it is valid for few tasks.
+
+    The interval of a mean is a bootstrap over tasks; if all tasks have the same mean,
+    its width is 0.
 
     Args:
-        pairs: Numerator and denominator per task.
-        share: Whether the ratio is a share in 0..1, not a mean.
+        pairs: Numerator and denominator of each task. Tasks with denominator 0 are left
+            out.
+        share: Whether the ratio is a share in 0..1. If false, it is a mean.
     """
     return _estimate([pairs], _SHARE if share else None)
 
@@ -116,35 +125,35 @@ def estimate_difference(
 ) -> Estimate:
     """Estimate ``after - before`` of a ratio measured twice on the same tasks.
 
-    Each task is compared with itself, so its difficulty cancels out. The interval of
-    shares is that of Bonett and Price (2012), *Adjusted Wald Confidence Interval for a
-    Difference of Binomial Proportions Based on Paired Data*: one task that only the
-    first side solves is added, and one that only the second solves. The interval of
-    means is the paired bootstrap (Efron and Tibshirani 1993, chapter 8).
+    Each task is compared with itself, so that its difficulty has no influence. The
+    interval of shares is that of Bonett and Price (2012), *Adjusted Wald Confidence
+    Interval for a Difference of Binomial Proportions Based on Paired Data*. It adds a
+    task that is solved only before, and a task that is solved only after. The interval
+    of means is the paired bootstrap (Efron and Tibshirani 1993, chapter 8).
 
     Args:
-        before: Numerator and denominator per task.
-        after: The same tasks in the same order; tasks without a denominator on
-            either side are left out.
-        share: Whether the ratio is a share in 0..1, not a mean.
+        before: Numerator and denominator of each task.
+        after: The same tasks in the same order. Tasks with denominator 0 on one side
+            are left out.
+        share: Whether the ratio is a share in 0..1. If false, it is a mean.
     """
     return _estimate([after, before], _DIFFERENCE if share else None)
 
 
 def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
-    """Estimate ``sum of numerators / sum of denominators``, or its change.
+    """Estimate ``sum of numerators / sum of denominators``, or a difference of two.
 
-    Tasks count even if their own denominator is 0, as the cost of unsolved tasks does
-    in the cost per success. The interval is the percentile bootstrap over tasks,
-    expanded for few tasks (Hesterberg 2015, *What Teachers Should Know About the
-    Bootstrap*, section 5.3); draws without any denominator are left out.
+    Unlike :func:`estimate_ratio`, tasks with denominator 0 count too: the cost per
+    success includes the cost of unsolved tasks. The interval is the percentile
+    bootstrap over tasks, expanded for few tasks (Hesterberg 2015, *What Teachers Should
+    Know About the Bootstrap*, section 5.3). Samples with denominator 0 are left out.
 
     Args:
-        sides: Pairs per task, of one measurement; with two, the second is subtracted,
-            and tasks are drawn together with both measurements.
+        sides: For one or two measurements of the same tasks: numerator and denominator
+            of each task. The second ratio is subtracted from the first.
 
     Returns:
-        ``UNMEASURED`` if all denominators of a side are 0.
+        The estimate; ``UNMEASURED`` if all denominators of a measurement are 0.
     """
     import numpy as np
 
@@ -161,11 +170,12 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
 
 
 def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate:
-    """Estimate the ratio of the first side, minus that of the second if there is one.
+    """Estimate the ratio of one measurement, or the difference of two.
 
     Args:
-        sides: Pairs per task of each side.
-        added: Tasks that the interval of shares adds; None for means.
+        sides: For one or two measurements of the same tasks: numerator and denominator
+            of each task. The second ratio is subtracted from the first.
+        added: The tasks that the interval of a share adds; None for means.
     """
     import numpy as np
 
@@ -181,7 +191,7 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
     changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
         return Estimate(value=value, low=value, high=value, n=n)
-    # Each resample draws the same tasks every time.
+    # A fixed seed makes the interval reproducible.
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
     drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
     low, high = map(float, np.quantile(drawn, _tails(n)))
@@ -191,10 +201,15 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
 def _adjusted(
     sides: "NDArray[Any]", value: float, added: _Added
 ) -> tuple[float, float]:
-    """Return the interval of a mean over tasks, with ``added`` tasks at both ends.
+    """Return both ends of an interval for which ``added`` tasks are added.
 
-    A task with several attempts or calls counts by its share in the change: the
-    linearized value of a ratio (Cochran 1977, *Sampling Techniques*, section 6.3).
+    A task's value is the linearized value of a ratio (Cochran 1977, *Sampling
+    Techniques*, section 6.3), since tasks may differ in attempts or calls.
+
+    Args:
+        sides: Array (sides, tasks, 2) of numerators and denominators.
+        value: The estimated ratio or difference.
+        added: The tasks to add.
     """
     import numpy as np
 
@@ -212,10 +227,11 @@ def _adjusted(
 
 
 def _tails(n: int) -> list[float]:
-    """Return the bootstrap quantiles for the ends of an interval of ``n`` tasks.
+    """Return the bootstrap quantiles to use as ends of an interval over ``n`` tasks.
 
-    A percentile interval of few tasks is too short, since it divides by n instead of n
-    - 1 and uses the normal distribution instead of Student's.
+    The usual quantiles (2.5 % and 97.5 %) give too short intervals for few tasks, since
+    they imply a division by n instead of n - 1 and a normal distribution instead of
+    Student's.
     """
     if n < 2:
         return [0.0, 1.0]
@@ -224,7 +240,11 @@ def _tails(n: int) -> list[float]:
 
 
 def _student(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5)."""
+    """Return the 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5).
+
+    Args:
+        freedom: Degrees of freedom.
+    """
     z, v = Z95, freedom
     return (
         z
@@ -235,7 +255,11 @@ def _student(freedom: float) -> float:
 
 
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
-    """Return the ratios of the first of ``(sides, ..., 2)``, minus the second's."""
+    """Return the ratios of the first side, minus those of a second side.
+
+    Args:
+        sides: Array (sides, ..., 2) of numerators and denominators, one or two sides.
+    """
     ratios = sides[..., 0] / sides[..., 1]
     change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)
     return change
@@ -246,16 +270,16 @@ def sign_flip_p(differences: Sequence[Fraction]) -> float:
 
     If two agents are equally good, the sign of each task's difference is random (Fisher
     1935, section 21; Good 2005, *Permutation, Parametric and Bootstrap Tests of
-    Hypotheses*, chapter 3). The p-value is the share of all 2^n assignments of signs
-    whose sum is at least as far from 0 as the observed one. The distribution of the sum
-    is computed, not sampled. With one attempt per task the differences are -1, 0 and 1,
-    and this is McNemar's exact test (1947).
+    Hypotheses*, chapter 3). The p-value is the share of all 2^n choices of signs for
+    which the sum of differences is at least as far from 0 as the observed sum. It is
+    computed exactly, not by sampling. With one attempt per task, this is McNemar's
+    exact test (1947).
 
     Args:
-        differences: Success rate after minus before, per task, as exact fractions.
+        differences: For each task, the value after minus the value before.
 
     Returns:
-        In (0, 1]; 1 if nothing differs.
+        The p-value, above 0; 1 if nothing differs.
     """
     import numpy as np
 

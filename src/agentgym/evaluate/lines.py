@@ -1,4 +1,4 @@
-"""LinesProgress: a run's progress as plain lines, for programs, pipes and log files."""
+"""LinesProgress: write a run's progress as plain lines, for pipes and log files."""
 
 import sys
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from agentgym.evaluate.numbers import duration, number, percent, plural, rough_r
 from agentgym.evaluate.progress import Plan, Progress, StepReport
 
 STEP_S = 5.0
-"""Least seconds between two lines about steps."""
+"""Minimum seconds between two lines about steps."""
 COUNT_S = 15.0
-"""Seconds without a line after which a phase writes its count."""
+"""Seconds without a line after which the number of rollouts is written."""
 _PHASES = {
     "timing": "timing",
     "before": "baseline",
@@ -28,15 +28,15 @@ _PHASES = {
 
 
 class LinesProgress(Progress):
-    """Writes events as lines; the default of ``Trainer``.
+    """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
 
     Args:
-        stream: The stream to write to; None is standard error.
+        stream: The stream to write to; None: standard error.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._is_live = False  # counts and steps are drawn elsewhere
+        self._is_live = False  # a subclass draws counts and steps itself
         self._phase: str | None = None
         self._total = self._done = 0
         self._report: StepReport | None = None
@@ -45,7 +45,7 @@ class LinesProgress(Progress):
         self._line_at = monotonic()
 
     def write(self, line: str) -> None:
-        """Write one line."""
+        """Write one line; ignore errors of a closed stream."""
         self._line_at = monotonic()
         stream = self._stream or sys.stderr
         with suppress(OSError, ValueError):  # the stream is closed
@@ -53,7 +53,7 @@ class LinesProgress(Progress):
             stream.flush()
 
     def planned(self, plan: Plan) -> None:
-        """Write the model, the scenario and the device of the run."""
+        """Write the scenario, the model, the device and the budget of the run."""
         config = plan.config
         self.write(
             f"Training {config.scenario_name} ({config.framework}): {plan.model} on "
@@ -62,7 +62,7 @@ class LinesProgress(Progress):
         )
 
     def starting(self, what: str) -> None:
-        """Write the name of the slow phase that starts."""
+        """Write that something slow starts; ``what`` is a sentence."""
         self.write(what)
 
     def fitted(self, words: str) -> None:
@@ -70,13 +70,13 @@ class LinesProgress(Progress):
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to count a phase's rollouts; write the phase, except training steps."""
+        """Start to count a phase's rollouts; before the first step, write its name."""
         self._phase, self._total, self._done = _PHASES.get(name, name), total, 0
         if not self._is_live and self._report is None:
             self.write(f"{self._phase}: {plural(total, 'rollout')} ...")
 
     def rollout_done(self) -> None:
-        """Count a rollout; write the count if nothing was written for long."""
+        """Count a rollout; write the count if nothing was written for a while."""
         self._done += 1
         if not self._is_live and monotonic() - self._line_at >= COUNT_S:
             self.write(f"{self._phase}: {self._done:,} of {self._total:,} rollouts")
@@ -86,7 +86,7 @@ class LinesProgress(Progress):
         self.write(f"baseline: {share_words(metrics)}")
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Write the remaining time."""
+        """Write the estimate of the remaining time."""
         self.write(forecast_words(least, most, soonest))
 
     def warmed(self, words: str, metrics: Metrics) -> None:
@@ -94,13 +94,13 @@ class LinesProgress(Progress):
         self.write(f"warm start: {words}: {share_words(metrics)}")
 
     def stepped(self, report: StepReport) -> None:
-        """Write a step's figures, unless another was written just before."""
+        """Write a step's figures, unless another step was written just before."""
         self._report = report
         if monotonic() - self._step_at >= STEP_S:
             self.write_step()
 
     def write_step(self) -> None:
-        """Write the newest step, if it was not written yet."""
+        """Write the figures of the newest step, unless they were written before."""
         report = self._report
         if self._is_live or report is None or report is self._written:
             return
@@ -118,7 +118,7 @@ class LinesProgress(Progress):
             self.write(f"  note: {remark}")
 
     def stalled(self, reason: str | None) -> None:
-        """Write that the run waits for the disk, or continues."""
+        """Write that the run waits for the disk; for None, that it continues."""
         self.write(stalled_words(reason))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
@@ -130,7 +130,10 @@ class LinesProgress(Progress):
 
 
 def share_words(metrics: Metrics) -> str:
-    """Return ``"tool 84 %  arguments 79 %  pass^1 55 %  reliability 54 %"``."""
+    """Format the main shares: ``"tool 84 %  arguments 79 %  pass^1 55 %"`` and so on.
+
+    Shares that were not measured are left out.
+    """
     shown = (
         ("tool", metrics.right_tool),
         ("arguments", metrics.right_arguments),
@@ -141,7 +144,14 @@ def share_words(metrics: Metrics) -> str:
 
 
 def forecast_words(least: float, most: float, soonest: float | None) -> str:
-    """Describe a run's remaining time, and that reaching the goal ends it earlier."""
+    """Describe a run's remaining time.
+
+    Args:
+        least: Least seconds for the whole budget.
+        most: Most seconds for the whole budget.
+        soonest: Seconds if the next validation reaches the goal; None if the goal does
+            not end the run.
+    """
     whole = rough_range(least, most)
     if soonest is None:
         return f"Time left: roughly {whole} (rollouts were timed, updates not yet)"
@@ -153,7 +163,7 @@ def forecast_words(least: float, most: float, soonest: float | None) -> str:
 
 
 def step_words(report: StepReport) -> str:
-    """Return a step's figures as a line."""
+    """Format a step's figures as one line."""
     return (
         f"step {report.step}  {report.episodes:,}/{report.budget:,} episodes  "
         f"{'  '.join(map(' '.join, step_shares(report)))}  "
@@ -163,12 +173,12 @@ def step_words(report: StepReport) -> str:
 
 
 def break_words(report: StepReport) -> str:
-    """Describe how often calls broke the tokens before them; empty if never."""
+    """Format ``StepReport.breaks``, e.g. ``"3 prefix breaks"``; empty for 0."""
     return f"{plural(report.breaks, 'prefix break')}  " if report.breaks else ""
 
 
 def step_shares(report: StepReport) -> list[tuple[str, str]]:
-    """Return a step's reward and shares by name, as far as they are known."""
+    """Return a step's reward and known shares, as pairs of name and formatted value."""
     shares = [
         ("right tool", report.right_tool),
         ("arguments", report.right_arguments),
@@ -180,14 +190,19 @@ def step_shares(report: StepReport) -> list[tuple[str, str]]:
 
 
 def stalled_words(reason: str | None) -> str:
-    """Return a message that a run waits for the disk, or continues."""
+    """Return a message that a run waits for the disk; for None, that it continues."""
     if reason is None:
         return "Writing goes on."
     return f"Paused: {reason}. Waiting {WAIT_S:.0f} s for that to be fixed."
 
 
 def ended_words(report: StepReport | None, reason: str) -> str:
-    """Return why training ended after its last step; empty if it did no step."""
+    """Describe when and why training ended; empty if ``report`` is None.
+
+    Args:
+        report: The last step; None if there was none.
+        reason: The reason, e.g. ``budget spent``.
+    """
     if report is None:
         return ""
     steps, episodes = plural(report.step, "step"), plural(report.episodes, "episode")

@@ -41,38 +41,38 @@ MetricName = Literal[
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 _OF_K = {"pass_k": pass_power_k, "pass_at_k": pass_at_k}
 SHARES: tuple[MetricName, ...] = METRICS[:5]
-"""The shares, 0..1, that criteria may use."""
+"""Metrics that are shares, 0..1, and that success criteria may use."""
 AS_SHARES: frozenset[MetricName] = frozenset(
     (*SHARES, "pass_1_of_all", "answers_cut", "pass_at_k")
 )
-"""All shares, 0..1; other metrics are means per rollout."""
+"""All metrics that are shares, 0..1. Other metrics are means, e.g. per rollout."""
 
 
 class Prices(BaseModel, frozen=True, extra="forbid"):
-    """Prices of a model's tokens, in US dollars per million."""
+    """Prices of prompt and response tokens, in US dollars per million tokens."""
 
     prompt: float = Field(ge=0, allow_inf_nan=False)
     response: float = Field(ge=0, allow_inf_nan=False)
 
 
 FREE = Prices(prompt=0.0, response=0.0)
-"""Prices of a model on this machine."""
+"""Prices of a model that runs on this machine."""
 _NOTHING: Pair = (0.0, 0.0)
 
 
 class TaskResult(BaseModel, frozen=True, extra="forbid"):
-    """The results of all attempts at one task."""
+    """The results of all attempts at one task, added up."""
 
     task_id: str
     family: str = ""
     level: int = 1
     attempts: int  # number of scored attempts
     successes: int
-    dropped: int = 0  # rollouts without a score; in no other figure
-    sums: dict[str, Pair] = Field(default_factory=dict)  # by metric, except pass^k
+    dropped: int = 0  # attempts without a score; other fields exclude them
+    sums: dict[str, Pair] = Field(default_factory=dict)  # by metric, without pass^k
     rewards: tuple[float, ...] = ()  # of the scored attempts, in order
-    calls: dict[str, int] = Field(default_factory=dict)  # by tool, made in them
-    roles: dict[str, RoleSums] = Field(default_factory=dict)  # in their order
+    calls: dict[str, int] = Field(default_factory=dict)  # number by tool
+    roles: dict[str, RoleSums] = Field(default_factory=dict)  # by role
 
     @classmethod
     def of(
@@ -81,7 +81,13 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None,
         needs: Needs | None = None,
     ) -> Self:
-        """Sum up the attempts at one task."""
+        """Add up the attempts at one task.
+
+        Args:
+            trajectories: The attempts, at least one.
+            prices: Prices of the model's tokens; None if unknown.
+            needs: The needed calls of tasks, for the results of each role in a team.
+        """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
         sums: dict[str, Pair] = {}
@@ -104,7 +110,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Successes per scored attempt, as an exact fraction.
+        """Share of scored attempts that succeeded, as an exact fraction.
 
         Raises:
             ZeroDivisionError: No attempt was scored.
@@ -112,7 +118,12 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
-        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured."""
+        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured.
+
+        Args:
+            metric: The metric.
+            k: The k of ``pass_k`` and ``pass_at_k``; other metrics ignore it.
+        """
         if metric == "cost_per_success" and "cost" in self.sums:
             return self.sums["cost"][0], self.successes
         if metric == "pass_1_of_all":
@@ -125,34 +136,34 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
 
 class Metrics(BaseModel, frozen=True, extra="forbid"):
-    """The metrics of an agent on a set of tasks; shares are in 0..1.
+    """The metrics of an agent on a set of tasks. Shares are numbers from 0 to 1.
 
     Attributes:
-        tasks: Number of distinct tasks.
-        rollouts: Number of scored rollouts; ``dropped`` ones are excluded from other
-            figures.
+        tasks: Number of tasks with a scored rollout.
+        rollouts: Number of scored rollouts.
+        dropped: Number of rollouts without a score. Only ``pass_1_of_all`` counts them.
         k: The k of ``pass_k`` and ``pass_at_k``.
         right_tool: Share of needed calls whose tool was called.
         right_arguments: Share of needed calls made with the right arguments.
         pass_1: Share of rollouts that succeeded.
         pass_k: Probability that k attempts at a task all succeed, by the unbiased
             estimator C(c, k) / C(n, k) of tau-bench (arXiv:2406.12045).
-        pass_at_k: Probability that one of k attempts at a task succeeds, by the
+        pass_at_k: Probability that at least one of k attempts succeeds, by the
             unbiased estimator 1 - C(n - c, k) / C(n, k) of HumanEval
             (arXiv:2107.03374).
         tool_reliability: Share of tool calls that name an offered tool, validate,
             run without error and break no rule.
-        reward: Mean reward.
-        model_calls: Model calls per rollout.
-        tokens: Sampled tokens per rollout; ``prompt_tokens`` are those of all its
-            prompts.
-        cost: US dollars per rollout; 0 for a model on this machine.
-        cost_per_success: US dollars of all rollouts per successful one; not measured
-            without successes, or for a free model on this machine.
-        seconds: Wall seconds per rollout.
-        pass_1_of_all: Like ``pass_1``, with dropped rollouts counted as failed.
+        reward: Mean reward per rollout.
+        model_calls: Mean number of model calls per rollout.
+        tokens: Mean number of sampled tokens per rollout.
+        prompt_tokens: Mean number of tokens of all prompts of a rollout.
+        cost: Mean cost per rollout in US dollars; 0 for a model on this machine.
+        cost_per_success: US dollars of all rollouts, divided by the number of
+            successes. Not measured without successes or without costs.
+        seconds: Mean wall seconds per rollout.
+        pass_1_of_all: Like ``pass_1``, but dropped rollouts count as failed.
         answers_cut: Share of the model's answers that were cut at the token limit.
-        by_task: The sums behind the estimates; empty in results of old versions.
+        by_task: The results of each task; empty in files of old versions.
     """
 
     tasks: int
@@ -190,13 +201,14 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None = FREE,
         needs: Needs | None = None,
     ) -> Self:
-        """Compute the metrics of trajectories; see :meth:`of_tasks`.
+        """Compute the metrics of trajectories.
 
         Args:
-            trajectories: Any number per task; those without a score count as dropped.
-            k: The k of pass^k.
+            trajectories: The trajectories, any number per task; at least one has a
+                score.
+            k: The k of pass^k; see :meth:`of_tasks`.
             prices: Prices of the model's tokens; None if unknown.
-            needs: The needed calls of tasks, for the right tool of each role in a team.
+            needs: The needed calls of tasks, for the results of each role in a team.
         """
         grouped: dict[str, list[Trajectory]] = defaultdict(list)
         for trajectory in trajectories:
@@ -207,11 +219,12 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics of tasks, also of several measurements together.
+        """Compute the metrics from the results of tasks.
 
         Args:
-            every: The results of each task.
-            k: The k of pass^k; lowered to the fewest attempts at a task.
+            every: The results of each task, from one or several measurements.
+            k: The k of pass^k. If a task has fewer scored attempts, their number is
+                used for all tasks.
 
         Raises:
             ValueError: No rollout was scored.
@@ -238,7 +251,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         )
 
     def family_success(self) -> dict[str, Estimate]:
-        """Return pass^1 of each family, the lowest first."""
+        """Return pass^1 of each family of tasks, the lowest first."""
         grouped: dict[str, list[Pair]] = defaultdict(list)
         for task in self.by_task:
             if task.attempts:
@@ -247,10 +260,10 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         return dict(sorted(found.items(), key=lambda item: item[1].value))
 
     def at_most(self, k: int) -> Self:
-        """Return the metrics with pass^k for ``k`` or less, if tasks are recorded.
+        """Return the metrics with the k of pass^k lowered to ``k``, for a comparison.
 
-        A dropped rollout lowers the k of its measurement, and pass^3 cannot be compared
-        with pass^4.
+        Two measurements may differ in k, since a dropped rollout lowers it. Metrics
+        whose k is not higher, or that have no results by task, are returned unchanged.
         """
         if self.k <= k or not self.by_task:
             return self
@@ -258,9 +271,9 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
 
 
 def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
-    """Return dollars per success; for two sides, the first minus the second.
+    """Return US dollars per success; for two measurements, the first minus the second.
 
-    Not measured if a cost is unknown or all costs are 0.
+    The estimate is ``UNMEASURED`` if a cost is unknown or all costs are 0.
     """
     pairs = [[task.pair("cost_per_success", 1) for task in side] for side in sides]
     known = all("cost" in task.sums for side in sides for task in side)
@@ -270,7 +283,7 @@ def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:
 
 
 def _counts(trajectory: Trajectory, prices: Prices | None) -> dict[MetricName, Pair]:
-    """Return a rollout's numerator and denominator for each known metric."""
+    """Return a rollout's numerator and denominator of each metric that is known."""
     calls, _ = trajectory.calls_by_maker()
     stats = trajectory.stats()
     means: dict[MetricName, float | None] = {

@@ -1,10 +1,13 @@
-"""Format shares, durations and counts, the same everywhere."""
+"""Format shares, durations and counts for messages."""
 
 from math import ceil, floor, isclose
 
 
 def percent(share: float) -> str:
-    """Return ``"93 %"`` for 0.93; with a decimal if rounding would give 100."""
+    """Format a share: ``"93 %"`` for 0.93, ``"99.6 %"`` for 0.996.
+
+    Only a share of 1 gives ``"100 %"``.
+    """
     rounded = f"{100 * share:.0f}"
     if rounded == "100" and not isclose(share, 1.0):
         rounded = f"{floor(1000 * share) / 10:.1f}"
@@ -17,7 +20,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return ``"45 s"``, ``"4 min 10 s"`` or ``"2 h 5 min"``."""
+    """Format seconds, e.g. as ``"45 s"``, ``"4 min 10 s"`` or ``"2 h 5 min"``."""
     total = max(0, round(seconds))
     if total < 60:
         return f"{total} s"
@@ -27,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def rough_range(least: float, most: float) -> str:
-    """Format a range of durations with suitable precision, ``"2 to 5 minutes"``."""
+    """Format a range of seconds in a suitable unit, e.g. ``"2 to 5 minutes"``."""
     unit, size = next(
         (unit, size)
         for unit, size in (("hour", 3600), ("minute", 60), ("second", 1))
@@ -39,10 +42,13 @@ def rough_range(least: float, most: float) -> str:
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """Return ``"1 step"`` or ``"1,204 steps"``; ``many`` is an irregular plural."""
+    """Format a count with a noun: ``"1 step"``, ``"1,204 steps"``.
+
+    ``many`` is the plural if it is irregular.
+    """
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
 def digits(value: float) -> int:
-    """Return the number of decimals to show for a number."""
+    """Return the number of decimals that :func:`number` shows."""
     return 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0

@@ -1,28 +1,31 @@
-"""Judge from a baseline whether training can help, before time is spent on it."""
+"""Predict from a baseline whether training can help, before it starts."""
 
 from collections.abc import Sequence
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.evaluate.metrics import Metrics, TaskResult
 
-_ENOUGH = 16  # attempts: all failures, or all successes, are then not chance
-_TASKS, _SAMPLES = 32, 4  # so many attempts at so many tasks, all equal
+_ENOUGH = 16  # attempts: if all fail, or all succeed, this is not chance
+_TASKS, _SAMPLES = 32, 4  # see _never_differ
 _WEAK = 0.1  # share of successful attempts below which a warm start is offered
 MOST_CUT = 0.02
-"""Share of cut answers: with five per rollout, one rollout in ten has one."""
+"""Share of cut answers that causes a warning.
+
+With five answers per rollout, one rollout in ten then has a cut answer.
+"""
 _TRY = "Try a stronger --model, easier tasks first, or a reward with partial credit."
 
 
 def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
-    """Return why training will hardly work; empty if it may work.
+    """Return reasons why training will probably fail; empty if it may work.
 
-    Training reinforces attempts that did better than others at the same task. If none
-    did, there is nothing to reinforce.
+    Training reinforces attempts that got a higher reward than others at the same task.
+    If all attempts get equal rewards, it cannot learn.
 
     Args:
-        baseline: Metrics of the policy on held-out tasks before its first update; with
-            few tasks, doubts that they cannot show are left out.
-        judged: Whether a judge ranks successful attempts, so that they differ too.
+        baseline: Metrics of the policy on held-out tasks before its first update. Few
+            attempts prove nothing, so they give no reason.
+        judged: Whether a judge ranks successful attempts. Their rewards then differ.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -61,11 +64,11 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 
 
 def warm_start_offer(baseline: Metrics) -> str:
-    """Return the reasons for a warm start as a text; empty without reasons.
+    """Return a text that recommends a warm start; empty if it is not needed.
 
     Args:
-        baseline: Metrics of the untrained policy on held-out tasks, with known needed
-            calls.
+        baseline: Metrics of the untrained policy on held-out tasks whose needed calls
+            are known.
     """
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""
@@ -80,7 +83,7 @@ def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
     """Return a warning if many attempts exceeded the model's context, else "".
 
     Args:
-        trajectories: The measurement's trajectories.
+        trajectories: The attempts.
         model: The model's name, as the user gave it.
     """
     full = [
@@ -103,7 +106,7 @@ def cut_words(share: float, most: int) -> str:
     """Return a warning if many answers were cut at the token limit, else "".
 
     Args:
-        share: Share of the answers.
+        share: Share of answers that were cut, 0..1.
         most: The token limit.
     """
     if share < MOST_CUT:
@@ -117,10 +120,10 @@ def cut_words(share: float, most: int) -> str:
 
 
 def _never_differ(tasks: Sequence[TaskResult]) -> bool:
-    """Return whether attempts at each task will probably stay equal in training.
+    """Return whether attempts at the same task will probably get equal rewards.
 
-    Attempts at a task that a policy can do are often equal, so few tasks prove nothing,
-    unless all rewards are the same number.
+    Call it if all attempts at each task had equal rewards so far. This is evidence only
+    if there are many tasks with several attempts, or if all tasks have the same reward.
     """
     often = [task for task in tasks if task.attempts >= _SAMPLES]
     every = {reward for task in tasks for reward in task.rewards}

@@ -1,4 +1,4 @@
-"""Progress: receives the events of a run, for a terminal, a notebook or a test."""
+"""Progress: receive the events of a run, to show them or to answer questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,36 +15,36 @@ if TYPE_CHECKING:  # observers of a run must not load the gateway
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run.
+    """The plan of a run, to show before the run starts.
 
     Attributes:
-        config: Every setting; ``run`` is its folder.
+        config: The run's settings.
+        run: The run's folder.
         model: Description of the policy, e.g. ``"nano (1.1M parameters, full
             weights)"``.
         device: ``cpu`` or the GPU's name.
-        sandbox: How model-written code is contained.
-        workers: Number of worker processes, each with ``concurrency`` episodes in
-            flight.
-        steps: Most policy updates within the budget.
-        held_out: Number of rollouts of the measurement before, and of that after
-            training.
-        validations: Most validations, of ``eval_tasks`` rollouts each.
-        resumed_step: The step to continue from; None for a new run.
-        agent: The report on the user's own agent, or None.
-        memory: Description of the memory that training takes on the device; empty if
+        sandbox: Description of the sandbox for model-written code.
+        workers: Number of worker processes. Each runs ``concurrency`` episodes at once.
+        steps: Maximum number of policy updates within the budget.
+        held_out: Number of rollouts in the measurement before training. The measurement
+            after training has as many.
+        validations: Maximum number of validations, of ``eval_tasks`` rollouts each.
+        resumed_step: The step from which the run continues; None for a new run.
+        agent: The report on a trial of the user's own agent; None without such an
+            agent.
+        memory: Description of the memory that training needs on the device; empty if
             unknown.
-        saved_as: The name under which the trained agent is saved as a version.
+        saved_as: The name under which the trained agent is saved.
         trained: The tokens that the model learns from: a value of ``train_tokens``, or
-            the names of the components.
-        notes: Sentences about the tasks.
+            names of components.
+        notes: Remarks on the settings and the tasks, in sentences.
         form: The model's tool-call format, e.g. ``hermes``; empty if unknown.
-        path: How the model is sampled and trained, if not the usual way.
-        drops_reasoning: Whether its template drops earlier reasoning after the next
-            user message.
+        path: How the model is sampled and trained; empty for the usual way.
+        drops_reasoning: Whether the chat template drops the reasoning of earlier
+            answers after the next user message.
         answers: Description of the limits of answers and rollouts.
-        judge: Description of the judge, its use and its price; empty without one.
-        expected: Description of the expected hours, before anything was timed; empty
-            if unknown.
+        judge: Description of the judge, its use and its price; empty without a judge.
+        expected: Description of the expected duration; empty if unknown.
         objective: Description of the algorithm and of the KL penalty.
     """
 
@@ -74,40 +74,50 @@ class Plan:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One finished training step.
+    """The figures of one finished training step.
 
     Attributes:
-        step: Number of updates done; ``episodes`` training rollouts of the ``budget``
-            are done.
-        reward: Mean over the step's scored rollouts; likewise ``success_rate``.
-        tool_reliability: Share of their tool calls that were reliable.
-        loss: Policy loss per trained token; ``entropy`` and ``kl`` are in nats.
+        step: Number of updates done, this one included.
+        episodes: Number of training rollouts done in the run.
+        budget: Maximum number of training rollouts of the run.
+        reward: Mean reward of the step's scored rollouts.
+        success_rate: Share of the step's scored rollouts that succeeded.
+        tool_reliability: Share of the tool calls in these rollouts that were reliable.
+        loss: Mean policy loss per trained token.
+        entropy: Mean entropy per trained token, in nats.
+        kl: KL divergence between the policy at sampling and after the update, in nats
+            per trained token.
         grad_norm: Norm of the gradient before clipping.
-        clip_fraction: Share of the ``trained_tokens`` that were clipped.
-        logprob_gap: Mean difference, in nats, between the tokens' log-probabilities at
-            sampling and at the learner; large for servers in lower precision or with
-            other weights.
-        reference_kl: Distance from the untrained policy, in nats per trained token;
-            None without ``kl_coefficient``.
-        skipped_groups: Groups without reward variance, out of ``groups``.
+        clip_fraction: Share of trained tokens whose probability ratio was clipped.
+        trained_tokens: Number of tokens that the loss covered.
+        logprob_gap: Mean absolute difference, in nats, between a token's
+            log-probability at sampling and in the learner. It is large if the sampling
+            server has lower precision or other weights.
+        reference_kl: KL divergence from the untrained policy, in nats per trained
+            token; None without ``kl_coefficient``.
+        skipped_groups: Number of groups whose rollouts had equal rewards.
+        groups: Number of all groups of the step.
         dropped: Number of dropped rollouts.
-        sampled_tokens: Tokens sampled in all rollouts; ``tokens_per_second`` is per
-            wall second.
+        sampled_tokens: Number of tokens that were sampled in all rollouts.
+        tokens_per_second: Sampled tokens per wall second.
         seconds_left: Remaining seconds for the whole budget, at the pace so far.
         right_tool: Share of needed calls whose tool was called; None if the needed
-            calls are unknown. Likewise ``right_arguments``.
-        sequences: Mean number of training sequences per rollout: calls whose tokens
-            continue each other are one sequence.
-        breaks: Calls that continue a conversation, but not its exact tokens: each
-            starts a new sequence.
+            calls are unknown.
+        right_arguments: Share of needed calls made with the right arguments; None if
+            unknown.
+        sequences: Mean number of training sequences per rollout. Model calls are one
+            sequence if each continues the exact tokens of the call before.
+        breaks: Number of model calls that continue a conversation, but not its exact
+            tokens. Each of them starts a new sequence.
         answers_cut: Share of the model's answers that were cut at the token limit.
-        ratio_p99: 99th percentile of the trained tokens' ratios of the learner's
-            probability to that at sampling; ``ratio_max`` is the largest; None if not
-            measured. Both are 1 if sampling and learning compute the same.
-        effective_share: Effective sample size of the trained tokens, weighted by these
-            ratios, as a share of their number.
+        ratio_p99: 99th percentile of the ratio of a trained token's probability in the
+            learner to its probability at sampling; None if not measured. It is 1 if
+            both compute equal probabilities.
+        ratio_max: The largest such ratio; None if not measured.
+        effective_share: Effective sample size of the trained tokens with these ratios
+            as weights, divided by their number; None if not measured.
         sequences_masked: Number of sequences that the loss left out, since their mean
-            ratio is beyond ``ratio_limit``.
+            ratio is above ``ratio_limit`` or below its inverse.
     """
 
     step: int
@@ -144,22 +154,25 @@ class StepReport:
 
 
 class Progress:
-    """Receives a run's events and ignores them; override the methods that you need."""
+    """Base class for receivers of a run's events; override the methods that you need.
+
+    The methods of this class do nothing.
+    """
 
     def planned(self, plan: Plan) -> None:
         """Called when the run is about to start."""
 
     def starting(self, what: str) -> None:
-        """Called when something slow is started; ``what`` is a sentence."""
+        """Called when something slow starts; ``what`` describes it in a sentence."""
 
     def fitted(self, words: str) -> None:
-        """Called when the run was fitted to its time limit; ``words`` describe how."""
+        """Called when a run was made to fit its time limit; ``words`` describes how."""
 
     def phase(self, name: str, total: int) -> None:
         """Called when a phase of ``total`` rollouts starts, e.g. ``validation``.
 
-        The rollouts of ``imitation`` were played before; now the model learns from
-        them.
+        In the phase ``imitation``, the model learns from rollouts that were played
+        before.
         """
 
     def rollout_done(self) -> None:
@@ -169,54 +182,74 @@ class Progress:
         """Called when the untrained policy was measured on held-out tasks."""
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Called with the remaining seconds for the whole budget, least and most.
+        """Called with an estimate of the remaining time, in seconds.
 
-        ``soonest`` is the time if the first validation reaches the goal; None if a goal
-        does not end the run. This is a rough range, since no update was timed yet. It
-        is reported before a warm start, which it includes, and before the first step;
-        later, :meth:`stepped` is more precise.
+        It is called before a warm start and before the first step. The estimate is
+        rough, since no update was timed yet; :meth:`stepped` is more precise.
+
+        Args:
+            least: Least time for the whole budget, a warm start included.
+            most: Most time for the whole budget, a warm start included.
+            soonest: Time if the first validation reaches the goal; None if the goal
+                does not end the run.
         """
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Return whether to start with a warm start; None if no user can be asked."""
+        """Ask whether to begin with a warm start; return None if no user can answer.
+
+        ``offer`` is the text to show.
+        """
         return None
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Called when the warm start is over; ``words`` describe the imitated calls.
+        """Called when the warm start is over.
 
-        Held-out tasks were measured again.
+        Args:
+            words: Description of the calls that the policy learned from.
+            metrics: Metrics on held-out tasks after the warm start.
         """
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Return whether to train although the baseline gives reason for ``doubts``."""
+        """Ask whether to train in spite of ``doubts``, reasons why it may fail."""
         return False
 
     def may_run(self, tool: str) -> bool | None:
-        """Return whether a tool of the user's own agent may really run.
+        """Ask whether a tool of the user's own agent may really run.
 
-        False answers its calls with made-up values; None leaves it open.
+        False: its calls are answered with made-up values. None: no user can answer.
         """
         return None
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Return whether to rent a machine; None if no user can be asked."""
+        """Ask whether to rent a machine; return None if no user can answer.
+
+        ``quote`` has the sentences to show.
+        """
         return None
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Return whether to spend money on that; None if no user can be asked."""
+        """Ask whether to spend money; return None if no user can answer.
+
+        ``terms`` has the sentences to show, with the price.
+        """
         return None
 
     def stepped(self, report: StepReport) -> None:
-        """Called when a training step has ended and is on disk."""
+        """Called when a training step has ended and was saved."""
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Called after a validation; ``reached`` ends the training early."""
+        """Called after a validation; if ``reached`` is true, training ends early."""
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Called when a validation found new warnings."""
+        """Called with new warnings, in sentences."""
 
     def stalled(self, reason: str | None) -> None:
-        """Called when writing waits, e.g. for disk space; None: it continues."""
+        """Called when writing waits for the disk, with the reason; later with None."""
 
     def ended(self, reason: str, ledger: Ledger) -> None:
-        """Training is over: ``criteria reached``, ``budget spent``, ``interrupted``."""
+        """Called when training is over.
+
+        Args:
+            reason: Why it ended, e.g. ``criteria reached`` or ``budget spent``.
+            ledger: Counts of the run's model calls.
+        """

@@ -1,4 +1,4 @@
-"""Evaluation: the results of measuring an agent, and how they were measured."""
+"""Evaluation: the results of measuring an agent, and how it was measured."""
 
 from datetime import datetime
 from pathlib import Path
@@ -20,11 +20,11 @@ EVALUATION_VERSION = 1
 class AttemptResult(BaseModel, frozen=True, extra="forbid"):
     """The result of one rollout."""
 
-    rollout_id: str  # its seed is derived from it and the seed
+    rollout_id: str  # with the evaluation's seed, it gives the rollout's seed
     task_id: str
-    status: str  # succeeded, failed or dropped, and why
+    status: str  # succeeded, failed or dropped
     reason: Reason | None
-    reward: float | None  # None for a dropped rollout, which has no calls either
+    reward: float | None  # None for a dropped rollout; its calls are not counted
     calls: dict[CallClass, int] = Field(default_factory=dict)
 
 
@@ -32,27 +32,31 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
     """The results of an agent on a set of tasks.
 
     Attributes:
-        version: Version of this format; a newer one is refused.
-        agentgym: Version of the measuring package; ``created`` is ISO 8601.
-        subject: The measured model, by the user's name, or agent, with its version.
-        scenario: The scenario; ``split``, ``seed`` and ``samples`` define the tasks and
-            attempts.
-        framework: The framework of the agent loop.
-        endpoint: Base URLs of the servers that answered, comma-separated; None for this
-            process.
-        cached: Number of model requests answered from the cache; all figures include
-            them.
+        version: Version of this format; a newer version is an error.
+        agentgym: Version of agentgym that measured.
+        created: Time of the measurement in ISO 8601.
+        subject: Name of the measured model, or name and version of a trained agent.
+        scenario: Name of the scenario.
+        split: The split of the tasks.
+        seed: Seed of the tasks and attempts.
+        samples: Number of attempts per task.
+        framework: The framework of the agent, e.g. ``langchain``.
+        endpoint: Base URLs of the servers that answered, comma-separated; None if the
+            model ran in this process.
+        cached: Number of model requests that were answered from the cache. The other
+            figures include them.
         prices: Prices of the model's tokens; None if unknown.
-        settings: Every setting of the rollouts.
-        notes: Caveats about the figures, in sentences.
-        metrics: The figures, per-task sums included.
+        settings: All settings of the rollouts.
+        notes: Remarks on the limits of the figures, in sentences.
+        metrics: The metrics, with the results of each task.
         judging: The judge's agreement with the check, and its cost; None without a
             judge.
         baselines: Metrics of agents without a model on the same tasks, by name.
-        calls: Number of tool calls of scored rollouts by class; they add up to all.
-        confusion: Counts of called tools by needed tool; None if the needed calls are
-            unknown.
-        attempts: Every rollout.
+        calls: Number of tool calls in scored rollouts by class. Each call is in exactly
+            one class.
+        confusion: Counts of calls by needed tool and called tool; None if the needed
+            calls are unknown.
+        attempts: The results of all rollouts.
     """
 
     version: int = Field(default=EVALUATION_VERSION, ge=1, le=EVALUATION_VERSION)
@@ -89,10 +93,10 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of :meth:`save`.
+        """Read an evaluation from a file that :meth:`save` wrote.
 
         Raises:
-            UsageError: The file does not exist, or is not an evaluation.
+            UsageError: The file cannot be read, or is not an evaluation.
         """
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -107,10 +111,10 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, atomically.
+    """Write a text to a file atomically, with secrets redacted.
 
     Raises:
-        UsageError: It cannot be written.
+        UsageError: The file cannot be written.
     """
     try:
         write_atomically(path, text, private=False)

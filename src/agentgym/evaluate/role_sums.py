@@ -1,4 +1,4 @@
-"""RoleSums: the figures of each role of a team at one task, as sums."""
+"""RoleSums: counts for each agent (role) of a team, over all attempts at one task."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,22 +12,24 @@ from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.integrations.offered import offered_functions
 
 MAX_TURNS = "max_turns"
-"""Kind of reason if a role ended an episode by asking too often."""
+"""``Reason.kind`` of an episode in which a role made too many model calls."""
 
 
 class RoleSums(BaseModel, frozen=True, extra="forbid"):
-    """The figures of one role in the attempts at one task.
+    """The counts of one role over all attempts at one task.
 
     Attributes:
-        attempts: Number of scored attempts in which it made a call.
-        model_calls: Number of its model calls; its limit ended ``cut`` of these
-            attempts.
-        tool_calls: Number of its tool calls; ``reliable`` of them succeeded.
-        needed: Needed calls that were its own: those whose tool it called
-            (``right_tool``), and those that no role made although it was offered the
-            tool. Not counted for a single agent without a name.
-        tokens: Sampled tokens, and ``prompt_tokens`` of its prompts, in attempts with
-            known token counts.
+        attempts: Number of scored attempts in which the role made a model call.
+        model_calls: Number of the role's model calls.
+        cut: Number of attempts that ended because this role made too many model calls.
+        tool_calls: Number of tool calls that the role requested.
+        reliable: Number of these calls that ran without error.
+        needed: Number of needed calls that count for the role: those whose tool the
+            role called, and those that no role made although this role was offered the
+            tool. 0 for a single agent without a name.
+        right_tool: Number of needed calls whose tool the role called.
+        tokens: Tokens sampled by the role, in attempts with known token counts.
+        prompt_tokens: Tokens of the role's prompts, in the same attempts.
     """
 
     attempts: int
@@ -44,7 +46,12 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
 def add_up_roles(
     attempts: Sequence[Trajectory], needs: Needs | None
 ) -> dict[str, RoleSums]:
-    """Sum up the scored attempts at one task by role."""
+    """Add up the scored attempts at one task for each role.
+
+    Args:
+        attempts: The scored attempts.
+        needs: The needed calls of tasks; None if unknown.
+    """
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt in attempts:
         for role, counts in _counts(attempt, needs).items():
@@ -57,7 +64,10 @@ def add_up_roles(
 
 
 def asked_by(trajectory: Trajectory) -> Iterator[tuple[ToolCall, ModelCall | None]]:
-    """Yield each tool call with the model call that requested it, or None."""
+    """Yield each tool call with the model call that requested it.
+
+    None instead of the model call if the agent's own code made the tool call.
+    """
     asking: ModelCall | None = None
     left = 0
     for step in trajectory.steps:
@@ -96,7 +106,10 @@ def _needed(
     asked: Sequence[tuple[ToolCall, ModelCall | None]],
     needs: Needs,
 ) -> Iterable[tuple[str, bool]]:
-    """Yield the role of each needed call, and whether its tool was called."""
+    """Yield each role that a needed call counts for, and whether it called the tool.
+
+    See ``needed`` in :class:`RoleSums`.
+    """
     plan = needs.by_task.get(trajectory.task_id) or ()
     calls = [call for call, _ in asked]
     solved = bool(trajectory.success)

@@ -1,4 +1,4 @@
-"""RoleMetrics: the metrics of each role of a team, with intervals over tasks."""
+"""RoleMetrics: the metrics of each agent (role) of a team, with 95 % intervals."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -18,20 +18,22 @@ _SILENT = RoleSums(**dict.fromkeys(RoleSums.model_fields, 0))
 
 
 class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
-    """The metrics of one role on a set of tasks; means are per rollout of the team.
+    """The metrics of one role on a set of tasks.
 
-    So model calls and tokens of all roles add up to the team's.
+    Means are per rollout of the team, also if the role did not take part in a rollout.
+    So the means of all roles add up to the team's.
 
     Attributes:
-        rollouts: Number of rollouts in which it made a call.
-        right_tool: Share of its own needed calls whose tool it called. Its own are
-            those that it made, and those that no role made although it was offered the
-            tool.
-        tool_reliability: Share of its tool calls that name an offered tool, validate,
-            run without error and break no rule.
-        model_calls: Its model calls; ``tokens`` are its sampled tokens,
-            ``prompt_tokens`` those of its prompts.
-        cut: Share of the rollouts that ended because it asked too often.
+        rollouts: Number of rollouts in which the role made a model call.
+        right_tool: Share of the role's needed calls whose tool it called. These are the
+            needed calls whose tool it called, and those that no role made although this
+            role was offered the tool.
+        tool_reliability: Share of the role's tool calls that name an offered tool,
+            validate, run without error and break no rule.
+        model_calls: Mean number of the role's model calls.
+        tokens: Mean number of tokens that the role sampled.
+        prompt_tokens: Mean number of tokens of the role's prompts.
+        cut: Share of rollouts that ended because this role made too many model calls.
     """
 
     rollouts: int
@@ -49,7 +51,7 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of(cls, role: str, tasks: Sequence[TaskResult]) -> Self:
-        """Compute a role's metrics from the scored tasks."""
+        """Compute the metrics of a role from the results of scored tasks."""
         sums = [task.roles.get(role, _SILENT) for task in tasks]
         attempts = [task.attempts for task in tasks]
         known = [task.pair("tokens", 1)[1] for task in tasks]
@@ -74,9 +76,9 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
 
 def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
-    """Return the metrics of each role of a team, in the order of first calls.
+    """Return the metrics of each role of a team, in the order of their first calls.
 
-    Empty for a single agent.
+    Empty if only one role made calls.
     """
     tasks = [task for task in metrics.by_task if task.attempts]
     roles = dict.fromkeys(role for task in tasks for role in task.roles)
@@ -84,14 +86,14 @@ def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
 
 
 def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
-    """Check that the roles to train are among those that made calls.
+    """Check that each role in ``train_roles`` made a model call before training.
 
     Args:
-        wanted: Their names; None: all.
+        wanted: Names of the roles to train; None: all.
         seen: Measurements of the untrained policy.
 
     Raises:
-        UsageError: A role made no call; the message has those that did.
+        UsageError: A role made no call; the message lists the roles that did.
     """
     tasks = [task for metrics in seen for task in metrics.by_task if task.attempts]
     known = dict.fromkeys(role for task in tasks for role in task.roles)

@@ -1,7 +1,8 @@
-"""Agents without a model, and a function to play one episode with them.
+"""Agents without a model, and functions to play an episode with them.
 
-A scenario must not reward an agent that does nothing, or one that calls everything: the
-policy would learn that instead of the task. Both run in this process.
+A scenario must not reward an agent that does nothing or that calls every tool. A policy
+would otherwise learn this behaviour instead of the task. The agents run in this
+process.
 """
 
 import itertools
@@ -39,8 +40,8 @@ class Call(NamedTuple):
     """A tool call to make.
 
     Attributes:
-        name: The tool.
-        arguments: Its arguments, JSON values.
+        name: Name of the tool.
+        arguments: The arguments, as JSON values.
     """
 
     name: str
@@ -49,12 +50,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class DoNothing:
-    """An agent that answers at once, without a call."""
+    """An agent that answers at once, without a tool call."""
 
     name: str = "do-nothing"
 
     def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
-        """Return no calls."""
+        """Return an empty list."""
         return []
 
 
@@ -63,11 +64,11 @@ class CallEverything:
     """An agent that calls every tool, with meaningless arguments that fit the schema.
 
     Attributes:
-        seed: Seed of the arguments and, from 1 on, of the order; 0 keeps the tools'
-            order.
-        from_instruction: Whether texts and numbers are copied from the instruction.
-        rounds: How often it calls each tool, each time with new arguments.
-        name: Its name in reports.
+        seed: Seed of the arguments and of the order of calls; with 0, the calls have
+            the order of the tools.
+        from_instruction: Whether arguments are words and numbers of the instruction.
+        rounds: Number of calls of each tool, each with new arguments.
+        name: The agent's name in reports.
     """
 
     seed: int = 0
@@ -76,7 +77,7 @@ class CallEverything:
     name: str = "call-everything"
 
     def calls(self, task: Task, specs: Sequence[ToolSpec]) -> list[Call]:
-        """Return one call per tool and round."""
+        """Return the calls to make in a task: one per tool and round."""
         rng = Random(f"{self.seed}/{self.from_instruction}/{task.id}")
         pool = _Pool.of(task.instruction if self.from_instruction else "")
         made: list[Call] = []
@@ -95,13 +96,13 @@ CALL_EVERYTHING = (
     CallEverything(seed=2, from_instruction=True),
     CallEverything(seed=3, from_instruction=True, rounds=2),
 )
-"""The variants with which a scenario is checked."""
+"""The variants of this agent with which a scenario is tested."""
 
 
 def scripted(calls: Sequence[Call]) -> Drive:
     """Return an agent that makes ``calls`` in one turn and then answers.
 
-    If a user replies, it does the same again until the conversation ends.
+    If a simulated user replies, the agent only answers again, without further calls.
     """
 
     async def drive(episode: Episode) -> str:
@@ -133,17 +134,18 @@ async def attempt(
     environment: Environment | None = None,
     ending: Ending | None = None,
 ) -> Trajectory:
-    """Make calls in a task's environment, answer, and score the episode.
+    """Play an episode of an agent that makes ``calls`` and answers; score the episode.
 
     Args:
         scenario: The scenario.
         task: The task.
-        calls: The calls, made in one turn.
+        calls: The tool calls, all made in one turn.
         environment: The environment; None creates a new one.
-        ending: How to score it; None: like workers.
+        ending: How to score the episode; None: by the scenario, as in training.
 
     Returns:
-        The trajectory; dropped, with the reason, if the scenario's code raised.
+        The trajectory. If the scenario's code raised an exception, its status is
+        dropped, and its reason describes the exception.
     """
     return await run_episode(
         Episode(
@@ -167,7 +169,7 @@ async def play(
     *,
     environment: Environment | None = None,
 ) -> tuple[Trajectory, Reward]:
-    """Play an episode like :func:`attempt`; return its score too.
+    """Play an episode like :func:`attempt`; return the trajectory and its score.
 
     Raises:
         ScenarioError: The scenario's code raised, or returned no valid score.
@@ -181,20 +183,23 @@ async def play(
 def run_trivial(
     scenario: Scenario, task: Task, agent: DoNothing | CallEverything
 ) -> Trajectory:
-    """Play one episode of ``agent`` and wait; see :func:`attempt`."""
+    """Play one episode of ``agent``, from sync code; see :func:`attempt`."""
     calls = agent.calls(task, tools_of(scenario, task))
     return in_background(attempt(scenario, task, calls))
 
 
 class _Pool(NamedTuple):
-    """Values from which arguments are drawn."""
+    """Values from which arguments are chosen at random."""
 
     texts: list[str]
     numbers: list[int]
 
     @classmethod
     def of(cls, text: str) -> "_Pool":
-        """Return the words, word pairs, quotations and numbers of ``text``."""
+        """Collect the words, word pairs, quotations and numbers of a text.
+
+        If there are none, take fixed words or numbers.
+        """
         words = [word.strip(".,;:!?'\"()") for word in text.split()]
         words = [word for word in words if word]
         pairs = [" ".join(pair) for pair in itertools.pairwise(words)]
@@ -206,7 +211,10 @@ class _Pool(NamedTuple):
 
 
 def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, Any]:
-    """Return arguments for a tool's parameters; optional ones half of the time."""
+    """Return random arguments that fit a tool's schema.
+
+    Each optional argument is left out with a probability of one half.
+    """
     required = set(schema.get("required", []))
     return {
         name: _value(part, schema.get("$defs", {}), pool, rng, 0)
@@ -218,7 +226,15 @@ def _arguments(schema: dict[str, Any], pool: _Pool, rng: Random) -> dict[str, An
 def _value(
     schema: dict[str, Any], defs: dict[str, Any], pool: _Pool, rng: Random, depth: int
 ) -> Any:
-    """Return a value that fits a JSON schema by pydantic."""
+    """Return a random value that fits a JSON schema from pydantic.
+
+    Args:
+        schema: The schema.
+        defs: The schemas to which ``$ref`` points.
+        pool: The texts and numbers to choose from.
+        rng: The random numbers.
+        depth: Number of lists and objects around the value.
+    """
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     if "const" in schema:

@@ -80,7 +80,11 @@ class Bench:
     def held_out(
         self, wording: Wording, prices: Prices
     ) -> tuple[Metrics, list[Trajectory]]:
-        """Measure the same held-out tasks that training measures before and after.
+        """Measure the main held-out tasks, which training also measures.
+
+        Args:
+            wording: Texts to send instead of the agent's own.
+            prices: Prices of the model's tokens, for the cost.
 
         Returns:
             The metrics, and the rollouts that they were computed from.
@@ -113,7 +117,14 @@ class Bench:
         samples: int = 1,
         phase: str = "search",
     ) -> list[Trajectory]:
-        """Attempt tasks with these texts instead of the agent's own.
+        """Attempt each task ``samples`` times.
+
+        Args:
+            name: Name of the measurement, part of the rollout ids.
+            tasks: The tasks.
+            wording: Texts to send instead of the agent's own.
+            samples: Attempts per task.
+            phase: Name of the phase for ``progress``.
 
         Raises:
             ProviderError: As in :meth:`held_out`.

@@ -31,13 +31,13 @@ class RungResult(BaseModel, extra="forbid"):
 
     Attributes:
         name: The rung's name, as users see it.
-        status: ``met`` or ``missed``: the goal, measured on held-out tasks.
-            ``skipped``: the rung does not apply. ``ended``: it ended without a
-            measurement. ``quoted``: it only asked for a price.
+        status: ``met`` or ``missed``: whether held-out tasks reached the goal.
+            ``skipped``: the rung cannot be used. ``ended``: the rung ended without a
+            measurement. ``quoted``: the rung only asked for a price.
         words: Sentences that describe the work, or say why there was none.
         before: Metrics of the held-out tasks before the rung; None if they were not
             measured before, or if the rung was skipped.
-        after: Metrics of the same tasks after it; None if they were not measured.
+        after: Metrics of the same tasks after the rung; None if not measured.
         dollars: US dollars spent.
         prompt_tokens: Prompt tokens of models on servers. A model that this process
             runs is not counted.
@@ -57,7 +57,7 @@ class RungResult(BaseModel, extra="forbid"):
 
 
 class Bill(BaseModel, extra="forbid"):
-    """The results and costs of a ladder, as far as it has come.
+    """The results and costs of a ladder so far.
 
     Attributes:
         goal: The goal as text, ``pass_1=0.9``.
@@ -102,7 +102,7 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Forget finished rungs and the trained agent, but not the money they cost."""
+        """Discard finished rungs' results and the trained agent, but keep the costs."""
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"
@@ -118,9 +118,9 @@ class Bill(BaseModel, extra="forbid"):
 
     @classmethod
     def open(cls, folder: Path, goal: str, max_cost: float, model: str) -> Self:
-        """Return a folder's bill, to continue it, or a new one if there is none.
+        """Return the bill in a folder, or a new one if the folder has none.
 
-        The goal, the cap and the model are always the given ones.
+        Goal, cost limit and model are always those of the arguments, not of the file.
 
         Raises:
             RunFolderError: The folder has a bill that cannot be read.
@@ -142,9 +142,9 @@ class Bill(BaseModel, extra="forbid"):
 
 
 def folder_of(config: TrainingConfig) -> Path:
-    """Return the folder of a ladder; its name changes with the tasks and settings.
+    """Return the folder of a ladder; its name has a hash of the tasks and settings.
 
-    Settings that only limit or name the work, such as ``episodes``, do not change it.
+    The hash leaves out settings that only limit or name the work, e.g. ``episodes``.
 
     Args:
         config: The agent's settings, with absolute paths.

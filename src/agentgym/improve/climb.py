@@ -34,8 +34,8 @@ def improve(
     Args:
         config: The agent, its tasks, and the model to begin with.
         terms: The goal, the cost limit, and the model that writes better prompts.
-        own: Whether to begin with the agent's own model instead, if it is a provider's
-            whose key is set.
+        own: Whether to begin with the model that the agent's own code names, if it is a
+            provider's and the provider's key is set.
         progress: Receives the events.
 
     Raises:

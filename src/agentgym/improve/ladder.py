@@ -20,13 +20,13 @@ class Climb:
     """The state that rungs share.
 
     Attributes:
-        config: The agent's settings, with absolute paths; a rung may change them for
-            the next ones, such as the prompts.
+        config: The agent's settings, with absolute paths. A rung may change them for
+            later rungs, e.g. the prompts.
         terms: The goal, the cost limit and the user's other choices.
-        purse: Pays for everything.
+        purse: The money for all rungs, up to the cost limit.
         bill: Results and costs of the rungs so far.
         progress: Receives the events.
-        meters: The meters of the rung that runs.
+        meters: The meters of the rung that is running.
     """
 
     config: TrainingConfig
@@ -68,9 +68,8 @@ class Outcome:
 
     Attributes:
         words: Sentences for the user.
-        after: Metrics of the held-out tasks after it; None if they were not measured.
-        status: The status if they were not measured: ``ended``, ``quoted`` or
-            ``skipped``.
+        after: Metrics of the held-out tasks after the rung; None if not measured.
+        status: ``ended``, ``quoted`` or ``skipped``; only used if ``after`` is None.
     """
 
     words: str
@@ -79,7 +78,7 @@ class Outcome:
 
 
 class LadderRung(ABC):
-    """One way to make an agent better.
+    """One rung of the ladder: a way to make an agent better.
 
     Attributes:
         name: The rung's name, as the bill and messages show it.
@@ -103,8 +102,8 @@ class LadderRung(ABC):
         that.
 
         Raises:
-            AgentGymError: The rung failed; the next one is tried, unless the cost limit
-                was reached.
+            AgentGymError: The rung failed. The ladder goes on with the next rung unless
+                the cost limit was reached.
         """
 
     def restore(self, climb: Climb) -> None:
@@ -116,8 +115,7 @@ class Ladder:
 
     Args:
         rungs: The rungs in order, the cheapest first.
-        climb: The agent, the terms, and the bill, which an earlier process may have
-            begun.
+        climb: The shared state. Its bill may have results of an earlier process.
     """
 
     def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
@@ -156,10 +154,13 @@ class Ladder:
     def _tried(
         self, rung: LadderRung, later: Sequence[LadderRung], done: dict[str, RungResult]
     ) -> RungResult | None:
-        """Run one rung if it applies and its cost is allowed; None ends the ladder.
+        """Run a rung if it can be used and its cost is allowed; None ends the ladder.
 
-        Later rungs that are ``done`` are forgotten and run again: they did not yet
-        build on this one's result.
+        Args:
+            rung: The rung.
+            later: The rungs after it. Those in ``done`` are removed from it, to run
+                again: they did not build on this rung's result.
+            done: Results from an earlier process, by the rung's name.
         """
         climb = self._climb
         if why := rung.skipped(climb):
@@ -195,7 +196,7 @@ class Ladder:
         return None if climb.bill.ended else found
 
     def _refusal(self, rung: LadderRung, price: Price) -> str:
-        """Return why a rung may not start because of its cost; empty if it may."""
+        """Return why the cost of a rung forbids to start it; empty if it may start."""
         climb = self._climb
         if price.is_free:
             return ""
@@ -219,7 +220,7 @@ class Ladder:
     def _add(
         self, rung: LadderRung, outcome: Outcome, began: float | None = None
     ) -> RungResult:
-        """Add the result of a rung to the bill, and save the bill."""
+        """Add a rung's result to the bill; ``began`` is None if it was skipped."""
         climb = self._climb
         status = outcome.status
         if outcome.after is not None:
@@ -247,7 +248,7 @@ class Ladder:
         return "met" if is_met else "missed"
 
     def _met_words(self, place: int, found: Metrics) -> str:
-        """Return which rung met the goal, its interval, and the next rung's price."""
+        """Describe which rung met the goal, how surely, and the next rung's price."""
         climb, goal = self._climb, self._climb.terms.goal
         share = found[goal.metric]
         name = self._rungs[place].name

@@ -33,7 +33,7 @@ from agentgym.train.warm_start.plans import can_imitate
 _SEARCHED = 24
 """Most training tasks that the search uses; one half is for reflection."""
 _READ = 6_000
-"""Estimated tokens of one request to the reflection model."""
+"""Estimated prompt tokens of one request to the reflection model."""
 _EACH = 8
 """Estimated rollouts of the search per request to the reflection model."""
 _REMOTE_IN_FLIGHT = 8
@@ -54,7 +54,7 @@ class AsItIs(LadderRung):
         self.parts: Parts | None = None
 
     def price(self, climb: Climb) -> Price:
-        """Return the price of the held-out rollouts."""
+        """Return the price of the held-out rollouts; its total is not known before."""
         config = climb.config
         count = _held_out(climb)
         what = f"{plural(count, 'rollout')} of held-out tasks on {config.model}"
@@ -68,7 +68,7 @@ class AsItIs(LadderRung):
         return Price(words, None, is_free=False)
 
     def run(self, climb: Climb) -> Outcome:
-        """Measure the held-out tasks, and keep the texts that the agent sent."""
+        """Measure the held-out tasks; keep the agent's prompts and descriptions."""
         found, self.parts = _measured(climb, Wording())
         return Outcome(f"measured on {climb.config.model}.", found)
 
@@ -82,7 +82,7 @@ class BetterPrompts(LadderRung):
         self._before = before
 
     def skipped(self, climb: Climb) -> str:
-        """Return that no reflection model is set; empty if one is."""
+        """Return a sentence if no reflection model is set; empty if one is set."""
         if climb.terms.reflection is None:
             return (
                 "Left out: no reflection model is named, which would write better "
@@ -160,9 +160,9 @@ class BetterPrompts(LadderRung):
         return Outcome(words, after)
 
     def restore(self, climb: Climb) -> None:
-        """Load the better prompts, if a search found any, into the agent's settings.
+        """Put the better prompts, if a search found any, into the agent's settings.
 
-        The following rungs use them.
+        Later rungs use these settings.
         """
         if (path := climb.bill.prompts) is not None:
             text = path.read_text(encoding="utf-8")
@@ -230,7 +230,7 @@ class WarmStartRung(_Training):
         return ""
 
     def price(self, climb: Climb) -> Price:
-        """Estimate its time; it costs no money."""
+        """Estimate the time; a warm start on this machine costs no money."""
         rollouts = 2 * _held_out(climb) + climb.config.eval_tasks
         seconds = _START_S + rollouts * _seconds_each(climb)
         return Price(f"on this machine, $0.00; about {duration(seconds)}.")
@@ -252,7 +252,7 @@ class OnPolicy(_Training):
     name = "training"
 
     def price(self, climb: Climb) -> Price:
-        """Estimate its longest time; it costs no money."""
+        """Estimate the longest time; training on this machine costs no money."""
         config = climb.config
         rollouts = _LEARNED * config.episodes + 2 * _held_out(climb)
         seconds = _START_S + rollouts * _seconds_each(climb)
@@ -265,8 +265,7 @@ class OnPolicy(_Training):
 def _ends_early(climb: Climb) -> bool:
     """Return whether the scenario's own success criteria may end training.
 
-    They may not if they ask for less than the goal does, or the setting ``early_stop``
-    is off.
+    They may not if they require less than the goal, or if ``early_stop`` is off.
     """
     goal, scenario = climb.terms.goal, get_scenario(climb.config.scenario)
     asked = {
@@ -283,7 +282,7 @@ class BiggerModel(LadderRung):
     name = "bigger model"
 
     def price(self, climb: Climb) -> Price:
-        """Return that a quote is free."""
+        """Return a price of $0: a quote is free."""
         return Price(f"a quote for {climb.terms.bigger} on a rented GPU; $0.00.")
 
     def run(self, climb: Climb) -> Outcome:
@@ -323,7 +322,7 @@ def _meter(climb: Climb) -> Meter:
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return metrics and the texts that the agent sent."""
+    """Measure the held-out tasks; return the metrics and the agent's own texts."""
     prices = prices_of(climb.config.model, climb.terms.prices)
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
@@ -337,7 +336,7 @@ def _tasks(climb: Climb) -> list[Task]:
 
 
 def _shown(climb: Climb) -> Parts:
-    """Return the texts that the agent sends in a few attempts at training tasks."""
+    """Attempt three training tasks, to find the agent's own texts."""
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
 

@@ -1,8 +1,8 @@
 """Search: better prompts and tool descriptions by GEPA (arXiv:2507.19457).
 
-A reflection model reads attempts at training tasks and writes a new text for one part,
-a system prompt or the description of a tool. If the text does better on these few
-tasks, it is measured on other training tasks. No validation or held-out task is used.
+A reflection model reads attempts at a few training tasks, and writes a new text for a
+system prompt or for the description of a tool. If the text does better on these tasks,
+it is measured on other training tasks. No validation or held-out task is used.
 """
 
 import json
@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 MOST_ANSWER = 4_096
 """Most tokens of the reflection model's answer, with its reasoning."""
 MINIBATCH = 3
-"""Attempts that the reflection model reads at a time."""
+"""Number of attempts that the reflection model reads at a time."""
 _PROMPT, _TOOL = "system prompt ", "description of the tool "
 _OF_TOOL = """An agent has a tool with this description:
 ```
@@ -73,7 +73,8 @@ class Reflector:
         """Return the model's answer to a prompt.
 
         Raises:
-            AgentGymError: The model failed, now or before, or the money is spent.
+            AgentGymError: The model failed, now or in an earlier call, or the money is
+                spent.
         """
         if self.problem:  # GEPA asks again after a failed answer
             raise ProviderError(self.problem)
@@ -116,29 +117,32 @@ class Reflector:
 
 
 class _Refused(ProviderError):
-    """The server refused the key."""
+    """Raised if the server refused the key, so that the request cost nothing."""
 
 
 def _only_refused(why: str) -> None:
-    """Raise unless the server refused with a status: other failures may be paid for."""
+    """Prevent a retry, by raising, unless the server answered with an error status.
+
+    After other failures, the provider may have billed the request.
+    """
     if ": status " not in why:
         raise ModelCallError(why)
 
 
 class Parts:
-    """The texts of an agent that can be replaced, by a readable name."""
+    """The system prompts and tool descriptions of an agent that can be replaced."""
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
 
     @property
     def texts(self) -> dict[str, str]:
-        """The agent's own texts by name."""
+        """The agent's own texts, by a name such as ``system prompt 1``."""
         prompts = {f"{_PROMPT}{n + 1}": text for n, text in enumerate(self.prompts)}
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return a wording of the texts that differ from the agent's own."""
+        """Return the wording that replaces the agent's own texts by ``texts``."""
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -214,7 +218,7 @@ class _Adapter:
     def evaluate(
         self, batch: list[Task], candidate: dict[str, str], capture_traces: bool = False
     ) -> "EvaluationBatch[Any, None]":
-        """Attempt the tasks with the candidate's texts."""
+        """Attempt the tasks with the candidate's texts; score 0 if this fails."""
         from gepa.core.adapter import EvaluationBatch
 
         made: list[Trajectory] = []
@@ -241,7 +245,7 @@ class _Adapter:
         eval_batch: "EvaluationBatch[Any, None]",
         components_to_update: list[str],
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return the attempts that the reflection model reads, for each part."""
+        """Return the attempts that the reflection model reads to update each text."""
         pairs = eval_batch.trajectories or ()
         scenario = self._bench.scenario
         shown = [_example(scenario, task, made) for task, made in pairs if made]
@@ -249,7 +253,7 @@ class _Adapter:
 
 
 def score_of(made: Trajectory) -> float:
-    """Return 1 for a success, else up to 0.5 by the share of right arguments."""
+    """Return 1 for a success; else half of the share of right arguments, 0..0.5."""
     if made.success:
         return 1.0
     return _PARTIAL * (made.right_arguments or 0.0)

@@ -84,7 +84,7 @@ def own_model(report: AgentReport) -> str | None:
 
 
 def _model_of(words: str) -> str | None:
-    """Return ``PROVIDER:MODEL`` from the probe's description of a role's model."""
+    """Return ``PROVIDER:MODEL`` for a model in the probe's words; None if unknown."""
     *kind, name = words.split()
     for provider in PROVIDERS:
         if name.lower().startswith((f"{provider}:", f"{provider}/")):

@@ -27,7 +27,7 @@ DEFAULT = "langchain"
 """The default framework."""
 
 MODELS = ("llm", "model", "model_client", "chat_model")
-"""Names of a factory's parameter for the model."""
+"""Parameter names under which a factory receives the model."""
 
 logger = get_logger(__name__)
 
@@ -46,12 +46,15 @@ _IMPORTING: ContextVar[str | None] = ContextVar("agentgym_importing", default=No
 
 
 def importing() -> str | None:
-    """Return the module of the user's agent that is being imported, or None."""
+    """Return the name of the user's module that is being imported, or None."""
     return _IMPORTING.get()
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text is ``module:name`` and not a file, or is a command."""
+    """Return whether a text is ``module:name`` or a program's command.
+
+    A text that is the path of an existing file does not count as ``module:name``.
+    """
     is_module = bool(_REFERENCE.fullmatch(text)) and not os.path.exists(text)
     return is_module or is_command(text)
 
@@ -59,11 +62,16 @@ def is_reference(text: str) -> bool:
 def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> Any:
     """Import the agent or factory ``module:name``, or parse a program's command.
 
-    If a model object requires a key and none is set, it gets a placeholder: training
-    asks no provider.
+    Unset API keys of known providers are set to a placeholder, because some model
+    objects require one. Training does not call these providers.
+
+    Args:
+        reference: ``module:name``, or a command.
+        option: Name of the command-line option, for error messages.
+        folder: Folder to import from; empty for the working folder.
 
     Raises:
-        UsageError: It cannot be imported, or the import does more than define an agent.
+        UsageError: The import fails, or does more than define an agent.
     """
     from agentgym.integrations.redirect import watch
 
@@ -99,15 +107,16 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
-    """Import the user's agent that was trained, or return None for the scenario's own.
+    """Return the user's agent that was trained; None if it was the default agent.
 
     Args:
         trained: The trained agent.
-        agent: The user's replacement: an object, or ``module:name`` of one.
-        export: Name of the method that takes it, for the error.
+        agent: The user's replacement: an object, ``module:name``, or None to import the
+            agent that was trained.
+        export: Name of the export method, for error messages.
 
     Raises:
-        UsageError: It cannot be imported from the working folder.
+        UsageError: The agent cannot be imported from the working folder.
     """
     if agent is not None:
         return load_agent(agent) if isinstance(agent, str) else agent
@@ -131,7 +140,7 @@ def load_trained(trained: Trained, agent: Any, export: str) -> Any:
 
 
 def refuse_while_importing() -> None:
-    """Refuse a model call during the import of a module.
+    """Raise if the user's agent calls a model while its module is being imported.
 
     Raises:
         UsageError: A module is being imported.
@@ -144,7 +153,10 @@ def refuse_while_importing() -> None:
 
 
 def framework_of(reference: str, found: Any) -> str | None:
-    """Return the framework of an agent or of a factory's result; None if unknown."""
+    """Return the name of the framework of an agent or factory; None if unknown.
+
+    For a factory, it is the only framework whose objects are in the factory's module.
+    """
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
     if not _is_factory(found):
@@ -160,7 +172,7 @@ def framework_of(reference: str, found: Any) -> str | None:
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
-    """Return whether an object is from a framework."""
+    """Return whether an object's class, or a base class, is from this framework."""
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
     return any(map(adapter.owns, roots))
 
@@ -191,10 +203,16 @@ def _takes(found: Any, what: str) -> bool:
 
 
 def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
-    """Return an agent's framework: its type overrides the setting.
+    """Return the name of an agent's framework.
+
+    Args:
+        reference: ``module:name`` of an agent or factory, or a command.
+        framework: The framework in the settings. It only matters for a factory: if it
+            is the default, the factory's module decides, where possible.
+        folder: Folder to import from; empty for the working folder.
 
     Raises:
-        UnsupportedError: It is not an agent of a known framework.
+        UnsupportedError: The object is not an agent of a known framework.
     """
     found = load_agent(reference, folder=folder)
     if (adapter := _adapter_of(found)) is not None:
@@ -212,14 +230,15 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 
 
 def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
-    """Return the agent: ``found`` itself, or the result of calling it as a factory.
+    """Return ``found``; if it is a factory, call it and return its agent.
 
-    A factory's parameters are passed by name: ``llm`` (or ``model``, or
-    ``model_client``) and ``tools``. Two parameters with other names get these in this
-    order.
+    The model is passed as the parameter ``llm``, ``model``, ``model_client`` or
+    ``chat_model``, and the tools as ``tools``. A factory with two required parameters
+    of other names gets the model and the tools by position. Error messages quote
+    ``origin``.
 
     Raises:
-        UsageError: The factory has other parameters, or fails.
+        UsageError: The factory has other required parameters, or fails.
     """
     if not _is_factory(found):
         return found
@@ -256,7 +275,10 @@ def _is_factory(found: Any) -> bool:
 
 
 def _arguments(found: Any, origin: str) -> dict[str, str] | None:
-    """Return the arguments by parameter name; None to pass them by position."""
+    """Map a factory's parameters to ``model``, ``tools`` or ``config``.
+
+    Returns None if the model and the tools are to be passed by position.
+    """
     try:
         parameters = list(inspect.signature(found).parameters.values())
     except (TypeError, ValueError):
@@ -279,12 +301,13 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
 
 
 def reference_of(agent: Any) -> str:
-    """Return ``module:name`` by which other processes import an agent or its factory.
+    """Return ``module:name`` for other processes to import an agent or factory.
 
-    A text without a colon is the name of an agent in the project's files.
+    For a program, it is the command. A text without a colon is looked up as the name of
+    an agent in the project's files.
 
     Raises:
-        UsageError: They cannot import it: it is not at the top level of a module.
+        UsageError: The object is not at the top level of an importable module.
     """
     if isinstance(agent, ProgramCommand) or (
         isinstance(agent, str) and is_command(agent)
@@ -309,8 +332,11 @@ def reference_of(agent: Any) -> str:
 def named_tools(reference: str, option: str, folder: str = "") -> Any:
     """Return the tools at ``module:name``, or those of the agent ``@module:name``.
 
+    Tools and agents of a framework are converted to callable tools. Other objects are
+    returned unchanged.
+
     Raises:
-        UsageError: It cannot be imported.
+        UsageError: The object cannot be imported.
         UnsupportedError: Its tools cannot be listed.
     """
     if reference.startswith("@"):
@@ -327,10 +353,10 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
 
 
 def agent_tools(reference: str, folder: str = "") -> list[Tool]:
-    """Return an agent's own tools; see :meth:`Adapter.own_tools`.
+    """Return an agent's own tools as callable tools; see :meth:`Adapter.own_tools`.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be listed.
+        UnsupportedError: The agent has no tools of its own, or they cannot be listed.
     """
     found = load_agent(reference, folder=folder)
     if takes_tools(found):
@@ -347,7 +373,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
 
 
 def kind_of(value: Any) -> str:
-    """Return a description of an object's type, for messages."""
+    """Return a text for an object's type, e.g. ``a str``, for messages."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -359,7 +385,10 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Return the user's function of a task; by default one that returns None."""
+    """Import the user's function of a task, e.g. for ``--inputs``.
+
+    Without a reference, return a function that always returns None.
+    """
     if reference is None:
         return lambda task: None
     found = load_agent(reference, option=option)

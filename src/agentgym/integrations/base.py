@@ -1,4 +1,4 @@
-"""Adapter: the interface of an agent framework's adapter."""
+"""Adapter: the interface between AgentGym and an agent framework."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ class Blueprint:
     """The definition of an agent, created once per worker.
 
     Attributes:
-        system_prompt: Its role and rules.
-        tools: The original schemas of the tools that every task has; calls go to the
-            current episode. Empty if each task has its own tools, see
+        system_prompt: The agent's role and rules.
+        tools: Schemas of the tools that every task has; calls go to the current
+            episode. Empty if each task has its own tools, see
             :class:`~agentgym.integrations.tool_sets.ToolSets`.
-        max_turns: Most model calls of an episode, over all turns of the user.
+        max_turns: Most model calls of each role in an episode, over all user messages.
         gateway: Base URL of the gateway, without a path.
         api_key: The gateway's key for agents, which only allows model calls.
         model: The policy's model name.
-        connections: Most requests in flight.
-        agent: The user's own agent and its inputs; without a reference, the framework's
-            default agent.
+        connections: Maximum number of simultaneous requests.
+        agent: The user's agent and its inputs. If it has no reference, the framework's
+            default agent is used.
     """
 
     system_prompt: str
@@ -39,7 +39,7 @@ class Blueprint:
 
 
 def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
-    """Raise if keys for ``config["configurable"]`` are set, which only LangGraph has.
+    """Raise if ``--configurable`` keys are set, because only LangGraph has them.
 
     Raises:
         UsageError: Such keys are set.
@@ -56,8 +56,8 @@ def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
     """Return the error for a live agent without tools.
 
     Args:
-        found: The agent.
-        looked_into: Names of its agents.
+        found: The agent or team.
+        looked_into: Names of the agents that have no tools.
     """
     return UnsupportedError(
         f"The {type(found).__name__} has no tools: neither has "
@@ -67,26 +67,27 @@ def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
 
 
 class Conversation(ABC):
-    """One episode's conversation with the user, in the agent's own loop."""
+    """One episode's conversation between the user and an agent."""
 
     @abstractmethod
     async def turn(self, message: str) -> str:
         """Send the agent one message of the user, and return its answer.
 
-        The first message is the task. A later one continues the conversation, which may
-        not change: a turn's exact tokens can only be trained if the next prompt begins
-        with them. Model calls go through the transport, tool calls to
-        ``current_episode()``, which also counts turns and ends stuck episodes.
+        The first message is the task, and each later one continues the conversation.
+        Earlier messages must stay unchanged: a turn's exact tokens can only be trained
+        if the next prompt begins with them. Model calls go through the HTTP clients of
+        :mod:`agentgym.integrations.transport`. Tool calls go to ``current_episode()``,
+        which also counts turns and ends stuck episodes.
 
         Raises:
             EpisodeCut: The policy ran out of turns.
-            Exception: Any other exception is a crash of the agent, and the rollout is
-                retried, unless the episode was ended by a limit: frameworks may then
-                raise anything.
+            Exception: The agent crashed, and the rollout is retried. If a limit has
+                ended the episode, frameworks may raise any exception, and it is
+                ignored.
         """
 
     def add_tools(self) -> None:
-        """Offer tools that the environment has added since the last turn.
+        """Offer the agent the tools that the environment added since the last turn.
 
         Raises:
             UnsupportedError: The agent cannot take new tools.
@@ -106,7 +107,7 @@ class AgentLoop(ABC):
 
     Attributes:
         agent: The framework's object, for inspection.
-        way: Description of how its model is replaced.
+        way: Phrase for messages: how training replaces the agent's model.
     """
 
     agent: Any = None
@@ -116,7 +117,7 @@ class AgentLoop(ABC):
     def converse(self) -> Conversation:
         """Return a new conversation, independent of others.
 
-        It offers the tools of the current episode's task:
+        The agent in it is offered the tools of the current episode's task:
         ``current_episode().task_tools``.
         """
 
@@ -126,14 +127,14 @@ class AgentLoop(ABC):
 
 @dataclass(frozen=True)
 class AgentRole:
-    """One agent of a team, or the only one, read from a live object.
+    """Describes one live agent, or one member of a live team.
 
     Attributes:
-        name: Its name in the framework.
-        system_prompt: None if it is unknown.
-        tools: Tools that it may call.
+        name: The agent's name in the framework.
+        system_prompt: The system prompt; None if it is unknown.
+        tools: Schemas of the tools that the agent may call.
         model: The framework's own model object.
-        answers: Names of tools without a function: calling one is a structured answer.
+        answers: Names of tools that run no code: a call is a structured answer.
     """
 
     name: str
@@ -147,11 +148,11 @@ class Adapter(ABC):
     """Builds agents of one framework, inspects live agents, and exports trained ones.
 
     Attributes:
-        name: Its name for ``--framework``.
+        name: The framework's name for ``--framework``.
         preload: Modules that every worker needs, imported once before workers start.
-        packages: Top-level packages of its classes of agents and tools.
-        addressee: Name of the argument with which a call names an agent; empty if each
-            agent has its own tool.
+        packages: Top-level packages that define the framework's agents and tools.
+        addressee: Name of the tool argument that names another agent of the team; empty
+            if each agent is a separate tool.
         runs_tools: Whether the agent's own code runs all tools, so that none acts on
             the episode's environment.
     """
@@ -171,18 +172,18 @@ class Adapter(ABC):
         """Check that the framework is installed, without importing it.
 
         Raises:
-            MissingExtraError: It is missing; the message has the install command.
+            MissingExtraError: It is not installed; the message has the install command.
         """
 
     def check_reference(self, reference: str | None) -> None:
         """Check that this framework can train the agent in the settings.
 
         Args:
-            reference: ``module:name``, or a program's command; None for the scenario's
-                own agent, which most frameworks have.
+            reference: ``module:name``, or a program's command; None for the default
+                agent, which most frameworks have.
 
         Raises:
-            UnsupportedError: It cannot.
+            UnsupportedError: The framework cannot train it.
         """
 
     @abstractmethod
@@ -196,21 +197,25 @@ class Adapter(ABC):
 
     @abstractmethod
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as a native object of this framework."""
+        """Return a trained agent as a native object of this framework.
+
+        ``options`` are the arguments of the export method, e.g. ``base_url``.
+        """
 
     def require_agent(self, agent: Any, origin: str) -> None:
         """Check that an object is an agent of this framework.
 
         Args:
-            agent: The object at ``origin``, or the factory's result.
-            origin: The reference from the user.
+            agent: The object at ``origin``, or the agent that the factory at ``origin``
+                returned.
+            origin: The user's reference, for the message.
 
         Raises:
-            UnsupportedError: It is another type of object, which the message names.
+            UnsupportedError: The object has another type, which the message names.
         """
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a live object's agents, with their prompts, tools and models.
+        """Return a description of each agent in a live object.
 
         Raises:
             UnsupportedError: The object is not an agent of this framework, or cannot be
@@ -219,7 +224,7 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
 
     def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tools of all roles of a live agent, once per name.
+        """Return the tool schemas of all agents in a live object, each name once.
 
         Raises:
             UnsupportedError: See :meth:`roles`.
@@ -228,26 +233,26 @@ class Adapter(ABC):
         return list(found.values())
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of a live agent, or one of this framework's own tools.
+        """Return callable tools: those of a live agent, or a single framework tool.
 
-        Tools that only pass control to another agent are left out: they run unchanged.
-        Calling a returned tool runs it.
+        Calling a returned tool runs its real code. Tools that only pass control to
+        another agent are left out, because training does not replace them.
 
         Raises:
-            UnsupportedError: It has no tools that can be listed.
+            UnsupportedError: There are no tools, or they cannot be listed.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 
     def stand_in(self) -> Any:
-        """Return a placeholder model of the framework that is never called.
+        """Return a placeholder model, to build a factory's agent without running it.
 
         Raises:
-            UnsupportedError: The adapter has none.
+            UnsupportedError: The adapter has no placeholder model.
         """
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs for a live agent."""
+        """Return sentences on how a live agent behaves differently in training."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:
@@ -258,6 +263,6 @@ class Adapter(ABC):
             model: A model object of the framework.
 
         Raises:
-            UnsupportedError: Its model cannot be replaced.
+            UnsupportedError: The agent's model cannot be replaced.
         """
         raise UnsupportedError(f"{self.name} cannot give {agent!r} another model.")

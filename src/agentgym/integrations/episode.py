@@ -54,15 +54,14 @@ STUCK_AFTER = 3
 """Number of identical failing calls in a row after which an episode ends."""
 
 MOST_ROLES = 32
-"""Limit of model calls of all roles in an episode, as a multiple of ``max_turns``.
-"""
+"""All roles together may make ``MOST_ROLES * max_turns`` model calls in an episode."""
 
 YES = "yes"
-"""The answer to a question if the scenario has no user."""
+"""The answer to an agent's question if the scenario does not simulate a user."""
 
 ONE_ANSWER = "one answer"
-"""Kind of end for a task with ``one_answer``; it is not reported as a reason.
-"""
+"""Kind of :attr:`Episode.cut` when a task with ``one_answer`` ends as planned: after
+the model's first answer with tool calls. The trajectory does not report it."""
 
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
@@ -70,10 +69,12 @@ _CURRENT: ContextVar["Episode"] = ContextVar("agentgym_episode")
 
 
 class EpisodeCut(Exception):
-    """The policy's own behaviour ended the episode, which is scored anyway.
+    """The episode was ended early, e.g. because the policy made too many calls.
+
+    The episode is still scored, unless it crashed or was cancelled.
 
     Attributes:
-        reason: Its kind is ``max_turns``, ``context_overflow`` or ``stuck``.
+        reason: Kind of the end, e.g. ``max_turns`` or ``stuck``, with a detail.
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -87,23 +88,27 @@ class Episode:
 
     Attributes:
         task: The task; ``task.instruction`` is the user's first message.
-        rollout_id: Id of the rollout; ``attempt`` is its attempt, ``mode`` is ``train``
-            or ``val``.
-        scenario: The scenario's name, empty for none.
-        max_turns: Most model calls of one role.
-        llm: Answers :meth:`ask`; None if the agent has its own client.
-        options: Options of every :meth:`ask`, e.g. ``temperature``.
+        rollout_id: Id of the rollout.
+        attempt: Number of the attempt at this rollout, as a text.
+        mode: ``train`` or ``val``.
+        scenario: The scenario's name; empty if there is none.
+        max_turns: Maximum number of model calls of each role.
+        llm: The model that :meth:`ask` calls; None if the agent has its own client.
+        options: Default options of each :meth:`ask`, e.g. ``temperature``.
         system_prompt: The system prompt.
         steps: Tool calls, and model calls made with :meth:`ask`, in order.
-        turns: Number of the agent's model requests, refused ones included.
+        turns: Number of the agent's model requests, including refused requests.
         answered: Number of requests that the model has answered.
-        cut: Why the policy's behaviour ended the episode; None if it did not.
+        cut: Why the episode was ended early; None if it was not.
         overflowed: Whether the last request exceeded the model's context. The agent may
-            continue with a shorter one; if it fails, the episode counts as cut short.
-        task_tools: Schemas of the environment's tools for models, in order.
-        extra: Further tools; one whose name the environment has is left out.
+            continue with a shorter request. If the agent fails instead, the episode
+            counts as cut short.
         crash: An exception in a tool's own code, other than a refusal. The episode ends
             as crashed, even if the framework handles the exception.
+        tools: All callable tools by name.
+        task_tools: Schemas of the environment's tools for models, in order.
+        extra: More tools. If the environment has a tool of the same name, the
+            environment's tool is used.
     """
 
     task: Task
@@ -145,7 +150,7 @@ class Episode:
         return [step for step in self.steps if isinstance(step, ToolCall)]
 
     def opening(self) -> list[dict[str, Any]]:
-        """Return the first messages: the system prompt, if any, and the task."""
+        """Return the first messages: the system prompt, unless empty, and the task."""
         user = {"role": "user", "content": self.task.instruction}
         if not self.system_prompt:
             return [user]
@@ -171,7 +176,10 @@ class Episode:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
 
     def cut_short(self, kind: str, detail: str = "") -> None:
-        """End the episode now, whatever the agent's framework does."""
+        """End the episode: later model calls and tool calls raise EpisodeCut.
+
+        If the episode has been cut short before, the first reason remains.
+        """
         self.cut = self.cut or Reason(kind=kind, detail=detail)
 
     async def ask(
@@ -185,10 +193,11 @@ class Episode:
         """Ask the model, and record the call.
 
         Args:
-            messages: The conversation, OpenAI-shaped; append ``reply.message`` to it.
-            offer_tools: Whether to send the tools.
-            agent: Name of the agent in a team.
-            options: Further options of chat completions, e.g. ``stop``.
+            messages: The conversation as OpenAI messages. To continue it, append
+                ``reply.message``.
+            offer_tools: Whether to send the episode's tools.
+            agent: Name of the asking agent in a team.
+            options: More options of chat completions, e.g. ``stop``.
 
         Raises:
             EpisodeCut: The turns are used up. Do not catch it: it ends the episode.
@@ -234,8 +243,8 @@ class Episode:
     ) -> str:
         """Run a tool, record the outcome, and return the text for the agent.
 
-        For a mistake of the model or a refusal of the tool, the text starts with
-        ``Error:``; any other exception ends the episode as crashed. Malformed arguments
+        After a mistake of the model or a refusal of the tool, the text starts with
+        ``Error:``. Any other exception ends the episode as crashed. Malformed arguments
         do not reach the tool.
 
         Args:
@@ -244,10 +253,10 @@ class Episode:
             call_id: The id of the model's tool call, if it has one.
 
         Raises:
-            EpisodeCut: ``stuck``: the same call failed the same way three times in a
-                row. Further repetitions bring nothing new and have no training value;
-                OpenHands detects stuck agents likewise. After any end of the episode:
-                nothing more is run or recorded.
+            EpisodeCut: The same call failed in the same way three times in a row
+                (``stuck``). Further repetitions have no training value; OpenHands
+                detects stuck agents likewise. Or the episode is already over, and the
+                tool is not run.
         """
         if self.cut is not None:
             raise EpisodeCut(self.cut.kind, self.cut.detail)
@@ -278,10 +287,10 @@ class Episode:
         return made.result
 
     def record_tool(self, made: ToolCall) -> None:
-        """Record a finished tool call, also one that ran elsewhere.
+        """Record a tool call that has finished, even if other code ran the tool.
 
         Raises:
-            EpisodeCut: ``stuck``; see :meth:`use_tool`.
+            EpisodeCut: The agent is stuck; see :meth:`use_tool`.
         """
         self.steps.append(made)
         if self._is_stuck(made):
@@ -301,9 +310,9 @@ class Episode:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:
-        """Return the user's reply to an answer; None ends the conversation.
+        """Return the user's reply to an answer; None if the conversation is over.
 
-        New tools of the environment are added.
+        If the environment has new tools now, they are added to the episode.
         """
         if self._environment is None:
             return None
@@ -315,10 +324,12 @@ class Episode:
         return reply
 
     def answer_to(self, question: str) -> str:
-        """Return the user's answer to a question on which the agent waits.
+        """Return the user's answer to a question for which the agent waits.
+
+        Without a simulated user, the answer is ``yes``.
 
         Raises:
-            EpisodeCut: The user has left. A scenario without a user answers ``yes``.
+            EpisodeCut: The user has left the conversation.
         """
         reply = self.user_reply(question)
         if reply is not None:
@@ -342,18 +353,18 @@ class Episode:
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the agent must give an answer at its end."""
+        """Whether the task requires a final answer from the agent."""
         return self._environment is None or self._environment.needs_answer
 
     def post_reward(self, reward: ReportedReward) -> None:
-        """Store a reward that the agent, a program, posted."""
+        """Store a reward that the user's program has posted."""
         if self._environment is not None:
             self._environment.posted = reward
 
     def trajectory(
         self, status: RolloutStatus, reason: Reason | None, answer: str | None = None
     ) -> Trajectory:
-        """Return the trajectory so far."""
+        """Return the trajectory so far, with this status, reason and answer."""
         where = self._environment
         return Trajectory(
             rollout_id=self.rollout_id,
@@ -371,7 +382,7 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Enter ``environment``, as the current episode of the running task.
+        """Start in ``environment``, as the current episode of the running asyncio task.
 
         Raises:
             UsageError: Two tools have the same name.
@@ -389,7 +400,7 @@ class Episode:
         receive_with(self._receive)
 
     def attach_inner_rewards(self) -> None:
-        """Add the inner rewards so far to the model calls before them."""
+        """Add each new value of ``agentgym.reward`` to the model call before it."""
         calls = [step for step in self.steps if isinstance(step, ModelCall)]
         if not calls:
             return
@@ -415,7 +426,7 @@ class Episode:
 
 
 def current_episode() -> Episode:
-    """Return the episode that the running task belongs to.
+    """Return the episode to which the running asyncio task or thread belongs.
 
     Raises:
         RolloutError: There is none, e.g. because the agent started a thread without
@@ -431,7 +442,7 @@ def current_episode() -> Episode:
 
 
 def episode_or_none() -> Episode | None:
-    """Return the running task's episode, or None."""
+    """Return the episode like :func:`current_episode`, or None if there is none."""
     return _CURRENT.get(None)
 
 
@@ -455,5 +466,5 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a copy of ``value`` as it will be saved; raise TypeError if not JSON."""
+    """Convert ``value`` to JSON and back; raise TypeError if this is impossible."""
     return json.loads(json.dumps(value))

@@ -13,8 +13,8 @@ def example_tools(trained: Trained, export: str) -> list[Tool]:
     """Return the scenario's tools, bound to a new example environment.
 
     Args:
-        trained: The agent.
-        export: Name of the method that takes other tools, for the error.
+        trained: The trained agent.
+        export: Name of the export method, for error messages.
 
     Raises:
         UsageError: The scenario cannot be loaded any more, or has no tools.

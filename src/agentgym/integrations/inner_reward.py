@@ -12,7 +12,7 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
 
 
 class _Process:
-    """The state of this process; a new thread sees it, and no context variable."""
+    """State of the whole process. New threads see it, unlike a context variable."""
 
     runs_rollouts = False
 
@@ -29,8 +29,8 @@ def reward(value: float, *, name: str = "inner") -> None:
             agentgym.reward(0.2 if relevant else -0.1, name="retrieval")
             return {"documents": relevant}
 
-    In training the value is added to the rollout's reward, as a part with this name,
-    and to the reward of the last model call, as in ``ModelCall.rewards``; see
+    In training, the value is added to the rollout's reward, as a part with this name.
+    It is also added to the reward of the last model call (``ModelCall.rewards``); see
     :meth:`agentgym.Scenario.broadcast_rewards`. It does not change whether the task
     counts as solved. Outside a rollout, e.g. in production, the call does nothing.
 
@@ -39,8 +39,8 @@ def reward(value: float, *, name: str = "inner") -> None:
         name: Name of the part. Values with the same name are added up.
 
     Raises:
-        RewardError: In a rollout, the value is not a finite number or the name is
-            empty; or training's own process calls it outside of an episode, as in a
+        RewardError: In a rollout, the value is not a number in this range, or the name
+            is empty. Or a training process calls it outside of an episode, e.g. in a
             thread without the episode's context.
     """
     receive = _RECEIVER.get()
@@ -66,13 +66,16 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Pass rewards given in this context, and in copies of it, to a function."""
+    """Make :func:`reward` call ``receiver`` in this context and in copies of it.
+
+    The receiver gets the name and the value.
+    """
     _RECEIVER.set(receiver)
 
 
 def refuse_outside_episodes() -> None:
-    """Refuse rewards without a receiver in this process from now on.
+    """Make :func:`reward` raise in this process if it is called without a receiver.
 
-    A worker runs nothing but episodes, so such a reward would be lost unnoticed.
+    A worker only runs episodes, so such a reward would be lost unnoticed.
     """
     _Process.runs_rollouts = True

@@ -1,4 +1,4 @@
-"""The built-in tool loop and its two prompt formats; the framework ``native``."""
+"""The built-in agent (framework ``native``): a tool loop with two prompt formats."""
 
 import json
 import re
@@ -29,7 +29,13 @@ Ask = Callable[[Messages], Awaitable[ModelReply]]
 
 
 class NextMove(NamedTuple):
-    """The action in a reply: run calls, or answer, or correct an error."""
+    """The next action after a model's reply.
+
+    Attributes:
+        calls: Tool calls to run.
+        answer: The final answer; None if the reply does not end the turn.
+        complaint: Message to the model if its reply has the wrong form; else empty.
+    """
 
     calls: Sequence[RequestedCall] = ()
     answer: str | None = None
@@ -40,7 +46,7 @@ class ToolPrompt:
     """Describes tools to a model and parses its calls, with native tool calling.
 
     Attributes:
-        options: Options of every request.
+        options: Options to send with every request.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})
@@ -52,7 +58,7 @@ class ToolPrompt:
         return [{"role": "system", "content": system_prompt}]
 
     def read(self, reply: ModelReply) -> NextMove:
-        """Return the action in a reply."""
+        """Return the next action after a reply."""
         if reply.tool_calls:
             return NextMove(reply.tool_calls)
         return NextMove(answer=reply.content)
@@ -63,7 +69,10 @@ class ToolPrompt:
 
 
 class ReAct(ToolPrompt):
-    """Thoughts and actions as text (Yao et al., arXiv:2210.03629), for any model."""
+    """Describes tools and parses calls as text (Yao et al., arXiv:2210.03629).
+
+    The model needs no support for tool calls.
+    """
 
     options = MappingProxyType({"offer_tools": False, "stop": ["\nObservation:"]})
     _ACTION = re.compile(r"^[ \t]*Action:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
@@ -116,7 +125,7 @@ Final Answer: the answer
 
 
 def _object(text: str) -> str:
-    """Return the JSON value at the start of ``text``, or its first paragraph."""
+    """Return the JSON value at the start of ``text``, or else its first paragraph."""
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -129,9 +138,10 @@ class ToolLoop(Conversation):
 
     Args:
         episode: The episode with the tools.
-        ask: Returns a function that asks the model, with the current tools.
+        ask: Returns a function that asks the model with the tools at that time. It is
+            called again when tools are added.
         prompt: The format of tools and calls.
-        system_prompt: The first message.
+        system_prompt: The agent's role and rules, for the first message.
     """
 
     def __init__(
@@ -148,7 +158,7 @@ class ToolLoop(Conversation):
         self._messages = prompt.opening(system_prompt, list(episode.tools.values()))
 
     def add_tools(self) -> None:
-        """Offer new tools, unless the first message already lists the tools."""
+        """Offer new tools; raise UnsupportedError if the first message lists tools."""
         if not self._prompt.options.get("offer_tools", True):
             super().add_tools()
         self._ask = self._new_ask()
@@ -173,7 +183,7 @@ class ToolLoop(Conversation):
 
 
 class NativeAgent(AgentLoop):
-    """The tool loop on the gateway, with little overhead per call."""
+    """Runs the built-in tool loop, with model calls to the gateway."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         import aiohttp
@@ -222,15 +232,15 @@ def _as_openai(specs: list[ToolSpec]) -> list[dict[str, Any]]:
 
 
 class NativeAdapter(Adapter):
-    """Training without a framework; the trained agent is exported to others."""
+    """Trains the built-in agent; it can be exported to other frameworks."""
 
     name = "native"
 
     def check(self) -> None:
-        """Nothing beyond the base installation is needed."""
+        """Do nothing: the base installation is enough."""
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that no agent is set: this package's loop is the agent.
+        """Raise if an agent is set: this framework only trains the built-in loop.
 
         Raises:
             UnsupportedError: An agent is set.
@@ -241,14 +251,14 @@ class NativeAdapter(Adapter):
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return an object as one role, with its ``@tool`` methods as tools."""
+        """Return a single role whose tools are the object's ``@tool`` methods."""
         specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")
         return [AgentRole("agent", None, specs, None)]
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the loop; raise for a factory, which it could not use."""
+        """Return the built-in agent; raise UnsupportedError if an agent is set."""
         if blueprint.agent.reference is not None:
             raise UnsupportedError(
                 f"--agent {blueprint.agent.reference} needs a framework; choose one "
@@ -257,7 +267,7 @@ class NativeAdapter(Adapter):
         return NativeAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Raise: a native agent has no framework to export to."""
+        """Raise UnsupportedError: the built-in agent belongs to no framework."""
         raise UnsupportedError(
             "Use to_langchain() or another to_...() method, or serve the folder."
         )

@@ -1,7 +1,7 @@
-"""Validate calls of an agent's own tools against their offered schemas.
+"""Validate tool calls against the JSON schemas in the model request.
 
-Such a tool, e.g. a hand-off in a team, is known only by its JSON schema. Types are
-checked like in pydantic's lax mode, as for the scenario's own tools: ``"2"`` is an
+An agent's own tool, e.g. a hand-off in a team, is known only by this schema. Types are
+checked as in pydantic's lax mode, like those of the scenario's own tools: ``"2"`` is an
 integer.
 """
 
@@ -28,14 +28,14 @@ _CONVERTED: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class SchemaFault:
-    """An error in arguments: the schema keyword, and a message."""
+    """An error in a call's arguments: its category, and a message."""
 
     kind: Fault
     text: str
 
 
 def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the functions among OpenAI-shaped tools, by name.
+    """Return the functions in a request's OpenAI tools, by name.
 
     Args:
         tools: The request's tools, as the client wrote them.
@@ -51,14 +51,14 @@ def offered_functions(tools: Iterable[Any]) -> dict[str, Mapping[str, Any]]:
 def check_offered(
     function: Mapping[str, Any], raw_arguments: str
 ) -> tuple[ToolOutcome, str]:
-    """Validate a call of an agent's own tool against its offered schema.
+    """Validate a call of an agent's own tool against the tool's JSON schema.
 
     Args:
         function: Name and parameters, as the model saw them.
         raw_arguments: The arguments, as the model wrote them.
 
     Returns:
-        The outcome, and the error's message; empty if there is none.
+        The outcome and an error message, which is empty for a valid call.
     """
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
@@ -69,10 +69,10 @@ def check_offered(
 
 
 def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaFault]:
-    """Return the errors of arguments for a JSON schema.
+    """Return the errors that a JSON schema finds in arguments.
 
-    An invalid schema gives no errors, nor does one with external references: nothing is
-    fetched.
+    There are none for an invalid schema, or for one with external references, which are
+    not fetched.
     """
     if not isinstance(schema, Mapping):
         return []

@@ -1,4 +1,4 @@
-"""Redirect chat completions of OpenAI's client in an agent's code to the gateway.
+"""Redirect chat completions of OpenAI clients in an agent's code to the gateway.
 
 The patched method is not public: a test fails when a version changes it.
 """
@@ -24,12 +24,12 @@ _BUILDING = threading.Lock()
 
 
 def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
-    """Redirect chat completions within the block to the gateway."""
+    """Send OpenAI clients' chat completions within the block to the gateway."""
     return holding(_GATEWAY, blueprint)
 
 
 def patch_clients(module: ModuleType) -> None:
-    """Patch the package's clients so that each call looks for a gateway."""
+    """Patch OpenAI's clients to use the gateway of the current context, if any."""
     from agentgym.integrations.agent_import import refuse_while_importing
 
     build = module.BaseClient._build_request
@@ -51,9 +51,9 @@ def patch_clients(module: ModuleType) -> None:
 def build_models() -> None:
     """Build the pydantic models of OpenAI's chat completions, once.
 
-    The package builds each at the first answer of its type, and pydantic removes a
-    class's parts before it sets them: if two threads get their first answers together,
-    one would fail with "BaseModel cannot be instantiated directly".
+    The package builds each model at the first answer of its type. If two threads get
+    their first answers at the same time, one thread would use a half-built model and
+    fail with "BaseModel cannot be instantiated directly".
     """
     with _BUILDING:
         _build_models_once()
@@ -80,13 +80,13 @@ def _build_models_once() -> None:
 
 def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
     if str(request.url).startswith(blueprint.gateway):
-        return  # one of our clients, which counts by itself
+        return  # AgentGym's own clients count their calls themselves
     path = request.url.path
     if path.endswith(_CHAT):
         episode = current_episode()
         if is_first:
             episode.begin_turn()
-            episode.answered += 1  # another client, whose answer is not visible
+            episode.answered += 1  # counted now: the answer is not visible
         request.url = httpx.URL(f"{blueprint.gateway}{episode.path}{_CHAT}")
         request.headers["Host"] = request.url.netloc.decode()
         request.headers["Authorization"] = f"Bearer {blueprint.api_key}"

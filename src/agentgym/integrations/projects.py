@@ -22,10 +22,10 @@ from agentgym.security.redaction import VARIABLE, looks_secret
 LANGGRAPH_FILE = "langgraph.json"
 PYPROJECT_FILE = "pyproject.toml"
 _CREW = "CrewBase"  # decorator of a crew's class
-_MOST_FILES = 2000  # to search for one
+_MOST_FILES = 2000  # in which crew classes are searched
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
 _OURS = "AGENTGYM_"
-"""Prefix of run settings, which a project's ``env`` may not set."""
+"""Prefix of AgentGym's own variables, which a project's ``env`` may not set."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class ProjectAgent:
     """An agent in a project's files.
 
     Attributes:
-        name: Its name for ``--agent``.
+        name: The agent's name for ``--agent``.
         reference: ``module:name`` to import.
-        framework: Its framework.
-        source: The file that names it.
-        roots: Folders to add to the import path: the agent's own, which comes before
-            installed packages of the same name, and others, which come after them.
-        env: A file of variables, or the variables themselves.
+        framework: Name of the agent's framework.
+        source: Name of the project file in which the agent was found.
+        roots: Folders for the import path. The first is the agent's own folder, which
+            goes before installed packages; the other folders go after them.
+        env: Environment variables, or the file that contains them.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Make the agent's modules importable, and set its unset variables.
+        """Extend the import path, and set the variables of ``env``, unless set already.
 
         Raises:
             ConfigError: The file of variables cannot be read.
@@ -68,7 +68,9 @@ class ProjectAgent:
 
 
 def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
-    """Return the agents in a folder's files; the working folder's by default.
+    """Return the agents that the files of a project folder name.
+
+    An empty ``folder`` is the working folder.
 
     Raises:
         ConfigError: ``langgraph.json`` cannot be read.
@@ -78,7 +80,7 @@ def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
 
 
 def named_in_project(reference: str, folder: str | Path = "") -> str:
-    """Return ``module:name`` of an agent named in the project's files.
+    """Return the ``module:name`` of an agent, given its name in the project's files.
 
     A ``module:name`` is returned unchanged.
 
@@ -95,10 +97,10 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 
 
 def prepare_project(reference: str, folder: str = "") -> str:
-    """Prepare an agent's import, if it is in the project's files.
+    """Prepare the import of an agent, if the agent is in the project's files.
 
     Returns:
-        The folder to import it from; ``folder`` if the project does not name it.
+        The folder to import the agent from: the project's, or else ``folder``.
     """
     project = Path(folder or Path.cwd())
     named = [agent for agent in _graphs(project) if agent.reference == reference]
@@ -111,7 +113,7 @@ def prepare_project(reference: str, folder: str = "") -> str:
 
 
 def _graphs(project: Path) -> list[ProjectAgent]:
-    """Return the Python graphs of ``langgraph.json``."""
+    """Return the Python graphs in ``langgraph.json``."""
     path = project / LANGGRAPH_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -142,7 +144,7 @@ def _graphs(project: Path) -> list[ProjectAgent]:
 
 
 def _dependencies(project: Path, listed: Any) -> list[Path]:
-    """Return the local folders in ``dependencies``, and the src folder of each."""
+    """Return the local folders in ``dependencies``, and the ``src`` folder in each."""
     names = listed if isinstance(listed, list) else ["."]
     folders = [
         (project / name).resolve()
@@ -154,9 +156,9 @@ def _dependencies(project: Path, listed: Any) -> list[Path]:
 
 
 def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | None:
-    """Return ``module:name`` for ``./file.py:name``, and the folder to import it from.
+    """Convert ``./file.py:name`` to ``module:name``, and the folder to import it from.
 
-    None for a graph in another language.
+    Returns None for a graph in another language.
     """
     path, _, name = where.rpartition(":")
     if not path.endswith(".py"):
@@ -169,8 +171,8 @@ def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | N
 def _module_of(file: Path, roots: list[Path], name: str) -> tuple[str, Path]:
     """Return ``module:name`` for a name in a file, and the folder to import it from.
 
-    A package is imported from the parent of its top folder, another file from the
-    innermost of ``roots`` that contains it.
+    A file in a package is imported from the parent of the top package's folder. Any
+    other file is imported from the innermost of ``roots`` that contains the file.
     """
     root = file.parent
     while (root / "__init__.py").exists():
@@ -197,7 +199,7 @@ def _variables(env: Path | Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _is_crewai(project: Path) -> bool:
-    """Return whether pyproject.toml is that of a CrewAI project."""
+    """Return whether a folder has the pyproject.toml of a CrewAI project."""
     try:
         text = (project / PYPROJECT_FILE).read_text(encoding="utf-8")
         return "crewai" in tomllib.loads(text).get("tool", {})
@@ -206,7 +208,7 @@ def _is_crewai(project: Path) -> bool:
 
 
 def _crews(project: Path) -> list[ProjectAgent]:
-    """Return the classes decorated with ``@CrewBase``, without importing them."""
+    """Find the classes decorated with ``@CrewBase``, without importing them."""
     if not _is_crewai(project):
         return []
     source = project / "src"

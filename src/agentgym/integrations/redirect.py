@@ -1,8 +1,8 @@
 """Redirect model calls of an unchanged agent, by patching libraries at import.
 
-However an agent's code creates a model, its calls go through a class of LangChain, or
-through OpenAI's client. Each is patched once, when it is imported, to look for another
-model in the running context. Without one, nothing changes.
+Wherever an agent's code creates a model, its calls go through a class of a known
+library. Each class is patched once, when its library is imported. Its calls then look
+for another model in the current context; if there is none, nothing changes.
 """
 
 import sys
@@ -45,7 +45,7 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def watch() -> None:
-    """Patch libraries that are imported already, and others on import."""
+    """Patch each library: now, if it is imported already, or after its import."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -55,7 +55,7 @@ def watch() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules to patch, with the usual import mechanism."""
+    """Finds the modules to patch like Python does, and patches them after import."""
 
     def find_spec(
         self,

@@ -42,8 +42,8 @@ def require(modules: list[str], extra: str, purpose: str) -> None:
 def load_factory(reference: str, *, option: str = "--agent") -> Callable[..., Any]:
     """Import the factory ``"my_package.my_module:make_agent"``.
 
-    The working folder is importable, as for ``python -m``. Errors name the ``option``
-    with the reference.
+    The working folder is importable, as for ``python -m``. Error messages name the
+    reference with its command-line option, ``option``.
 
     Raises:
         UsageError: The reference is malformed, cannot be imported, or is not callable.

@@ -1,7 +1,7 @@
 """run_episode: run one attempt at a task to its end: agent, user, limits, reward.
 
-Training workers, rollouts without training, agents without a model and the check of
-scenarios all run their episodes with it.
+It is used by training workers, by rollouts without training, by agents without a model,
+and by the check of scenarios.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 _GRACE_S = 1.0
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = 3
-"""Number of last parts of a path in a reason: enough to find a file in a package."""
+"""How many parts of a file's path, from the end, an error's position shows."""
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),
@@ -49,25 +49,31 @@ Drive = Callable[["Episode"], Awaitable[str | None]]
 
 
 class Ending:
-    """Reads and scores finished episodes; by default as they were recorded."""
+    """Reads and scores finished episodes.
+
+    By default, the steps are those of the episode, and there is no score.
+    """
 
     async def steps(self, episode: Episode) -> list[Step]:
         """Return the episode's steps, in order."""
         return episode.steps
 
     async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
-        """Return how the policy's last answer made the agent crash, or None."""
+        """Return a reason if the policy's last answer made the agent crash; else None.
+
+        ``error`` is the exception with which the agent crashed.
+        """
         return None
 
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the scored trajectory, before the environment is closed."""
+        """Return the scored trajectory. The environment is still open."""
         return trajectory
 
 
 class ScenarioEnding(Ending):
-    """Scores with the scenario, in another thread: hidden tests may be slow."""
+    """Scores with the scenario, in another thread, because hidden tests may be slow."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -93,16 +99,15 @@ async def run_episode(
     """Run one attempt at a task to its end, whatever errors occur in other code.
 
     Args:
-        episode: The attempt; it keeps the record even if the caller is cancelled.
+        episode: The attempt. Its record remains even if the caller is cancelled.
         drive: Runs the agent, see :func:`converse`.
         create_environment: Creates the task's environment, which is always closed.
         ending: Reads the steps, and scores.
         timeout_s: Wall seconds after which the episode is ended.
 
     Returns:
-        The trajectory: scored, also if the policy's behaviour ended it; or dropped,
-            with
-        the reason and the record so far.
+        The trajectory. It is scored, even if a limit ended the episode. After an error
+        or a timeout, it is dropped, with the reason and the steps so far.
 
     Raises:
         asyncio.CancelledError: The caller is cancelled.
@@ -157,7 +162,7 @@ async def run_episode(
 
 
 async def converse(loop: AgentLoop, episode: Episode) -> str:
-    """Run an agent's conversation with an episode's user; see :func:`talk`."""
+    """Run a new conversation of an agent with the user; return the last answer."""
     conversation = loop.converse()
     try:
         return await talk(conversation, episode)
@@ -166,7 +171,10 @@ async def converse(loop: AgentLoop, episode: Episode) -> str:
 
 
 async def talk(conversation: Conversation, episode: Episode) -> str:
-    """Alternate between agent and user until the end; return the last answer."""
+    """Alternate between agent and user until the end; return the last answer.
+
+    If the environment adds tools in between, the agent is offered these too.
+    """
     message: str | None = episode.task.instruction
     answer = ""
     while message is not None:
@@ -181,7 +189,11 @@ async def talk(conversation: Conversation, episode: Episode) -> str:
 
 
 def reason_of(error: Exception) -> Reason:
-    """Return the reason to drop a rollout after an error, with the error's position."""
+    """Return the reason for dropping a rollout after an error.
+
+    For an unexpected error, the detail ends with the file and line, unless they are in
+    AgentGym's own code.
+    """
     if isinstance(error, ProgramError):
         return Reason(kind=error.kind, detail=str(error))
     for expected, kind in _KINDS:
@@ -199,7 +211,7 @@ def reason_of(error: Exception) -> Reason:
 
 
 def _place_of(error: Exception) -> str:
-    """Return the file and line of an error; empty if it is AgentGym's."""
+    """Return the file and line that raised an error; empty if in AgentGym's code."""
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
@@ -215,9 +227,10 @@ class _CutOffError(RolloutError):
 
 
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    """Run ``work`` as a separate task; raise _CutOffError if it does not end.
+    """Run ``work`` as a separate asyncio task, and return its result.
 
-    Work that exceeds its time is cancelled; work that ignores that is abandoned.
+    Work that exceeds ``timeout_s`` is cancelled; work that ignores this is abandoned.
+    Then, and if the work was cancelled by other code, _CutOffError is raised.
     """
     task = asyncio.create_task(_contained(work))
     try:
@@ -242,6 +255,6 @@ async def _contained[T](work: Coroutine[Any, Any, T]) -> T:
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Retrieve abandoned work's exception, so that asyncio does not warn."""
+    """Retrieve the exception of abandoned work, so that asyncio does not warn."""
     if not task.cancelled():
         task.exception()

@@ -11,17 +11,17 @@ _MOST_KEPT = 64
 
 
 class ToolSets[T]:
-    """Caches an adapter's objects by the set of tools they were built with.
+    """Caches an adapter's objects by the set of tools with which they were built.
 
-    Most scenarios have the same tools for every task; then an episode costs one
-    comparison. Otherwise the most recently used sets are kept.
+    If all tasks have the same tools, as in most scenarios, only one object is built.
+    Otherwise the objects of the most recently used sets are kept.
 
     Args:
-        tools: Tools that the scenario offers every task; may be empty.
-        build: Builds an agent, or part of one, for some tools. It must not need
+        tools: Tools that the scenario offers in every task; may be empty.
+        build: Builds an agent, or part of one, from tools. The result must not need
             closing.
-        differs: Whether other tools give another agent; not so for an agent with its
-            own tools.
+        differs: Whether the result depends on the tools. False for an agent that has
+            its own tools.
 
     Attributes:
         usual: The object built from ``tools``.

@@ -16,16 +16,16 @@ from agentgym.integrations.episode import Episode, EpisodeCut, current_episode
 from agentgym.security.audit import asking
 
 PLACEHOLDER = "/episode"
-"""Placeholder path of these clients, replaced by the episode's path."""
+"""Path in these clients' requests that is replaced by the current episode's path."""
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
 
 
 def announce(role: str) -> None:
-    """Set the role that makes model calls from now on in this context.
+    """Set the role that makes the model calls from now on in this context.
 
-    :func:`speaking_as` overrides it.
+    A role set by :func:`speaking_as` has priority.
     """
     _ANNOUNCED.set(_on_one_line(role))
 
@@ -34,7 +34,7 @@ def announce(role: str) -> None:
 def speaking_as(role: str) -> Iterator[None]:
     """Set the role that makes the model calls within the block.
 
-    Line breaks in its name become spaces.
+    Line breaks in the role's name become spaces.
     """
     token = _SPEAKER.set(_on_one_line(role))
     try:
@@ -54,12 +54,13 @@ def _on_one_line(role: str) -> str | None:
 
 
 class EpisodeTransport(AiohttpTransport):
-    """Sends ``/episode/...`` to the current episode, so that one client serves all.
+    """Sends ``/episode/...`` requests to the current episode's path.
 
-    One client per worker keeps calls cheap: building an OpenAI client takes longer than
-    a request. Connections are aiohttp's: with dozens of them, its pool takes a fraction
-    of httpx's time. They belong to one event loop; requests from another loop, e.g. of
-    ``asyncio.run`` in a thread, are passed to it.
+    So one client per worker serves all episodes. This keeps calls cheap: building an
+    OpenAI client takes longer than a request. The connections are aiohttp's, because
+    with dozens of connections its pool takes a fraction of httpx's time. The
+    connections belong to one event loop. Requests from another loop, e.g. of
+    ``asyncio.run`` in a thread, are passed to that loop.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
@@ -70,7 +71,7 @@ class EpisodeTransport(AiohttpTransport):
             self._loop = asyncio.get_running_loop()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, unless the episode is over."""
+        """Send a request; if the episode is over, return an error response instead."""
         here = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = here
@@ -100,10 +101,10 @@ class EpisodeTransport(AiohttpTransport):
 
 
 class SyncEpisodeTransport(httpx.HTTPTransport):
-    """An EpisodeTransport for sync code, in threads with the episode's context."""
+    """Like EpisodeTransport, for sync code in threads with the episode's context."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, unless the episode is over."""
+        """Send a request; if the episode is over, return an error response instead."""
         episode = _episode_of(request)
         if episode is None:
             return super().handle_request(request)
@@ -124,19 +125,19 @@ def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
 
 
 def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
-    """Return such a client for sync code."""
+    """Return a sync client whose ``/episode`` requests go to the current episode."""
     transport = SyncEpisodeTransport(limits=_limits(blueprint), verify=_tls())
     return httpx.Client(transport=transport, timeout=None)
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Return the TLS context of all clients: loading authorities takes 20 ms."""
+    """Return one TLS context for all clients: loading the certificates takes 20 ms."""
     return httpx.create_ssl_context()
 
 
 def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return the headers for a complete, decoded body."""
+    """Return the headers without those that describe an encoded or partial body."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     return [(key, value) for key, value in headers.multi_items() if key not in coded]
 
@@ -152,7 +153,10 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 
 
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
-    """Count a model call and set its path, or refuse it."""
+    """Count a model call, and set its path and role.
+
+    Returns an error response if the episode is over, else None.
+    """
     speaker = _SPEAKER.get() or _ANNOUNCED.get()
     try:
         episode.begin_turn(speaker or DEFAULT_AGENT)

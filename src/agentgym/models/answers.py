@@ -1,4 +1,4 @@
-"""AnswerCache: keep answers of a model's servers at temperature 0."""
+"""AnswerCache: cache the answers of model servers to requests at temperature 0."""
 
 import asyncio
 import hashlib
@@ -33,27 +33,27 @@ CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 _BUSY_S = 5.0
 _SPARE, _AT_ONCE = 0.1, 16
 _SAME_ANSWER = frozenset({"seed", "user"})
-"""Fields that do not change the answer at temperature 0."""
+"""Request fields that do not change the answer at temperature 0."""
 
 
 class AnswerCache:
     """Stores complete answers in an SQLite file of limited size.
 
-    Two requests are equal if the server, the path, the model and the whole body are the
-    same (messages, tools, sampling), except the seed. Only requests at temperature 0
-    are cached. The least recently used answers are removed first. Several processes may
-    share a file.
+    Only requests at temperature 0 are cached. Two requests are equal if they have the
+    same servers, path and body (model, messages, tools, sampling); the fields ``seed``
+    and ``user`` may differ. The least recently used answers are removed first. Several
+    processes may share a file.
 
     Args:
         path: The file, created if missing.
-        weights: Identifies servers and weights, as far as known: answers of different
-            ones are not mixed.
+        weights: Text that identifies the servers and their weights. Answers stored
+            under another text are not used.
         most_bytes: Most bytes of all answers, compressed.
 
     Attributes:
         requests: Number of requests so far.
         found: Number of requests answered from the file.
-        others: Number of requests at another temperature.
+        others: Number of requests at another temperature, which are not cached.
 
     Raises:
         UsageError: The file cannot be used.
@@ -69,7 +69,7 @@ class AnswerCache:
         self._lock = threading.Lock()
         self.requests = self.found = self.others = 0
         try:
-            with suppress(OSError):  # SQLite reports it
+            with suppress(OSError):  # SQLite reports this error
                 make_private_file(path)
             self._file = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
@@ -91,7 +91,7 @@ class AnswerCache:
 
     @property
     def summary(self) -> str:
-        """A sentence on the hits and misses."""
+        """A sentence on how many requests were answered from the file."""
         text = (
             f"{self.found:,} of {self.requests:,} requests to the model were answered "
             f"from {self.path}"
@@ -101,7 +101,7 @@ class AnswerCache:
         return f"{text}."
 
     def key(self, path: str, body: Mapping[str, Any]) -> bytes | None:
-        """Return the cache key of a request; None if its answer is not cached.
+        """Count a request and return its cache key; None at another temperature than 0.
 
         Args:
             path: The request's path below the server's address.
@@ -118,7 +118,7 @@ class AnswerCache:
 
     @asynccontextmanager
     async def turn(self, key: bytes) -> AsyncIterator[None]:
-        """Wait while an equal request is running, so that it is made only once."""
+        """Wait while an equal request is running, so that its answer can be reused."""
         lock = self._turns.setdefault(key, asyncio.Lock())
         async with lock:
             yield
@@ -137,10 +137,10 @@ class AnswerCache:
         return answer
 
     def keep(self, key: bytes, answer: bytes) -> None:
-        """Cache an answer, if it has no secret and is not too large."""
+        """Cache an answer, unless it contains a secret or is too large."""
         text = answer.decode(errors="replace")
         if Redactor.of_environment().written(text) != text:
-            return  # redacting it would change it
+            return  # the answer would be stored redacted, and so changed
         packed = zlib.compress(answer, 1)
         size = len(packed)
         if size > self._most:
@@ -152,7 +152,7 @@ class AnswerCache:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Delete the least recently used answers, a tenth more than needed."""
+        """Delete the least recently used answers until a tenth of the limit is free."""
         with self._lock, self._guarded():
             self._bytes = self._count()
             while self._bytes > self._most * (1 - _SPARE):
@@ -173,7 +173,7 @@ class AnswerCache:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Continue without the file if it fails."""
+        """Log an error of the file in this block, and continue without the file."""
         try:
             yield
         except sqlite3.Error as error:

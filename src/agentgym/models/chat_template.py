@@ -1,4 +1,4 @@
-"""ChatTemplate: a model's chat template, with its settings and tool-call format."""
+"""ChatTemplate: render a model's chat template, and detect its tool-call format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -24,18 +24,17 @@ from agentgym.models.folder import NANO, base_folder, model_source, read_json
 from agentgym.models.template import template_of
 
 _SWITCHES = "enable_thinking", "thinking"
-"""Variables that switch reasoning on or off in templates: Qwen's, Granite's."""
+"""Template variables that switch reasoning on or off, in Qwen's and Granite's."""
 _SETTINGS = "tokenizer_config.json"
 _NANO_FORM = "hermes"
 _SHORT = 9
-"""Length of a call's id (letters and digits) in templates that accept no other:
-Mistral's."""
+"""Length of a call's id, of letters and digits, that Mistral's templates require."""
 
 
 class Templated(Protocol):
     """An object with a chat template: a tokenizer, or a FolderTemplate."""
 
-    chat_template: Any  # text, or several by name
+    chat_template: Any  # a text, or a dict of texts by name
 
     def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> Any:
         """Return the text of a conversation."""
@@ -45,11 +44,11 @@ class FolderTemplate:
     """The chat template of a model's folder, rendered without a tokenizer."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        """Read a folder.
+        """Read the chat template in a model's folder.
 
         Args:
             folder: Folder of a model with its tokenizer.
-            text: A template to use instead.
+            text: A template to use instead of the folder's.
         """
         settings: dict[str, Any] = {}
         if (folder / _SETTINGS).is_file():
@@ -69,7 +68,7 @@ class FolderTemplate:
         self.chat_template: str | None = found
 
     def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> str:
-        """Render messages like transformers."""
+        """Render messages as a tokenizer of transformers does."""
         from transformers.utils.chat_template_utils import render_jinja_template
 
         more.pop("tokenize")
@@ -88,9 +87,8 @@ class ChatTemplate:
 
     Attributes:
         form: The template's tool-call format.
-        variables: Further variables for the template, in addition to messages and
-            tools.
-        constrains: Whether tool calls are restricted to the tools' schemas.
+        variables: Values of the template's other variables, besides messages and tools.
+        constrains: Whether sampled tool calls are restricted to the tools' schemas.
     """
 
     def __init__(
@@ -104,7 +102,7 @@ class ChatTemplate:
         Args:
             model: The user's name of the model, for error messages.
             tokenizer: The tokenizer with the template.
-            settings: How to use it.
+            settings: How to use the template; None for the defaults.
 
         Raises:
             ModelError: There is no template, it does not show tools, its tool-call
@@ -156,10 +154,11 @@ class ChatTemplate:
 
     @property
     def reasons(self) -> bool:
-        """Whether the model reasons before it answers, judging by the template.
+        """Whether the template suggests that the model reasons before it answers.
 
-        That is so if its prompts leave reasoning open, if a switch for it is on, or if
-        there is no switch but earlier answers may have reasoning.
+        It does if its prompts open a reasoning part, or if it has a switch for
+        reasoning, which is on. Without a switch, it does if it drops the reasoning of
+        earlier answers.
         """
         if self.form.begins_reasoning:
             return True
@@ -181,12 +180,12 @@ class ChatTemplate:
         """Render prepared messages to text.
 
         Args:
-            messages: As :meth:`prepared_all` or :meth:`prepared` returns them.
-            tools: OpenAI-shaped tools.
+            messages: Results of :meth:`prepared_all` or :meth:`prepared`.
+            tools: Tools in OpenAI's format.
             prompt: Whether to add the generation prompt.
 
         Raises:
-            PromptError: The template refuses them.
+            PromptError: The template fails for these messages.
         """
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
@@ -198,8 +197,8 @@ class ChatTemplate:
     def prepared_all(self, messages: Sequence[Message]) -> list[Message]:
         """Convert messages to the form that the template takes; see :meth:`prepared`.
 
-        If it takes one call per answer, an answer with several becomes several answers,
-        each with its result.
+        If the template takes only one call per answer, an answer with several calls is
+        split into several answers, each followed by its call's result.
 
         Raises:
             PromptError: A message is not text.
@@ -211,13 +210,13 @@ class ChatTemplate:
     def prepared(self, message: Message) -> Message:
         """Convert a message to the form that the template takes.
 
-        A call's arguments are passed as text, as the policy wrote them; a template that
-        would change that text gets the parsed object. Content in parts is joined to one
-        text, since many templates ignore parts. Missing content becomes an empty text,
-        since some fail without it.
+        A call's arguments stay the text that the policy wrote, unless the template
+        takes parsed objects. Content in parts is joined to one text, since many
+        templates ignore parts. Missing content becomes an empty text, since some
+        templates fail without content.
 
         Raises:
-            PromptError: It is not text.
+            PromptError: A part of the content is not text.
         """
         if message.get("tool_calls"):
             calls = list(map(self._prepared_call, message["tool_calls"]))
@@ -276,7 +275,10 @@ class ChatTemplate:
         return False
 
     def _switched(self, name: str) -> list[str]:
-        """Return prompts with a variable true and false; [] if the template fails."""
+        """Return two prompts, with the variable ``name`` true and then false.
+
+        The list is empty if the template fails.
+        """
         said: list[Message] = [{"role": "user", "content": "u"}]
         own, texts = self.variables, []
         try:
@@ -290,7 +292,11 @@ class ChatTemplate:
         return texts
 
     def _switch(self, model: str, *, on: bool) -> dict[str, bool]:
-        """Return the variable that switches reasoning on or off in the template."""
+        """Return the template's variable that switches reasoning, as ``{name: on}``.
+
+        Raises:
+            ModelError: The template has no such variable.
+        """
         for name in _SWITCHES:
             if len(set(self._switched(name))) == 2:
                 return {name: on}
@@ -302,13 +308,13 @@ class ChatTemplate:
 
 
 def can_be_constrained(form: str) -> bool:
-    """Return whether a grammar can restrict a format's calls amid free text."""
+    """Return whether a grammar can restrict calls of this format within free text."""
     text = FORMATS[form].call_text("f", FORMATS[form].example)
     return text is not None and bool(text.opening)
 
 
 def _described(tool: Message) -> Message:
-    """Return a tool with a description, empty if it has none."""
+    """Return the tool, with an empty description if it has no description."""
     function = tool.get("function")
     if not isinstance(function, dict) or function.get("description") is not None:
         return tool
@@ -316,7 +322,7 @@ def _described(tool: Message) -> Message:
 
 
 def _one_by_one(messages: Sequence[Message]) -> list[Message]:
-    """Split answers so that none has more than one call."""
+    """Split answers with several calls, so that each answer has at most one call."""
     found: list[Message] = []
     left = list(messages)
     while left:
@@ -338,7 +344,7 @@ def _one_by_one(messages: Sequence[Message]) -> list[Message]:
 
 
 def _short_id(call_id: Any) -> str:
-    """Map an id to one of nine letters and digits."""
+    """Return an id of nine letters and digits for any id."""
     return blake2b(str(call_id).encode(), digest_size=8).hexdigest()[:_SHORT]
 
 
@@ -346,13 +352,13 @@ class FormReport(NamedTuple):
     """How a model writes tool calls and keeps reasoning.
 
     Attributes:
-        name: Name of its tool-call format; empty if its files are not on this machine
-            yet.
-        drops_reasoning: Whether its template drops earlier reasoning after the next
+        name: Name of the tool-call format; empty while the model's files are not on
+            this machine.
+        drops_reasoning: Whether the template drops earlier reasoning after the next
             user message.
-        variables: Variables of the template in use.
-        reasons: Whether answers begin with reasoning, judging by the template.
-        constrains: Whether tool calls are restricted to the tools' schemas.
+        variables: Values of the template's variables.
+        reasons: Whether answers begin with reasoning; see :attr:`ChatTemplate.reasons`.
+        constrains: Whether sampled tool calls are restricted to the tools' schemas.
     """
 
     name: str
@@ -365,15 +371,15 @@ class FormReport(NamedTuple):
 def form_of(model: str, given: TemplateSettings) -> FormReport:
     """Return a model's tool-call format, detected from its template.
 
-    Nothing else is loaded. For a hub model whose files are not on this machine, the
-    name stays empty until they are.
+    Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
+    whose files are not on this machine, ``name`` is empty.
 
     Args:
-        model: ``nano``, a folder or an id.
-        given: The run's settings for its template.
+        model: ``nano``, a folder, or a Hugging Face id.
+        given: The run's settings for the model's template.
 
     Raises:
-        ModelError: Its template cannot be used; see :class:`ChatTemplate`.
+        ModelError: The template cannot be used; see :class:`ChatTemplate`.
     """
     if model == NANO and given == TemplateSettings():
         return FormReport(_NANO_FORM)

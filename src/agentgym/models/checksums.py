@@ -1,4 +1,4 @@
-"""Checksums of a model's files, and files that are refused."""
+"""Verify checksums of a model's files, and refuse links and pickles."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
     Raises:
         CorruptModelError: A file is missing, truncated, altered, or outside of the
-            folder; the message has its name.
+            folder; the message has the file's name.
     """
     for name, checksum in expected.items():
         path = folder / name
@@ -54,16 +54,15 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 def refuse_links(folder: Path, known: Collection[str]) -> None:
     """Raise if an agent's folder has links to files outside of it.
 
-    Saving or exporting it would copy the targets. Allowed are links within the folder,
-    within the cache of a Hugging Face repository, and to model files with known
-    checksums.
+    Saving or exporting the agent would copy the linked files. A link is allowed to a
+    file in the folder or in the same Hugging Face cache, and for a name in ``known``.
 
     Args:
         folder: The agent's folder.
         known: Relative paths of model files with a checksum.
 
     Raises:
-        CorruptModelError: There is such a link; the message has its name.
+        CorruptModelError: There is such a link; the message has the link's name.
     """
     root = folder.resolve()
     if root.parent.name == "snapshots":  # files are in a sibling folder
@@ -84,7 +83,7 @@ def refuse_pickles(folder: Path) -> None:
     """Raise if a model has files that can run code when loaded.
 
     Raises:
-        CorruptModelError: There is such a file; the message has its name.
+        CorruptModelError: There is such a file; the message has the file's name.
     """
     for path in _files(folder):
         if path.suffix.lower() in _PICKLES:

@@ -1,4 +1,4 @@
-"""EndpointLlm: a function of messages that asks an endpoint's servers."""
+"""EndpointLlm: call the chat completions of an endpoint's servers, with retries."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -31,14 +31,16 @@ class EndpointLlm:
     """Calls ``/chat/completions`` of servers; create it inside the running loop.
 
     Broken connections and statuses 408, 409, 429 and 5xx are retried a few times: at
-    another server if there are several, else with growing waits, or the server's
-    ``Retry-After``. Conversations with a common start go to the same server, unless it
-    is much busier than another. The rollout limits the time of a call.
+    another server if there are several, else after growing waits or the server's
+    ``Retry-After``. Conversations with the same first two messages go to the same
+    server, unless it is much busier than another. A call has no timeout of its own; the
+    rollout limits its time.
 
     Args:
         endpoint: The servers, the key and the model.
         cache: Cache of the servers' answers.
-        on_retry: Called with the reason before a request is sent again; may raise.
+        on_retry: Called with the reason before a request is sent again; may raise an
+            error to stop.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class EndpointLlm:
     async def __call__(
         self, messages: list[dict[str, Any]], **options: Any
     ) -> dict[str, Any]:
-        """Return a server's chat completion.
+        """Return a server's chat completion for these messages, or the cached one.
 
         Raises:
             ProviderError: The server refused the key.
@@ -116,13 +118,13 @@ class EndpointLlm:
 
 
 def _problem(payload: bytes) -> str | None:
-    """Return why an answer is not a valid completion, or None."""
+    """Return why an answer is not a valid completion; None if it is valid."""
     answer = _parsed(payload)
     return "it is not a JSON object" if answer is None else Completion(answer).problem
 
 
 def _parsed(payload: bytes | None) -> dict[str, Any] | None:
-    """Parse an answer as a JSON object, or return None."""
+    """Parse an answer as a JSON object; return None if it is not one."""
     try:
         found = orjson.loads(payload or b"")
     except ValueError:

@@ -15,25 +15,26 @@ from agentgym.models.nano import nano_path
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
 ROLES_FILE = "roles.json"
-"""The folders of a team's adapters, by role."""
+"""File with the folder of each adapter of a team, by role."""
 CONFIG_FILE = "config.json"
 _MARKS = (CONFIG_FILE, ADAPTER_FILE, ROLES_FILE)
 _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks that vLLM can reserve memory for."""
+"""The values of LoRA's rank that vLLM accepts as its limit."""
 SMALL_PARAMETERS = 30_000_000
 _MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
 def model_source(model: str) -> str:
-    """Return the folder of ``nano`` or of a model folder, else the Hugging Face id.
+    """Return the path of a model's folder; or ``model`` itself, a Hugging Face id.
 
-    A GGUF file and ``smollm2`` are converted once; the result is that folder.
+    A GGUF file and ``smollm2`` are converted once; their converted folder is returned.
 
     Raises:
-        ModelError: It looks like a path and does not exist, or cannot be converted.
+        ModelError: ``model`` looks like a path that does not exist, the folder has no
+            model, or the file cannot be converted.
         MissingExtraError: The package of ``smollm2`` is not installed.
     """
     if is_converted(model):
@@ -60,9 +61,10 @@ def model_source(model: str) -> str:
 
 
 def new_rank(model: str, lora_rank: int | None) -> int:
-    """Return the rank of a new adapter to train; the default for nano is none.
+    """Return the rank of a new adapter to train; 0 for no new adapter.
 
-    0 trains all weights, or the adapter in the model's folder.
+    With 0, all weights are trained, or the adapter that the model's folder has. The
+    default is 0 for nano.
     """
     if lora_rank is not None:
         return lora_rank
@@ -90,10 +92,11 @@ def held_rank(folder: Path) -> int:
 def adapter_folders(folder: Path) -> dict[str, Path]:
     """Return the folders of the adapters in a model's folder, by role.
 
-    An adapter for all roles has the role ``""``. A model without adapters has none.
+    An adapter for all roles has the role ``""``. Empty without adapters.
 
     Raises:
-        ModelError: The file that names them cannot be read, or names other folders.
+        ModelError: ``roles.json`` cannot be read, or names a folder outside of the
+            model's folder.
     """
     if (folder / ADAPTER_FILE).is_file():
         return {"": folder}
@@ -110,22 +113,22 @@ def adapter_folders(folder: Path) -> dict[str, Path]:
 
 
 def held_adapter(folder: Path) -> Path | None:
-    """Return the folder of an adapter in a model's folder, or None.
+    """Return the folder of the first adapter in a model's folder, or None.
 
-    Of several, the first: all have one base and one rank.
+    All adapters in a folder have the same base and rank.
     """
     return next(iter(adapter_folders(folder).values()), None)
 
 
 def held_roles(folder: Path) -> tuple[str, ...]:
-    """Return the roles with adapters of their own in a model's folder."""
+    """Return the roles that have their own adapter in a model's folder."""
     return tuple(role for role in adapter_folders(folder) if role)
 
 
 def name_base(folder: Path) -> None:
-    """Make adapters refer to the GGUF file of their base, not to the converted folder.
+    """Write the GGUF file into adapters' settings, instead of its converted folder.
 
-    That folder is a cache: it may be deleted, and differs between machines.
+    The converted folder is a cache: it may be deleted, and differs between machines.
     """
     for held in adapter_folders(folder).values():
         path = held / ADAPTER_FILE
@@ -140,10 +143,11 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 
     Args:
         source: The result of :func:`model_source`.
-        fetch: Whether to download it for an id; otherwise only local files are used.
+        fetch: Whether to download ``config.json`` for a Hugging Face id; otherwise only
+            local files are used.
 
     Returns:
-        None if it is not available; loading the model then raises.
+        The folder; None if ``config.json`` is not available.
     """
     adapter = held_adapter(Path(source))
     if adapter is not None:
@@ -167,7 +171,9 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 
 
 def count_parameters(folder: Path) -> int:
-    """Return a model's number of parameters, by its files or index; 0 if unknown.
+    """Return a model's number of parameters, from its safetensors files or their index.
+
+    0 if the folder has neither.
 
     Raises:
         ModelError: The weights are damaged.
@@ -185,10 +191,10 @@ def count_parameters(folder: Path) -> int:
 
 
 def is_small(model: str) -> bool:
-    """Return whether a model is so small that it can only call tools, like nano.
+    """Return whether a model has fewer than 30 million parameters, like nano.
 
-    Such a model has no other abilities to lose, and trains at other rates. A model
-    whose weights are not on this machine counts as large.
+    Such a model can only call tools, so it has no other abilities to lose, and it
+    trains at other learning rates. False if its weights are not on this machine.
     """
     if model == NANO:
         return True
@@ -216,8 +222,8 @@ def describe_model(model: str, rank: int, roles: Sequence[str] = ()) -> str:
 
     Args:
         model: The setting ``config.model``.
-        rank: Rank of its adapters; 0 without.
-        roles: The agents of a team with adapters of their own.
+        rank: Rank of the model's adapters; 0 without adapters.
+        roles: The agents of a team that have their own adapters.
 
     Raises:
         ModelError: The model's folder is missing, or has no tokenizer.
@@ -245,7 +251,11 @@ def _check_tokenizer(folder: Path) -> None:
 
 
 def _parameters(path: Path) -> int:
-    """Return the number of parameters in a safetensors file, from its header."""
+    """Return the number of parameters in a safetensors file, from its header.
+
+    Raises:
+        ModelError: The file is damaged.
+    """
     again = "Save or download the model again."
     try:
         size = path.stat().st_size

@@ -1,10 +1,11 @@
-"""Forms: answers with a JSON schema, which a policy gives as a tool call.
+"""Forms: let a policy answer in a JSON schema by calling a tool.
 
-Providers restrict the tokens of such an answer (``response_format``, the default of
-``ChatOpenAI.with_structured_output``). A policy instead gets one more tool whose
-arguments are the schema. So its prompt shows the fields, and its tokens are restricted
-to a call of that tool. The call's arguments become the content of the message that the
-agent reads, and training updates the call.
+A request may require an answer that follows a JSON schema (``response_format``, the
+default of ``ChatOpenAI.with_structured_output``). Providers restrict the tokens of this
+answer. A policy instead gets one more tool, whose arguments follow the schema. So its
+prompt shows the fields, and its tokens are restricted to a call of that tool. The
+call's arguments become the content of the message that the agent reads, and training
+updates the call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,11 @@ _DESCRIPTION = "Give the answer in this form."
 
 
 class Form(NamedTuple):
-    """The JSON-schema form that a request asks for.
+    """The JSON schema that a request requires, as a tool.
 
     Attributes:
-        name: Name of the tool that replaces it; empty without a form.
-        is_strict: Whether the whole schema must hold.
+        name: Name of the tool that replaces the schema; empty without a schema.
+        is_strict: Whether the answer must follow every part of the schema.
     """
 
     name: str = ""
@@ -39,10 +40,10 @@ NO_FORM = Form()
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace a request's JSON schema by a tool.
 
-    If there are other tools, the model must call one of them or this one.
+    If the request has other tools, the model must call one of them or this one.
 
     Returns:
-        The request and the form.
+        The changed request, and the form; :data:`NO_FORM` if there was no schema.
 
     Raises:
         ValueError: The schema is malformed; the message says why.
@@ -78,7 +79,7 @@ def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return name and schema of a ``json_schema``; raise ValueError if malformed."""
+    """Return the name and schema in ``json_schema``; raise ValueError if malformed."""
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError(
@@ -100,10 +101,10 @@ def _checked(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Move the arguments of a call of ``name`` to the message's content.
+    """Move the arguments of the call of tool ``name`` into the message's content.
 
-    Without such a call, or if its arguments are not an object, the message is
-    unchanged: the agent's own parser reports the error.
+    Without such a call, or if its arguments are not a JSON object, the message is
+    unchanged: then the agent's own parser reports the error.
     """
     calls = message.get("tool_calls") or () if name else ()
     given = [c["function"] for c in calls if c["function"]["name"] == name]
@@ -114,13 +115,13 @@ def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def answer_in_form(calls: Sequence[RequestedCall], name: str) -> str:
-    """Return the arguments of the call of ``name``; empty without a valid one."""
+    """Return the arguments of the call of tool ``name``; empty without a valid call."""
     given = (call.arguments for call in calls if call.name == name)
     return next((each for each in given if parse_arguments(each) is not None), "")
 
 
 def answers_any_object(call: ModelCall) -> bool:
-    """Return whether a model call answered a request for any JSON object."""
+    """Return whether a model call answered a request for JSON without a schema."""
     made = {each.name for each in call.tool_calls}
     return call.wants_call and any(
         function.get("name") in made
@@ -136,14 +137,14 @@ def request_in_form(
     form: Form,
     **sampling: Any,
 ) -> ChatRequest:
-    """Build the request for a policy.
+    """Build a policy's ChatRequest from the messages and options of a request.
 
     Args:
-        messages: OpenAI-shaped messages.
+        messages: Messages in OpenAI's format.
         options: ``tools``, ``tool_choice`` and ``parallel_tool_calls`` from
             :func:`form_as_tool`.
-        form: The request's form.
-        **sampling: Further fields of the request.
+        form: The form from :func:`form_as_tool`.
+        **sampling: Other fields of ChatRequest.
 
     Raises:
         ValueError: ``tool_choice`` is invalid, or names a tool that is not offered.

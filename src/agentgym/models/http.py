@@ -1,4 +1,4 @@
-"""ModelClient: call a model's servers, and retry."""
+"""ModelClient: send requests to a model's servers, and retry failed ones."""
 
 import asyncio
 import random
@@ -23,20 +23,22 @@ from agentgym.security.redaction import beginning, get_logger
 logger = get_logger(__name__)
 
 _PERHAPS_ELSEWHERE = frozenset({403, 404})
-"""Statuses that may concern this server, or the request."""
+"""HTTP statuses after which another server is asked, if there is one.
+
+The problem may be in this server or in the request."""
 _RETRIED = frozenset({408, 409, 429, *range(500, 600)})
-"""HTTP statuses of requests that may succeed later."""
+"""HTTP statuses after which the same request may succeed later."""
 
 _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _CONNECT_S = 10.0
 _AT_ONCE = 2
-"""Number of servers at which a call may fail before it waits."""
+"""Number of servers that one call asks without a wait between them."""
 _PROBE_S = 5.0
 _MOST_LISTED = 2**24
-"""Most bytes of a list of models."""
+"""Most bytes of a server's list of models."""
 _SILENT_S = 30.0
-"""Seconds of silence after which an abandoned call counts as the server's failure."""
+"""Seconds without an answer after which a cancelled call is a failure of its server."""
 _SHOWN = 300
 _TOO_LONG = (
     CONTEXT_LENGTH.encode(),
@@ -46,7 +48,7 @@ _TOO_LONG = (
 
 
 class AskAgain(Exception):
-    """A server has answered that it cannot answer at the moment."""
+    """The server's answer cannot be used, and the request can be sent again."""
 
 
 class ModelClient:
@@ -54,7 +56,7 @@ class ModelClient:
 
     ::
 
-        async for attempt in Attempts(client, session):
+        async for attempt in ServerAttempts(client, session):
             async with attempt.at(replicas):
                 response = await attempt.post("chat/completions", data)
 
@@ -64,8 +66,8 @@ class ModelClient:
     :class:`~agentgym.models.servers.ServerPool`.
 
     Args:
-        tries: Attempts of one call. Asking a second server at once after the first
-            failed, or a server that was not reached, belongs to the same attempt.
+        tries: Most attempts of one call. One attempt may ask a second server at once,
+            and servers that cannot be reached do not count.
         backoff_s: First wait between attempts; doubles up to 8 s.
         timeout_s: Timeout of one attempt; None waits for ever.
     """
@@ -104,7 +106,7 @@ class ModelClient:
             probe.add_done_callback(lambda _: self._probes.pop(server, None))
 
     async def _bring_back(self, server: Server) -> None:
-        """Take a server back once it answers again."""
+        """Check a failed server with growing pauses until it may get calls again."""
         while server.out and not server.is_barred:
             await asyncio.sleep(server.rest_s)
             server.rest_s = min(2 * server.rest_s, LONGEST_REST_S)
@@ -133,23 +135,23 @@ class ModelClient:
 
 
 class ServerAttempts:
-    """The attempts of one call, each at a server chosen by :meth:`at`.
+    """Iterates over the attempts of one call, each at a server chosen by :meth:`at`.
 
-    Iterate over it: each attempt is the same object, and iteration ends after a
-    ``with`` block that succeeded. The last attempt's error is raised from its block.
+    Each attempt is this same object. The iteration ends after a ``with`` block without
+    an error. The error of the last attempt is raised from its block.
 
-    A chat completion changes nothing on its server. So one that may have been executed
-    is requested again if no part of its answer was passed on: nothing depends on that
-    lost sample.
+    A request is sent again even if a server may have executed it, since a chat
+    completion changes nothing on its server. It is not sent again after a part of the
+    answer was passed on.
 
     Args:
         client: The client that sends.
-        session: Calls of one session share a prefix.
-        on_retry: Called before each further attempt with the last error.
+        session: Id of a conversation; its calls share a prefix and prefer one server.
+        on_retry: Called with the last error before each further attempt.
 
     Attributes:
-        has_begun: Whether a part of the answer was passed on, after which there are no
-            more attempts. Set by the code that passes it on.
+        has_begun: Whether a part of the answer was passed on. The code that passes it
+            on must set this.
     """
 
     def __init__(
@@ -183,7 +185,7 @@ class ServerAttempts:
 
     @property
     def tried(self) -> str:
-        """The errors of each server if several were tried, else ""."""
+        """The errors of each server if several servers were tried, else ""."""
         if len({url for url, _ in self._tried}) < 2:
             return ""
         counts = Counter(self._tried)
@@ -227,15 +229,18 @@ class ServerAttempts:
     async def post(
         self, path: str, data: bytes, *, stream: bool = False
     ) -> aiohttp.ClientResponse | WholeAnswer:
-        """Send to this attempt's server, and return its response.
+        """Send a POST to this attempt's server, and return its response.
 
         If the status is not an error, the caller must report with :meth:`end` whether
         the answer is valid.
 
         Args:
-            path: Below the server's base URL.
+            path: Path below the server's base URL.
             data: The request's body.
-            stream: Return when the answer begins; otherwise when it is complete.
+            stream: Whether to return when the answer begins, not when it is complete.
+
+        Raises:
+            AskAgain: The request can be sent again; the ``with`` block handles this.
         """
         server, pool = self._server, self._client.pool
         url, headers = f"{server.url}/{path}", pool.replicas.headers_of(server.url)
@@ -274,10 +279,10 @@ class ServerAttempts:
         return response
 
     def end(self, problem: str | None = None) -> None:
-        """Report that the answer is complete and valid, or its problem.
+        """Record that the answer is valid, or invalid because of ``problem``.
 
         Raises:
-            AskAgain: It is invalid, and another server can be asked at once.
+            AskAgain: The answer is invalid, and another server can be asked at once.
         """
         if problem is None:
             self._client.pool.answered(self._server)
@@ -287,19 +292,22 @@ class ServerAttempts:
             raise AskAgain(f"answered with an invalid completion ({problem})")
 
     def _finds_other(self, reached: int) -> bool:
-        """Return whether to ask another server at once after this one failed."""
+        """Return whether to ask another server at once after this one failed.
+
+        ``reached`` is 1 if this server received the request, else 0.
+        """
         if self._reached + reached >= _AT_ONCE:
             return False
         return self._client.pool.has_other((*self._failed, self._server))
 
     def _blame(self, why: str, *, at_once: bool = False) -> None:
-        """Count a failed attempt for its server, once per call."""
+        """Count a failure of this attempt's server, at most once per call."""
         if self._server not in self._blamed:
             self._blamed += (self._server,)
             self._client.pool.failed(self._server, why, at_once=at_once)
 
     def _goes_on(self, error: BaseException) -> bool:
-        """Record the error, and return whether there is another attempt."""
+        """Record the error, and return whether another attempt follows."""
         client, server = self._client, self._server
         pool = client.pool
         reason = failure_message(error)
@@ -331,7 +339,7 @@ class ServerAttempts:
 
 
 def _unfit(status: int, model: str, body: bytes) -> str | None:
-    """Return the reason that a server can answer no request, or None."""
+    """Return why a server cannot answer any request for this model, or None."""
     if status == HTTPStatus.UNAUTHORIZED:
         return f"refuses the key (status {status})"
     if status == HTTPStatus.NOT_FOUND and _names(model, body):
@@ -340,13 +348,13 @@ def _unfit(status: int, model: str, body: bytes) -> str | None:
 
 
 def _names(model: str, body: bytes) -> bool:
-    """Return whether an answer contains a model's name."""
+    """Return whether an answer's body contains a model's name as a whole word."""
     word = rb"(?<![\w/-])" + re.escape(model.encode()) + rb"(?![\w/-])"
     return re.search(word, body) is not None
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the message for an error that kept a server from answering."""
+    """Describe the error of a request, with a hint if it is about a certificate."""
     message = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         message += CERTIFICATE_HINT
@@ -354,23 +362,26 @@ def failure_message(error: BaseException) -> str:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether nothing listens at the address."""
+    """Return whether the error means that nothing listens at the server's address."""
     if not isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error.os_error, ConnectionRefusedError)
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Return whether no server has received the request."""
+    """Return whether the error means that the server did not receive the request."""
     unsent = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
     return isinstance(error, (*unsent, aiohttp.InvalidURL))
 
 
 def overflow_message(body: bytes) -> str | None:
-    """Return a server's message about a prompt that exceeds the model's context.
+    """Return a server's message that a prompt exceeds the model's context.
 
     Args:
-        body: Body of an error; None is returned for other errors.
+        body: Body of an error response.
+
+    Returns:
+        The message; None if the error is another one.
     """
     if not any(mark in body for mark in _TOO_LONG):
         return None
@@ -384,7 +395,7 @@ def overflow_message(body: bytes) -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of ``Retry-After``, or 0."""
+    """Parse ``Retry-After``, a number or a date, as seconds; return 0 without it."""
     said = headers.get("Retry-After", "")
     try:
         return max(0.0, float(said))

@@ -1,4 +1,4 @@
-"""Agents on the Hugging Face hub: ``owner/name``."""
+"""Download agents and model settings from the Hugging Face hub, by ``owner/name``."""
 
 import re
 from pathlib import Path
@@ -12,15 +12,15 @@ _CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text has the form of a Hugging Face id."""
+    """Return whether a text has the form of a Hugging Face id, ``owner/name``."""
     return _ID.fullmatch(text) is not None
 
 
 def require_config(source: str) -> None:
-    """Check that a model's ``config.json`` is on this machine; else download it.
+    """Download a model's ``config.json`` unless it is on this machine.
 
     Args:
-        source: A Hugging Face id, or a folder.
+        source: A Hugging Face id, or a folder; a folder is not checked.
 
     Raises:
         ModelError: The model does not exist, or Hugging Face does not answer.
@@ -56,7 +56,7 @@ def require_config(source: str) -> None:
 
 
 def repository_of(folder: Path) -> str | None:
-    """Return the Hugging Face id of a folder in its cache, or None."""
+    """Return the id of a model's folder in Hugging Face's cache; else None."""
     found = _CACHED.fullmatch(folder.parent.parent.name)
     if found is None or folder.parent.name != "snapshots":
         return None
@@ -64,15 +64,16 @@ def repository_of(folder: Path) -> str | None:
 
 
 def download(repository: str, card: str, model: str) -> Path:
-    """Return an agent's folder; download it unless it exists.
+    """Download an agent unless it is in the cache, and return its folder.
 
     Args:
-        repository: The agent's id.
+        repository: The agent's Hugging Face id.
         card: Name of the file that every agent has.
-        model: Name of its folder of weights.
+        model: Name of the agent's folder of weights.
 
     Raises:
-        UsageError: Hugging Face cannot be reached, or has no such agent.
+        UsageError: Hugging Face cannot be reached, or has no such agent; or
+            huggingface_hub is not installed.
     """
     message = f"No folder is named {repository!r}, and as a Hugging Face id"
     try:

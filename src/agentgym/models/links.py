@@ -1,8 +1,7 @@
 """Links: persistent connections to model servers, for complete answers.
 
-A request is written in one call, and its answer parsed with little overhead. Requests
-with TLS or streaming use aiohttp's client, whose error types these connections raise as
-well.
+They take less time per request than aiohttp's client, which is still used for requests
+with TLS or streaming. So these connections raise aiohttp's types of errors too.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
 MOST_ANSWER = 2**28
-"""Most bytes of an answer; routed experts of a long one take tens of millions."""
+"""Most bytes of an answer. A long answer with routed experts has tens of millions."""
 
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599
@@ -27,7 +26,7 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """A complete answer, with those parts of aiohttp's response that are used.
+    """A complete HTTP answer, with the attributes of aiohttp's response that are used.
 
     Attributes:
         status: HTTP status.
@@ -49,7 +48,7 @@ class WholeAnswer:
 
     @property
     def content_type(self) -> str:
-        """Its media type."""
+        """The answer's media type in lower case, e.g. ``application/json``."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     async def read(self) -> bytes:
@@ -60,10 +59,11 @@ class WholeAnswer:
 async def read_answer(
     answer: aiohttp.ClientResponse | WholeAnswer, most: int = MOST_ANSWER
 ) -> bytes:
-    """Return the body of an answer.
+    """Read the whole body of an answer.
 
     Raises:
-        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is truncated.
+        aiohttp.ClientPayloadError: The body has more than ``most`` bytes, or is
+            truncated.
     """
     if isinstance(answer, WholeAnswer):
         return await answer.read()
@@ -76,10 +76,11 @@ async def read_answer(
 async def limited(
     answer: aiohttp.ClientResponse, most: int = MOST_ANSWER
 ) -> AsyncGenerator[bytes]:
-    """Yield the body of an answer as it arrives.
+    """Yield the parts of an answer's body as they arrive.
 
     Raises:
-        aiohttp.ClientPayloadError: It has more than ``most`` bytes, or is truncated.
+        aiohttp.ClientPayloadError: The body has more than ``most`` bytes, or is
+            truncated.
     """
     size = 0
     async for part in answer.content.iter_any():
@@ -94,7 +95,7 @@ def _too_large(most: int) -> str:
 
 
 class _Link(asyncio.Protocol):
-    """A connection: one request at a time, whose answer httptools parses."""
+    """An HTTP connection that sends one request at a time, and parses its answer."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -201,8 +202,8 @@ class Links:
     """Sends POST requests to plain HTTP servers, over persistent connections.
 
     Args:
-        timeout_s: Timeout of one request; None waits for ever.
-        connect_s: Timeout of connecting.
+        timeout_s: Timeout of one request in seconds; None waits for ever.
+        connect_s: Timeout of connecting in seconds.
         most: Most bytes of one answer.
     """
 
@@ -217,7 +218,7 @@ class Links:
 
     @staticmethod
     def take(url: str) -> bool:
-        """Return whether requests to an address can use these connections."""
+        """Return whether these connections support a URL: http, without a password."""
         return url.startswith("http://") and "@" not in url
 
     def close(self) -> None:
@@ -230,11 +231,11 @@ class Links:
     async def post(
         self, url: str, data: bytes, headers: Mapping[str, str] | None
     ) -> WholeAnswer:
-        """Send JSON, and return the complete answer.
+        """Send JSON in a POST, and return the complete answer.
 
         Raises:
             aiohttp.ClientError: There was no complete answer.
-            TimeoutError: It did not arrive in time.
+            TimeoutError: The answer did not arrive in time.
         """
         host, port, head = self._head(url, headers)
         request = b"%b%d\r\n\r\n%b" % (head, len(data), data)
@@ -260,7 +261,10 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return host, port, and the request's head up to the content length."""
+        """Return host, port, and the request's head up to the value of Content-Length.
+
+        The result is cached for the next request.
+        """
         key = url, (headers or {}).get("Authorization", "")
         if (known := self._heads.get(key)) is not None:
             return known

@@ -1,4 +1,4 @@
-"""Resolve a model behind a server: address, key and name, also of providers."""
+"""Resolve the name of a model behind a server to its address, key and model name."""
 
 import json
 import os
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 KEY_OF_ADDRESS = "AGENTGYM_API_KEY"
-"""Environment variable with the key for servers given by address."""
+"""Environment variable with the key for servers that are given by their address."""
 
 CERTIFICATE_HINT = "; SSL_CERT_FILE names the file of authorities to trust"
-"""Added to errors about certificates of an unknown authority."""
+"""Hint for error messages about a certificate of an unknown authority."""
 
 _TIMEOUT_S = 15.0
 _BY_ADDRESS = (
@@ -30,7 +30,7 @@ _BY_ADDRESS = (
     "http://localhost:8000/v1#MODEL."
 )
 KEY_REFUSED = frozenset({401, 403})
-"""HTTP statuses of a server that refuses the key."""
+"""HTTP statuses by which a server refuses the key."""
 _SPEC = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://")
 _BETWEEN = re.compile(r",\s*(?=https?://)")
@@ -41,9 +41,9 @@ class Endpoint:
     """OpenAI-compatible servers, with their key and the model's name.
 
     Attributes:
-        servers: Base URLs of ``/chat/completions``, without a slash at the end. Several
-            must have the same weights; any of them may answer.
-        api_key: Bearer key for all of them, empty if none is needed.
+        servers: Base URLs of ``/chat/completions``, without a slash at the end.
+            All servers must have the same weights, since any of them may answer.
+        api_key: Bearer key for all servers; empty if no key is needed.
         model: The model's name at the servers.
     """
 
@@ -53,7 +53,7 @@ class Endpoint:
 
     @property
     def description(self) -> str:
-        """The servers' addresses, for people."""
+        """The servers' addresses, for messages."""
         return ", ".join(self.servers)
 
 
@@ -69,11 +69,12 @@ PROVIDERS: Mapping[str, str] = {
     "together": "https://api.together.xyz/v1",
     "xai": "https://api.x.ai/v1",
 }
-"""Base URLs of OpenAI-compatible APIs by provider; keys are in ``NAME_API_KEY``.
+"""Base URLs of OpenAI-compatible APIs, by provider.
 
-``NAME_BASE_URL`` in the environment overrides one, as in the providers' SDKs."""
+For ``openai``, the environment variable ``OPENAI_API_KEY`` has the key, and
+``OPENAI_BASE_URL`` overrides the base URL; likewise for the other providers."""
 _WITHOUT_VERSION = "anthropic"
-"""Provider whose SDK takes a base URL without ``/v1``, and adds that itself."""
+"""Provider whose SDK adds ``/v1`` to the base URL; so its variable may lack ``/v1``."""
 
 
 def _key_of(provider: str) -> str:
@@ -81,14 +82,14 @@ def _key_of(provider: str) -> str:
 
 
 def key_variable(spec: str) -> str:
-    """Return the environment variable with the key for a model behind a server."""
+    """Return the name of the environment variable with the key for a remote model."""
     match = _SPEC.fullmatch(spec)
     is_named = match is not None and match[1].lower() in PROVIDERS
     return _key_of(match[1].lower()) if match and is_named else KEY_OF_ADDRESS
 
 
 def is_on_loopback(spec: str) -> bool:
-    """Return whether any server of a model is on this machine, by the addresses."""
+    """Return whether ``spec`` has a server's loopback address, e.g. ``localhost``."""
     if not _ADDRESS.match(spec):
         return False
     hosts = [urlsplit(part).hostname or "" for part in _BETWEEN.split(spec)]
@@ -96,10 +97,10 @@ def is_on_loopback(spec: str) -> bool:
 
 
 def provider_url(provider: str) -> str:
-    """Return a provider's base URL, or that in ``NAME_BASE_URL``.
+    """Return a provider's base URL, or the one in its variable ``NAME_BASE_URL``.
 
     Raises:
-        UsageError: The variable is not an address.
+        UsageError: The variable's value is not an address.
     """
     variable = f"{provider.upper()}_BASE_URL"
     address = os.environ.get(variable, "").strip()
@@ -114,7 +115,7 @@ def provider_url(provider: str) -> str:
 
 
 def is_remote(spec: str) -> bool:
-    """Return whether ``spec`` names a model behind a server: ``x:y`` or an address.
+    """Return whether ``spec`` is a model behind a server: PROVIDER:MODEL, or a URL.
 
     Folders, Hugging Face ids and ``nano`` have no colon.
     """
@@ -122,7 +123,7 @@ def is_remote(spec: str) -> bool:
 
 
 def is_local(spec: str) -> bool:
-    """Return whether ``spec`` names a model on this machine: nano, a folder, an id."""
+    """Return whether ``spec`` is a model to load: nano, a folder, a file, a hub id."""
     if is_remote(spec):
         return False
     if spec == "nano" or is_converted(spec) or "/" in spec:
@@ -133,19 +134,19 @@ def is_local(spec: str) -> bool:
 def resolve_model(spec: str) -> Endpoint:
     """Return the servers, model and key for ``spec``.
 
-    Keys come from the environment: the provider's usual variable, or
-    ``AGENTGYM_API_KEY`` for servers given by address. That key is optional; so is the
-    key of a server in ``OPENAI_BASE_URL`` or ``ANTHROPIC_BASE_URL``, such as a proxy.
+    The key comes from an environment variable: the provider's usual one, or
+    ``AGENTGYM_API_KEY`` for servers given by address. It is optional for such servers,
+    and for a provider with another address in ``OPENAI_BASE_URL`` or the like.
 
     Args:
         spec: ``PROVIDER:MODEL``, e.g. ``openai:gpt-4.1-mini``; or the base URL of an
-            OpenAI-compatible server, ``http://host:8000/v1`` with ``#MODEL`` after it;
-            or several, comma-separated, with the same weights. Without ``#MODEL``, the
-            servers' list of models is read.
+            OpenAI-compatible server with a model, ``http://host:8000/v1#MODEL``; or
+            comma-separated URLs of servers with the same weights. Without ``#MODEL``,
+            the servers' only model is used.
 
     Raises:
-        NotFoundError: The provider is unknown; the message has the nearest and all
-            names.
+        NotFoundError: The provider is unknown; the message names the nearest and all
+            providers.
         UsageError: The key or the model's name is missing.
         ModelError: The server did not list its models, or has several.
         ProviderError: The server refused the key.
@@ -179,7 +180,7 @@ def base_url(address: str) -> str:
     """Return a server's address without a slash at the end.
 
     Raises:
-        UsageError: It is not an address.
+        UsageError: The text is not a server's address.
     """
     url = address.strip().rstrip("/")
     try:
@@ -195,7 +196,10 @@ def base_url(address: str) -> str:
 
 
 def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
-    """Split comma-separated base URLs with ``#MODEL``; return URLs and model."""
+    """Split comma-separated base URLs with ``#MODEL``; return the URLs and the model.
+
+    The model is "" if it is not given.
+    """
     parts = [urldefrag(part) for part in _BETWEEN.split(spec)]
     models = {part.fragment for part in parts if part.fragment}
     if len(models) > 1:
@@ -207,7 +211,12 @@ def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
 
 
 def _common_model(servers: Sequence[str], key: str) -> str:
-    """Return the servers' model; those that answer must have the same."""
+    """Return the only model of all servers that answer.
+
+    Raises:
+        ModelError: No server answers, or the servers have several models.
+        ProviderError: A server refused the key.
+    """
     found: dict[str, str] = {}
     silent: list[ModelError] = []
     for url in servers:
@@ -232,8 +241,8 @@ def _common_model(servers: Sequence[str], key: str) -> str:
 def weights_of(endpoint: Endpoint) -> str:
     """Return a text that identifies the servers' model and weights, as far as known.
 
-    Servers given by address are asked for their description of the model: vLLM includes
-    the folder of its weights.
+    It has the description of the model in a server's ``/models``, unless the server is
+    a provider's. vLLM's description includes the folder of the weights.
     """
     cards = [_card(url, endpoint) for url in sorted(endpoint.servers)]
     return json.dumps([endpoint.model, *cards], sort_keys=True)
@@ -271,10 +280,10 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
 
 
 def require_key(endpoint: Endpoint) -> None:
-    """Ask servers for their models, which costs nothing, to see whether the key works.
+    """Check that servers accept the key, by a request for their models, which is free.
 
     Raises:
-        ProviderError: A server refuses it.
+        ProviderError: A server refuses the key.
         ModelError: A server does not answer.
     """
     for url in endpoint.servers:
@@ -284,7 +293,12 @@ def require_key(endpoint: Endpoint) -> None:
 
 
 def _only_model(base_url: str, key: str) -> str:
-    """Return the only model of a server."""
+    """Return the name of a server's only model.
+
+    Raises:
+        ModelError: The server does not list its models, or has not exactly one.
+        ProviderError: The server refused the key.
+    """
     response = _list_models(base_url, key)
     if response.status_code in KEY_REFUSED:
         raise ProviderError(refusal(base_url, response.status_code, response.text))
@@ -310,7 +324,7 @@ def _only_model(base_url: str, key: str) -> str:
 
 
 def refusal(base_url: str, status: int, said: str) -> str:
-    """Return the message about a server that refused a key (401 or 403)."""
+    """Return the error message for a server that refused the key (401 or 403)."""
     named = [_key_of(name) for name in PROVIDERS if provider_url(name) == base_url]
     variable = named[0] if named else KEY_OF_ADDRESS
     said = beginning(" ".join(said.split()), 200)
@@ -321,7 +335,10 @@ def refusal(base_url: str, status: int, said: str) -> str:
 
 
 def located_model(model: str) -> str:
-    """Return a model reference for any folder: an absolute path, or a name."""
+    """Make a model's path absolute, so that it is valid in any working folder.
+
+    Names, such as ``nano`` or a Hugging Face id, are returned unchanged.
+    """
     path = os.path.expanduser(model)
     if model in ("nano", SMOLLM2):
         return model

@@ -1,4 +1,4 @@
-"""Reply: parse a model function's answer from any supported form."""
+"""Reply: parse the answer of a model function, in any supported format."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -12,11 +12,11 @@ from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import ReplyError, first_problem
 
 Llm = Callable[..., Awaitable[Any]]
-"""``async def llm(messages, **options)``, returns text or an OpenAI-style message.
+"""Type of a model function, ``async def llm(messages, **options)``.
 
-Options are those of OpenAI's chat completions that were set: ``tools``, ``max_tokens``,
-``temperature``, ``stop``. It may also return a whole chat completion, whose token ids,
-log-probabilities and token counts are then recorded.
+It returns a text, an OpenAI-style message, or a whole chat completion. Token ids,
+log-probabilities and token counts of a chat completion are recorded. ``options`` are
+those of OpenAI's ``tools``, ``max_tokens``, ``temperature`` and ``stop`` that were set.
 """
 
 _SHOWN = 120
@@ -27,11 +27,11 @@ class ModelReply:
     """A parsed answer of a model.
 
     Attributes:
-        content: Its text, empty if it only called tools.
-        tool_calls: Its tool calls, each with an id.
-        message: The message to append to the conversation, OpenAI-shaped.
+        content: The answer's text; empty if it has only tool calls.
+        tool_calls: The answer's tool calls, each with an id.
+        message: The message to append to the conversation, in OpenAI's format.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        recorded: Further fields for the trajectory: token ids and counts.
+        recorded: Token ids, log-probabilities and token counts for the trajectory.
     """
 
     content: str
@@ -66,10 +66,10 @@ def read_reply(value: Any, *, step: int = 0) -> ModelReply:
     Args:
         value: Text, a message (``{"content": …, "tool_calls": […]}``), or a whole
             chat completion (``{"choices": […]}``).
-        step: Number used in ids of tool calls that have none.
+        step: Number used in new ids, for tool calls without an id.
 
     Raises:
-        ReplyError: It is none of these; the message quotes it.
+        ReplyError: The value has another format; the message quotes it.
     """
     if isinstance(value, str):
         return ModelReply(value, [], {"role": "assistant", "content": value}, "stop")

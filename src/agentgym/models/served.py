@@ -13,17 +13,17 @@ _ANSWERS_S = 5.0
 def served_name(address: str, key: str | None, wanted: str) -> str:
     """Return the model name to request at an OpenAI-compatible server.
 
-    That is ``wanted`` if the server lists it, or lists nothing. Otherwise it is the
-    only model listed, or the only adapter: the server may have been started without a
-    name.
+    If the server lists models, but not ``wanted``, it may have been started without
+    this name. Then the only listed model or the only listed adapter is returned. In all
+    other cases, ``wanted`` is returned.
 
     Args:
-        address: Base URL, ``http://host:8000/v1``.
-        key: The server's key.
+        address: The server's base URL, e.g. ``http://host:8000/v1``.
+        key: The server's key, or None.
         wanted: The default name of the agent's model.
 
     Raises:
-        UsageError: The address is not one.
+        UsageError: ``address`` is not a server's address.
     """
     url = base_url(address)
     cards = _listed(url, key)
@@ -42,7 +42,7 @@ def served_name(address: str, key: str | None, wanted: str) -> str:
 
 
 def _listed(url: str, key: str | None) -> list[dict[str, Any]]:
-    """Return the models that a server lists; empty if it does not answer."""
+    """Return the models that a server lists; empty if the request fails."""
     import httpx
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}

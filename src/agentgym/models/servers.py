@@ -11,12 +11,13 @@ from agentgym.security.redaction import get_logger
 logger = get_logger(__name__)
 
 _OUT_AFTER = 3
-"""Unanswered calls in a row after which a server is taken out."""
+"""Failed calls in a row after which a server gets no calls."""
 _REST_S = 1.0
 LONGEST_REST_S = 60.0
 _MUCH_BUSIER = (2, 4)
-"""Limits of a session's affinity to the server with its cached prefix: up to so many
-times the calls in flight of the least busy server, and so many more."""
+"""Numbers a and b: a session stays at its last server up to a * x + b calls in flight.
+
+x is the number of calls in flight at the least busy server."""
 _SESSIONS = 2**14
 _BARRED = (
     "was gone for a while and may have been restarted, with other weights than "
@@ -29,12 +30,12 @@ class Replicas:
     """Servers with the same model, any of which may answer.
 
     Attributes:
-        urls: Their base URLs.
+        urls: The servers' base URLs.
         model: The model's name at the servers.
-        api_key: Bearer key for all of them, empty if none is needed.
-        trains: Whether weights change while the servers run. Then a server that was
-            gone does not come back by itself, and one that comes back must list the
-            model.
+        api_key: Bearer key for all servers; empty if no key is needed.
+        trains: Whether weights change while the servers run. If so, a server that was
+            gone gets no calls until :meth:`ServerPool.renew`, and a server that failed
+            gets calls again only if it lists the model.
     """
 
     urls: tuple[str, ...]
@@ -44,12 +45,12 @@ class Replicas:
 
     @property
     def headers(self) -> dict[str, str] | None:
-        """The HTTP headers with the servers' key."""
+        """The HTTP headers with the servers' key; None without a key."""
         key = self.api_key
         return {"Authorization": f"Bearer {key}"} if key else None
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return a server's headers, without the key if its address has a password."""
+        """Return the headers for a server; None if its address has a password."""
         host = url.partition("//")[2].partition("/")[0]
         return None if "@" in host else self.headers
 
@@ -59,13 +60,14 @@ class Server:
     """The state of a server.
 
     Attributes:
-        url: Its base URL.
-        in_flight: Number of calls that it is answering.
-        out: Why it gets no calls; empty if it does.
-        was_out: Last reason why it got no calls; empty if it always did.
-        is_barred: Whether it stays out until :meth:`ServerPool.renew`.
-        rest_s: Seconds until it is checked again while it is out.
-        quiet_until: Monotonic time until which it asked for no calls (``Retry-After``).
+        url: The server's base URL.
+        in_flight: Number of calls that the server is answering.
+        out: Why the server gets no calls; empty if it gets calls.
+        was_out: The last text in ``out``; empty if the server always got calls.
+        is_barred: Whether the server gets no calls until :meth:`ServerPool.renew`.
+        rest_s: Seconds until a server that gets no calls is checked again.
+        quiet_until: Monotonic time until which the server asked for no calls, by
+            ``Retry-After``.
     """
 
     url: str
@@ -81,23 +83,23 @@ class Server:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Sort key of servers: the smallest is asked next."""
+        """Sort key: calls in flight, then the last call's number; smallest is next."""
         return self.in_flight, self.turn
 
     def is_ready(self, now: float) -> bool:
-        """Return whether it gets calls now, and is not in a ``Retry-After`` wait."""
+        """Return whether the server gets calls and is not in a ``Retry-After`` wait."""
         return not self.out and self.quiet_until <= now
 
 
 class ServerPool:
-    """The servers of one model; belongs to one event loop.
+    """Chooses among the servers of one model; belongs to one event loop.
 
-    The server with the fewest calls in flight is asked; of several, the one asked
-    longest ago. A session's next call goes to its last server, which has its prefix
-    cached, unless that is much busier than another.
+    A call goes to the server with the fewest calls in flight; among equals, to the one
+    that was asked longest ago. But a session's next call goes to the session's last
+    server, which has the prefix cached, unless it is much busier than another.
 
     Args:
-        on_out: Called with a server that was taken out and may come back.
+        on_out: Called with a server that gets no more calls, but may come back.
     """
 
     def __init__(self, on_out: Callable[[Server], None]) -> None:
@@ -109,7 +111,7 @@ class ServerPool:
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about servers that failed. Callable from any thread."""
+        """Messages about servers that get or got no calls; any thread may read them."""
         every = [(s.url, s.out, s.was_out) for s in self._servers if s.was_out]
         return [
             f"The model server {url} gets no calls: it {out}."
@@ -123,15 +125,15 @@ class ServerPool:
     ) -> Server:
         """Return the server to ask next.
 
-        If all have failed, this call probes the server that was asked longest ago.
+        If none is ready, a server that is not barred is returned, to test it.
 
         Args:
             replicas: The servers that may answer.
-            session: Calls of one session share a prefix.
-            avoid: Servers to ask only if there is no other.
+            session: Id of a conversation, whose calls share a prefix.
+            avoid: Servers to ask only if no other is ready.
 
         Raises:
-            NoServerError: None of them may answer; the message says why.
+            NoServerError: All servers are barred; the message says why.
         """
         every = self._known(replicas)
         if len(every) == 1 and not every[0].is_barred:
@@ -152,17 +154,20 @@ class ServerPool:
         return chosen
 
     def has_other(self, avoid: Collection[Server]) -> bool:
-        """Return whether a server other than ``avoid`` is ready."""
+        """Return whether a server that is not in ``avoid`` is ready."""
         return self._least_busy(avoid) is not None
 
     def wait_s(self) -> float:
-        """Return the seconds until a running server's ``Retry-After`` ends."""
+        """Return the seconds until the first ``Retry-After`` wait of a server ends.
+
+        Servers that get no calls are not counted. 0 if a server does not wait.
+        """
         up = (server for server in self._servers if not server.out)
         until = min((server.quiet_until for server in up), default=0.0)
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
-        """Count an answer: the server works."""
+        """Record that a server answered; it gets calls again unless it is barred."""
         if server.out and not server.is_barred:
             self.take_back(server)
         server.failures, server.rest_s = 0, _REST_S
@@ -174,7 +179,7 @@ class ServerPool:
         Args:
             server: The server.
             why: The error, as a phrase that follows the server's name.
-            at_once: Whether to take it out regardless of earlier calls.
+            at_once: Whether one failure is enough to give it no more calls.
         """
         server.failures += 1
         others = len(self.replicas.urls) > 1
@@ -183,25 +188,28 @@ class ServerPool:
             self._on_out(server)
 
     def is_gone(self, server: Server) -> None:
-        """Mark a server as gone: nothing listens, and it may come back changed."""
+        """Bar a server at whose address nothing listens, if weights change.
+
+        The server may come back with other weights.
+        """
         if self.replicas.trains and server.has_answered and not server.is_barred:
             server.is_barred = True
             self._take_out(server, _BARRED)
 
     def take_back(self, server: Server) -> None:
-        """Let a server get calls again; one failure takes it out again."""
+        """Let a server get calls again, until its next failure."""
         logger.info("The model server %s gets calls again.", server.url)
         server.out, server.failures = "", _OUT_AFTER - 1
 
     def renew(self, url: str) -> None:
-        """Reset a server's failures: it has the current weights."""
+        """Let a server get calls, even if it was barred: it has the current weights."""
         for server in self._servers:
             if server.url == url:
                 server.out, server.is_barred, server.failures = "", False, 0
                 server.rest_s = _REST_S
 
     def _least_busy(self, avoid: Collection[Server]) -> Server | None:
-        """Return the least busy server that is ready, or None."""
+        """Return the least busy server that is ready and not in ``avoid``, or None."""
         now = time.monotonic()
         least: Server | None = None
         for server in self._servers:
@@ -212,10 +220,10 @@ class ServerPool:
         return least
 
     def _resort(self) -> Server:
-        """Return the server to ask if none is ready.
+        """Return the server to ask if no server is ready.
 
         Raises:
-            NoServerError: None of them may answer; the message says why.
+            NoServerError: All servers are barred; the message says why.
         """
         able = [server for server in self._servers if not server.is_barred]
         if not able:

@@ -1,4 +1,4 @@
-"""Apply stop sequences to policies that sample beyond them."""
+"""Cut answers at stop sequences, for policies that sample beyond them."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -13,9 +13,10 @@ def _end(stop: Sequence[str] | None, text: str) -> int | None:
 
 
 def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
-    """Cut an answer before a stop sequence, with the tool calls after it.
+    """Cut an answer before its first stop sequence, and remove its tool calls.
 
-    Its tokens stay, since they were sampled.
+    The answer's tokens stay, since they were sampled. An answer without a stop sequence
+    is returned unchanged.
     """
     end = _end(stop, result.content or "")
     if end is None:
@@ -27,7 +28,10 @@ def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
 async def stream_until_stop(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
 ) -> AsyncIterator[str | ChatResult]:
-    """Stream up to a stop sequence; hold back a possible start of one."""
+    """Stream text up to the first stop sequence, and then the whole, cut answer.
+
+    Text that may be the start of a stop sequence is sent only with a later piece.
+    """
     text, shown = "", 0
     async for piece in pieces:
         if isinstance(piece, str):
@@ -46,7 +50,7 @@ async def stream_until_stop(
 
 
 def _held(stop: Sequence[str] | None, text: str) -> int:
-    """Return the length of ``text``'s end that may start a stop sequence."""
+    """Return how many last characters of ``text`` may be a stop sequence's start."""
     return max(
         (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
         default=0,

@@ -9,7 +9,7 @@ from agentgym.core.formats.settings import TemplateSettings
 from agentgym.errors import ModelError, UsageError, first_problem
 
 TEMPLATE_FILE = "agentgym_template.json"
-"""File next to weights written by agentgym: how training used their template."""
+"""File in a trained model's folder with the template settings of its training."""
 HERMES = "hermes"
 _MOST_BYTES = 2**20
 
@@ -44,11 +44,11 @@ def template_text(given: str) -> str:
 
 
 def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings:
-    """Return the settings of a model's template.
+    """Return the settings for a model's chat template.
 
     Args:
-        source: The model's folder or id.
-        given: The run's settings; unset ones come from the folder.
+        source: The model's folder or Hugging Face id.
+        given: The run's settings, or None. Unset ones are read from the folder.
 
     Raises:
         ModelError: The folder's settings cannot be read.
@@ -68,7 +68,7 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
 
 def keep_template(folder: Path, settings: TemplateSettings) -> None:
-    """Write a template's settings into a model's folder, if not the default."""
+    """Write template settings into a model's folder, unless they are the defaults."""
     if settings.chat_template:
         file = folder / "chat_template.jinja"
         file.write_text(settings.chat_template, encoding="utf-8")

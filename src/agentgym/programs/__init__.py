@@ -1,1 +1,1 @@
-"""Run users' programs: parse the command, start it, limit it, end its children too."""
+"""Run users' programs: parse the command, start it with limits, end all processes."""

@@ -6,9 +6,9 @@ as one line to standard output, and reads the next task::
     {"id": "line-3", "instruction": "…", "folder": "/…", "variables": {…}}
     {"answer": "…"}
 
-A process has one task at a time. With ``{"error": "…"}`` it reports that this attempt
-failed and that it can take the next task. After anything else, such as another line or
-a timeout, the process is ended, and a new one takes the next task.
+A process has one task at a time. If it writes ``{"error": "…"}``, the attempt has
+failed, but the process gets the next task. After another line or a timeout, the process
+is killed, and a new process gets the next task.
 """
 
 import json
@@ -23,18 +23,18 @@ from agentgym.errors import ProgramError
 from agentgym.programs.process import ProgramRun, new_folder
 
 SAID_ERROR = "program: error"
-"""The kind of a ProgramError that the program itself reported for an attempt."""
+"""Kind of a ProgramError for an error that the program itself has reported."""
 
 
 class PooledProgram:
     """A process of the pool.
 
     Args:
-        run: The process.
-        folder: Its working folder, which :meth:`close` removes.
+        run: The running program.
+        folder: The program's working folder, which :meth:`close` removes.
 
     Attributes:
-        had: Number of tasks that it was given.
+        had: Number of tasks that the process has got so far.
     """
 
     def __init__(self, run: ProgramRun, folder: Path) -> None:
@@ -43,11 +43,11 @@ class PooledProgram:
         self._folder = folder
 
     def ask(self, task: Mapping[str, Any], timeout_s: float | None) -> str:
-        """Give the process a task and return its answer.
+        """Send a task to the process, and return its answer.
 
         Raises:
-            ProgramError: It gave no answer. The kind is ``SAID_ERROR`` if the process
-                itself reported an error.
+            ProgramError: The process gave no answer. The kind is ``SAID_ERROR`` if the
+                process itself reported an error.
         """
         self.had += 1
         said = self.run.ask(json.dumps(task).encode(), timeout_s, _parsed)
@@ -62,10 +62,10 @@ class PooledProgram:
 
 
 def _parsed(line: bytes) -> dict[str, str]:
-    """Return the ``answer`` or the ``error`` in a line of a program.
+    """Parse a program's line; return a dict with either ``answer`` or ``error``.
 
     Raises:
-        ProgramError: It has neither.
+        ProgramError: The line has neither.
     """
     text = line.decode("utf-8", "replace")
     try:
@@ -84,11 +84,11 @@ def _parsed(line: bytes) -> dict[str, str]:
 
 
 class ProgramPool:
-    """Reuses the processes of a program for several tasks. Thread-safe.
+    """Reuses the processes of one program for several tasks. Thread-safe.
 
     Args:
-        start: Starts a process in the given folder.
-        most: Number of tasks after which a process is ended.
+        start: Starts the program in the given folder.
+        most: Maximum number of tasks of a process; then it is ended.
     """
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
@@ -99,7 +99,7 @@ class ProgramPool:
         self._lock = threading.Lock()
 
     def take(self) -> PooledProgram:
-        """Return a process for one task: an idle one, or a new one.
+        """Return an idle process for one task; start a new one if none is idle.
 
         Raises:
             ProgramError: A new process cannot be started.
@@ -124,13 +124,13 @@ class ProgramPool:
     def ask(
         self, taken: PooledProgram, task: Mapping[str, Any], timeout_s: float | None
     ) -> str:
-        """Give a process a task and return its answer.
+        """Send a task to a process from :meth:`take`, and return its answer.
 
-        The process then becomes idle again. It is ended instead if it failed, has had
-        all of its tasks, or the pool is closed.
+        The process then becomes idle again. It is ended if it failed, has had all its
+        tasks, or the pool is closed.
 
         Raises:
-            ProgramError: It gave no answer; the message says why.
+            ProgramError: The process gave no answer; the message says why.
         """
         goes_on = False
         try:
@@ -149,7 +149,7 @@ class ProgramPool:
         return answer
 
     def close(self) -> None:
-        """End idle processes now, and busy ones when their tasks end."""
+        """End idle processes now, and busy processes when their tasks end."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []

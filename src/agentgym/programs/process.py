@@ -20,9 +20,9 @@ from agentgym.errors import ProgramError
 from agentgym.programs import guard
 
 MARK = "AGENTGYM_EPISODE"
-"""Environment variable whose value marks all processes of one program."""
+"""Name of the environment variable that marks all processes of one program."""
 MOST_OUTPUT = 1 << 20
-"""Most bytes of standard output, which is the program's answer."""
+"""Maximum size, in bytes, of a program's standard output, which is its answer."""
 MEMORY_MB = 4096
 """Default limit on the memory of a program and its children, in megabytes."""
 
@@ -35,9 +35,10 @@ _LIMITS = (
     'ulimit -S -v unlimited 2>/dev/null; ulimit -S -d "$1" 2>/dev/null; '
     'shift; exec "$@"'
 )
-"""Shell script that replaces the worker's address space limit by one on data memory.
+"""Shell script that limits the data memory of a program instead of its address space.
 
-Some languages reserve much more address space than they use, and would fail.
+A program inherits a limit on address space. Some languages reserve much more of it than
+they use, and would fail.
 """
 
 
@@ -46,9 +47,9 @@ class ProgramEnd:
     """How a program ended.
 
     Attributes:
-        exit_code: Exit code; negative if a signal killed it.
+        exit_code: Exit code; minus the signal's number if a signal killed the program.
         output: Standard output.
-        errors: End of standard error.
+        errors: The end of standard error.
     """
 
     exit_code: int
@@ -57,7 +58,7 @@ class ProgramEnd:
 
     @property
     def why(self) -> str:
-        """The exit code in words, with the last line of standard error."""
+        """Sentence with the exit code and the last line of standard error."""
         lines = self.errors.strip().splitlines()
         last = f": {lines[-1]:.300}" if lines else ""
         if self.exit_code < 0:
@@ -66,10 +67,10 @@ class ProgramEnd:
 
 
 class Watcher:
-    """Starts the guard process, which ends this process's programs if it dies.
+    """Starts the guard, a process that kills the programs if this process ends.
 
     Attributes:
-        folder: The programs' folders are made in it; it is removed with this process.
+        folder: Parent of the programs' folders; removed when this process ends.
     """
 
     def __init__(self) -> None:
@@ -97,13 +98,16 @@ class Watcher:
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
-        """Watch a program; return an event that is set if the guard ends it."""
+        """Let the guard watch a program; return an event that is set if it kills it.
+
+        ``memory_mb`` is the limit for the program and its children together.
+        """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
         return over
 
     def end(self, mark: bytes) -> None:
-        """Stop watching a program."""
+        """Let the guard stop watching a program."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 
@@ -121,7 +125,7 @@ class Watcher:
 
 
 def watcher() -> Watcher:
-    """Return this process's watcher; start one if there is none or its guard died."""
+    """Return this process's watcher; start a new one if needed or its guard died."""
     with _STARTING:
         found = _watcher_of(os.getpid())
         if not found.is_alive:
@@ -139,21 +143,21 @@ def _watcher_of(pid: int) -> Watcher:
 
 
 def new_folder() -> Path:
-    """Make a folder for a program; it is removed when this process ends, or before."""
+    """Make a folder for a program; it is removed at the latest with this process."""
     return Path(tempfile.mkdtemp(dir=watcher().folder))
 
 
 class ProgramRun:
-    """Starts a program, and talks to it.
+    """Starts a program, sends its input, and reads its output.
 
     Args:
         words: The program and its arguments; no shell interprets them.
         folder: The program's working folder.
-        variables: Environment variables in addition to this process's.
+        variables: Environment variables to add to those of this process.
         memory_mb: Limit on the memory of the program and its children, in megabytes.
 
     Raises:
-        ProgramError: It cannot be started.
+        ProgramError: The program cannot be started.
     """
 
     def __init__(
@@ -172,7 +176,8 @@ class ProgramRun:
         self._over = self._watcher.begin(self._mark, memory_mb)
         self._killed: ProgramError | None = None
         self._output, self._errors, self._errors_seen = bytearray(), bytearray(), 0
-        # Twice the limit, in KB: the guard only looks now and then, this stops at once.
+        # Twice the limit, in KB. The guard only checks now and then; this limit stops a
+        # program at once.
         limit = str(memory_mb << (10 + 1))
         try:
             self._process = subprocess.Popen(
@@ -191,7 +196,10 @@ class ProgramRun:
             ) from error
 
     def kill(self, why: ProgramError | None = None) -> None:
-        """Kill its process group; waiting calls then raise ``why``. Thread-safe."""
+        """Kill the program's process group. Thread-safe.
+
+        If ``why`` is given, calls that wait for the program raise it.
+        """
         self._killed = self._killed or why
         if self._process.returncode is None or not _HAS_PROC:
             with suppress(OSError):
@@ -199,19 +207,20 @@ class ProgramRun:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs and was not killed."""
+        """Whether the program still runs and was not killed."""
         return self._killed is None and self._process.poll() is None
 
     def wait(self, given: bytes = b"", timeout_s: float | None = None) -> ProgramEnd:
-        """Wait until it ends, and end the children that it leaves behind.
+        """Wait until the program ends, and kill the children that it leaves behind.
 
         Args:
-            given: Bytes for its standard input.
-            timeout_s: Wall seconds after which it is killed; None waits without limit.
+            given: Bytes for the program's standard input.
+            timeout_s: Wall seconds after which the program is killed; None waits
+                without limit.
 
         Raises:
-            ProgramError: It was killed, took too long, wrote too much, or used too much
-                memory.
+            ProgramError: The program was killed, took too long, wrote too much, or used
+                too much memory.
         """
         try:
             self._talk(given, timeout_s)
@@ -222,19 +231,19 @@ class ProgramRun:
     def ask[T](
         self, line: bytes, timeout_s: float | None, parse: Callable[[bytes], T]
     ) -> T:
-        """Write a line to its standard input; return the parsed line that it answers.
+        """Write a line to the program's standard input; return its parsed answer.
 
-        The program goes on running, also after an error, until :meth:`close`.
+        The program keeps running until :meth:`close`, even after an error.
 
         Args:
             line: The line without its newline.
             timeout_s: Wall seconds to wait for the answer; None waits without limit.
-            parse: Parses the answer's line. Its error comes before one about further
-                lines, since one of them may be the real answer.
+            parse: Parses the first line of the answer. If it raises, that error is
+                raised even if the program wrote more lines, which is an error too.
 
         Raises:
-            ProgramError: It ended or was killed, did not answer in time, wrote too much
-                or more than one line, or used too much memory.
+            ProgramError: The program ended or was killed, did not answer in time, wrote
+                too much or more than one line, or used too much memory.
         """
         self._errors.clear()
         self._errors_seen = 0
@@ -342,7 +351,11 @@ class ProgramRun:
                 os.close(exit_fd)
 
     def _ended(self) -> ProgramEnd:
-        """Return how it ended; raise if it was killed or used too much memory."""
+        """Return how the program ended.
+
+        Raises:
+            ProgramError: It was killed, or used too much memory.
+        """
         if self._killed is not None:
             raise self._killed
         code = self._process.returncode
@@ -368,8 +381,8 @@ def _is_readable(number: int) -> bool:
 def _exit_descriptor(pid: int) -> int | None:
     """Return a file descriptor that becomes readable when a process ends.
 
-    The end of its output does not show that: a child may keep the pipe open. None if
-    the system has no such descriptors.
+    Return None if the system has no such descriptors. The end of the output does not
+    show the end of a process, because a child may keep the pipe open.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -378,7 +391,10 @@ def _exit_descriptor(pid: int) -> int | None:
 
 
 def _sent(number: int, given: bytes) -> bytes:
-    """Write bytes to a pipe; return the rest, or b"" if the reader has closed it."""
+    """Write bytes to a pipe; return the bytes still to write.
+
+    Return b"" if the reader has closed the pipe.
+    """
     try:
         return given[os.write(number, given[:65536]) :] if given else b""
     except BlockingIOError:

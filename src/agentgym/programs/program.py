@@ -22,12 +22,12 @@ _ADDRESSES = "127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class ProgramCommand:
-    """A command that attempts tasks; no shell interprets it.
+    """The command of a program that attempts tasks; no shell interprets it.
 
-    ``{task}`` in it becomes the user's request, ``{task_file}`` the path of a file with
-    the request, and ``{project}`` the folder in which training was started. Without
-    ``{task}`` and ``{task_file}`` the request is the program's standard input. A
-    process attempts one task and ends, unless the command has ``{tasks:50}``, see
+    In the command, ``{task}`` becomes the user's request, ``{task_file}`` the path of a
+    file with the request, and ``{project}`` the folder in which training was started.
+    Without ``{task}`` and ``{task_file}``, the request is the program's standard input.
+    A process attempts one task and ends, unless the command has ``{tasks:50}``; see
     :attr:`tasks`.
 
     Attributes:
@@ -38,11 +38,13 @@ class ProgramCommand:
 
     @classmethod
     def parse(cls, text: str, *, option: str = "--command") -> Self:
-        """Parse a command, with or without ``command:`` before it.
+        """Parse the text of a command, which may begin with ``command:``.
+
+        ``option`` is the name of the command line option, for error messages.
 
         Raises:
-            UsageError: It is empty, a quotation mark is not closed, or ``{tasks:50}``
-                is used wrongly.
+            UsageError: The command is empty, a quotation mark is not closed, or
+                ``{tasks:50}`` is used wrongly.
         """
         text = text.removeprefix(COMMAND)
         try:
@@ -60,15 +62,15 @@ class ProgramCommand:
 
     @property
     def reference(self) -> str:
-        """The agent's reference in settings: ``command:`` and the command."""
+        """The setting ``agent`` for this program: ``command:`` and the command."""
         return f"{COMMAND}{self}"
 
     @property
     def tasks(self) -> int | None:
-        """Number of tasks for one process, from ``{tasks:50}`` in the command.
+        """Number of tasks of one process, from ``{tasks:50}`` in the command.
 
         Such a process reads each task as a line of JSON, and ``{tasks:50}`` becomes
-        ``50``. None if a process attempts one task.
+        ``50``. None without it: then a process attempts one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
@@ -76,8 +78,8 @@ class ProgramCommand:
     def located(self, folder: Path | None = None) -> Self:
         """Return the command with absolute paths, so that it runs in any folder.
 
-        A word that names a file in ``folder``, by default the working folder, becomes
-        that file's absolute path.
+        A word that is the relative path of a file becomes the file's absolute path.
+        Paths are relative to ``folder``, by default the working folder.
         """
         project = Path.cwd() if folder is None else folder
 
@@ -92,10 +94,10 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Check that the program of the command can be found.
+        """Check that the program of the command is installed.
 
         Raises:
-            UsageError: It was not found; the message says what to do.
+            UsageError: The program was not found; the message says what to do.
         """
         if shutil.which(self.words[0]) is None:
             raise UsageError(
@@ -105,7 +107,7 @@ class ProgramCommand:
 
     @property
     def reads_input(self) -> bool:
-        """Whether the request is the program's standard input."""
+        """Whether the request is passed as standard input, not as an argument."""
         text = " ".join(self.words)
         return TASK not in text and TASK_FILE not in text
 
@@ -117,7 +119,8 @@ class ProgramCommand:
             file: A file with the request.
 
         Raises:
-            ProgramError: The request has a NUL character, which arguments cannot have.
+            ProgramError: The request has a NUL character, which arguments cannot
+                contain.
         """
         if self.tasks is not None:
             return [_TASKS.sub(r"\1", word) for word in self.words]
@@ -132,7 +135,7 @@ class ProgramCommand:
 
 
 def _problem_of_tasks(text: str) -> str:
-    """Return the mistake in a command's ``{tasks:50}``; empty if there is none."""
+    """Return the mistake in a command's ``{tasks:50}``, or "" if it is right."""
     if "{tasks" not in text:
         return ""
     numbers = [int(number) for number in _TASKS.findall(text)]
@@ -150,12 +153,14 @@ def _problem_of_tasks(text: str) -> str:
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
-    """Write ``task.json`` and ``task.txt``; return the path of ``task.txt``.
+    """Write a task to ``task.json``, and its request to ``task.txt``.
 
     Args:
         folder: Folder for both files.
-        task: The values that the program may see; ``instruction`` is the request, the
-            content of ``task.txt``.
+        task: The values that the program may see; ``instruction`` is the request.
+
+    Returns:
+        The path of ``task.txt``.
     """
     (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
     file = folder / "task.txt"
@@ -164,7 +169,10 @@ def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
 
 
 def base_variables() -> dict[str, str]:
-    """Return the variables of every program: no proxy for the model, project paths."""
+    """Return the environment variables that every program gets.
+
+    They exclude the local model from proxies, and name the project's folder.
+    """
     found = {}
     for name in ("NO_PROXY", "no_proxy"):
         known = os.environ.get(name, "")

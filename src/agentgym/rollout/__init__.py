@@ -1,13 +1,13 @@
-"""Rollouts: agents attempt tasks; their model and tool calls become trajectories.
+"""Run rollouts: an agent attempts a task, and its calls become a trajectory.
 
-To run some without training, with any model::
+To run rollouts without training, with any model::
 
     from agentgym.rollout import run_rollouts_sync
 
     batch = run_rollouts_sync(["What is 6 * 7?"], llm="openai:gpt-4.1-mini",
                               tools=["calculator"], save="out.jsonl")
 
-This API is in ``solo``; the rest of the package serves training, see the README.
+``run_rollouts`` is in ``solo``. The other modules serve training; see the README.
 """
 
 from typing import TYPE_CHECKING

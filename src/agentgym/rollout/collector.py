@@ -11,9 +11,9 @@ _THRESHOLDS = (20_000, 20, 20)
 def calm_collector() -> Iterator[None]:
     """Exclude the existing objects from garbage collection inside the block.
 
-    Most objects live as long as the process, and scanning them pauses requests. Use it
-    only where the block is all that the process does: an existing object that becomes
-    part of an unused cycle is not freed before the end.
+    Most objects live as long as the process, and scanning them pauses requests. Use
+    this only if the process does nothing else after the block: existing objects in an
+    unused reference cycle are not freed before the block ends.
     """
     before = gc.get_threshold()
     gc.collect()

@@ -31,19 +31,19 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
 
     Args:
         made: The trajectory.
-        form: The format; see the module.
+        form: The format; see the module's docstring.
 
     Returns:
-        One object, several for the conversations of a team in ``openai``, none for a
-        rollout without a model call in ``atif`` and ``openai``.
+        One object for ``atif`` and ``jsonl``, and one per conversation for ``openai``.
+        A rollout without a model call gives none for ``atif`` and ``openai``.
     """
     return list(_WRITERS[form](made))
 
 
 def form_of(path: Path) -> TrajectoryFormat:
-    """Return the format for a file's name: ``x.atif.json``, ``x.openai.jsonl``.
+    """Return the format for a file, e.g. ``atif`` for the name ``x.atif.json``.
 
-    All other names give ``jsonl``.
+    Names like ``x.openai.jsonl`` give ``openai``, and all other names ``jsonl``.
     """
     match path.suffixes[-2:-1]:
         case [".atif"]:
@@ -77,7 +77,7 @@ def _by_agent(made: Trajectory) -> dict[str, list[ModelCall]]:
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the last call of each conversation: no later call continues it."""
+    """Yield the last call of each conversation, which no later call continues."""
     for place, call in enumerate(calls):
         before = len(call.messages)
         if not any(
@@ -112,7 +112,7 @@ def _atif(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
-    """Yield the steps: new messages before each model call, the call, its results."""
+    """Yield ATIF steps: for each model call, its new messages, then the call itself."""
     known: dict[str, list[dict[str, Any]]] = {}
     results = _results(made)
     for place, call in enumerate(made.model_calls):
@@ -131,7 +131,7 @@ def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _results(made: Trajectory) -> list[list[ToolCall]]:
-    """Return the tool calls that ran after each model call."""
+    """Return a list of tool calls per model call: those that ran after it."""
     found: list[list[ToolCall]] = []
     for step in made.steps:
         if isinstance(step, ModelCall):
@@ -186,7 +186,7 @@ def _text(content: Any) -> str:
 
 
 def _about(made: Trajectory) -> dict[str, Any]:
-    """Return the rollout's data that belongs to no step."""
+    """Return the data about the whole rollout, e.g. its reward and status."""
     kept = made.model_dump(
         mode="json",
         include={

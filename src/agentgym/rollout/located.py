@@ -19,13 +19,13 @@ _MOST_RUBRIC = 2**16
 def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig:
     """Return settings that work from any folder, and resolve the agent's framework.
 
-    If the user names no agent, the scenario's own one is used. A tasks file without
-    tools takes the tools of the agent. If a pack trains on a remote machine, only that
-    machine imports it and finds its agent.
+    If the user names no agent, the scenario's own agent is used. A tasks file without
+    tools gets the tools of the agent. If a scenario pack trains on a remote machine,
+    only the remote machine imports the pack and looks for its agent.
 
     Args:
         config: The settings.
-        own_agent: Whether the scenario's own agent may be used; not for a trained
+        own_agent: Whether the scenario's own agent may be used; False for a trained
             agent.
 
     Raises:
@@ -59,10 +59,11 @@ def rubric_text(given: str) -> str:
     """Return the text of a judge's rubric.
 
     Args:
-        given: A file, or a text of several words; empty for none.
+        given: The path of a file, or the text itself (several words). An empty string
+            is returned unchanged.
 
     Raises:
-        UsageError: The file cannot be read, or it is empty or too long.
+        UsageError: The file cannot be read, or its text is empty or too long.
     """
     path = Path(given).expanduser()
     if not given or "\n" in given or (" " in given and not path.suffix):
@@ -84,7 +85,7 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the scenario's own agent for a framework, or None."""
+    """Return the scenario's own agent for a framework; None if it has no agent."""
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

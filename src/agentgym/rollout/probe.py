@@ -1,4 +1,4 @@
-"""Inspect a user's agent, and run a trial in which it calls each of its tools."""
+"""Inspect a user's agent, and run trials in which it calls each of its tools."""
 
 import asyncio
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, usual_tools
 
 _TRIAL_S = 20.0
-_PROGRAM_TRIAL_S = 120.0  # it starts first, which takes large packages many seconds
+_PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
 _NOWHERE = "http://127.0.0.1:1"
 _PASSES_ON = "runs: it passes control on"
@@ -47,13 +47,13 @@ _RUNS = "really runs"
 
 @dataclass(frozen=True)
 class RoleFound:
-    """One role (agent) that was found in the user's agent.
+    """One role (an agent of a team) that was found in the user's agent.
 
     Attributes:
-        name: Its name in its framework.
-        prompt: Its system prompt, None if it is unknown.
-        tools: OpenAI-shaped tools that it may call.
-        model: Description of its own model, empty if it is unknown.
+        name: Name of the role in the framework.
+        prompt: System prompt of the role; None if it is unknown.
+        tools: Tools that the role may call, in OpenAI's form.
+        model: Description of the role's own model; empty if it is unknown.
     """
 
     name: str
@@ -69,16 +69,18 @@ class AgentReport:
     Attributes:
         agent: ``module:name``.
         kind: Type of the object.
-        way: How its model is replaced.
-        bound: Names of its tools that act on the scenario's environment.
-        own: How calls of its other tools are answered, by name.
-        missing: Tools of the scenario that the agent does not offer to its model.
-        differences: Differences between its schemas and the scenario's.
-        concerns: Sentences about differences in training.
-        problems: Why it cannot be trained; empty if it can.
-        undecided: Its own tools for which no way to answer was configured.
-        too_long: Why its prompts exceed the model's context; empty if they fit.
-        model_calls: Number of model calls in the trial; None without a trial.
+        way: How AgentGym replaces the agent's model.
+        bound: Names of the agent's tools that the scenario also has; they act on the
+            scenario's environment.
+        own: The agent's other tools, by name, and how their calls are answered.
+        missing: Names of scenario tools that the agent does not offer to its model.
+        differences: Sentences about tools whose schema differs from the scenario's.
+        concerns: Warnings about the agent's behaviour in training.
+        problems: Reasons why the agent cannot be trained; empty if it can.
+        undecided: Names of ``own`` tools whose calls have no answer configured.
+        too_long: Why even the shortest prompt exceeds the model's context; empty if it
+            fits.
+        model_calls: Number of model calls in the trials; None without a trial.
     """
 
     agent: str
@@ -98,15 +100,15 @@ class AgentReport:
 
 
 def probed(config: TrainingConfig) -> AgentReport:
-    """Inspect the agent of ``config``, and run one trial with a scripted model.
+    """Inspect the agent of ``config``, and run trials with a scripted model.
 
-    The scripted model calls each offered tool with made-up arguments, in an episode of
-    the scenario. No tool really runs, except those that the agent calls without
-    AgentGym noticing, and no other machine can be reached.
+    The scripted model calls each offered tool with made-up arguments, in episodes of
+    the scenario. Tools do not really run, except tools that the agent's code calls
+    directly, without AgentGym. No other machine can be reached.
 
     Raises:
         UsageError: The agent cannot be created.
-        UnsupportedError: It is not an agent that can be trained.
+        UnsupportedError: The object is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()
@@ -123,7 +125,8 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
     """Raise if an inspected agent cannot be trained.
 
     Raises:
-        UnsupportedError: It cannot; the message says why and how to fix it.
+        UnsupportedError: The agent cannot be trained; the message says why, and how to
+            fix it.
     """
     problems = report.problems or [report.too_long]
     if any(problems):
@@ -134,7 +137,7 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
 
 
 def role_names(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return the names of the roles in the user's agent."""
+    """Return the names of the user's agents; empty if they cannot be listed."""
     return [role.name for role in _looked_into(config, scenario)[1]]
 
 

@@ -18,7 +18,7 @@ _LOOKED_AT = 32
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
 _LEAST_ANSWER = 16
-"""Least tokens that an answer needs: a short call has about as many."""
+"""Minimum number of tokens for an answer: about the length of a short tool call."""
 
 
 def compare_with_context(
@@ -31,9 +31,9 @@ def compare_with_context(
         calls: Model calls of a trial; answers and tool results in them are made up.
 
     Returns:
-        Why the agent cannot be trained with this model, and a note;
-        each is empty if there is nothing to say, or if the model's files are not on
-        this machine, or cannot be read.
+        Two texts: why the agent cannot be trained with this model, and a warning that
+        long episodes will be cut. Both are empty if all prompts fit, and also if the
+        model's files are not on this machine or cannot be read.
     """
     try:
         lengths, context = _lengths(config, calls)
@@ -41,7 +41,7 @@ def compare_with_context(
         AgentGymError,
         OSError,
         ValueError,
-    ):  # loading reports it
+    ):  # loading the model will report the error
         return "", ""
     if not lengths or max(lengths) + _LEAST_ANSWER <= context:
         return "", ""
@@ -61,12 +61,15 @@ def compare_with_context(
 
 
 def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return a note if a scenario's own prompts exceed the model's context.
+    """Return a list with a warning if a scenario's prompts exceed the model's context.
 
     Args:
-        config: Settings that name the model. A user's own agent has other prompts,
-            which its trial checks.
+        config: Settings that name the model. If they name the user's own agent, the
+            list is empty: a trial of the agent checks its prompts.
         scenario: The scenario, with its tasks.
+
+    Returns:
+        At most one warning; none if the prompts fit or cannot be checked.
     """
     if config.agent.reference is not None or is_remote(config.model):
         return []
@@ -100,7 +103,10 @@ def prompt_notes(config: TrainingConfig, scenario: Scenario) -> list[str]:
 def _lengths(
     config: TrainingConfig, calls: Sequence[ModelCall]
 ) -> tuple[list[int], int]:
-    """Return each call's prompt length, and the model's context length, in tokens."""
+    """Return each call's prompt length and the model's context length, in tokens.
+
+    Returns an empty list if the model's files are not on this machine.
+    """
     from tokenizers import Tokenizer
 
     source = model_source(config.model)

@@ -25,7 +25,7 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
 
     Args:
         store: Store of the run, which may still be running.
-        only: Rollouts whose id has this part, e.g. ``after``; all by default.
+        only: Text that a rollout's id must contain, e.g. ``after``; empty for all.
 
     Raises:
         StoreError: The store cannot be read.
@@ -44,7 +44,7 @@ def stored_trajectories(store: StoreReader, only: str = "") -> Iterator[Trajecto
 def stored_rollout(
     store: StoreReader, rollout_id: str
 ) -> tuple[Rollout, Trajectory] | None:
-    """Return a rollout, running or ended, and its trajectory; None if it is unknown.
+    """Return a running or ended rollout and its trajectory; None for an unknown id.
 
     Raises:
         StoreError: The store cannot be read.
@@ -64,14 +64,18 @@ def stored_rollout(
 def to_trajectory(
     rollout: Rollout, attempts: Mapping[str, Sequence[RecordedEvent]]
 ) -> Trajectory:
-    """Return the trajectory of an ended rollout, from the last of its ``attempts``.
+    """Return a rollout's trajectory, built from the events of its last attempt.
 
-    It is dropped, with its reason and without a reward, unless the rollout succeeded
-    and a reward was reported. A rollout from another program may lack scenario and
-    group; the group is then the task's.
+    Unless the rollout succeeded and reported a reward, the trajectory is dropped, with
+    a reason. A rollout that another program queued may have no group; then the task's
+    id is its group.
+
+    Args:
+        rollout: The rollout.
+        attempts: The events of all attempts, by attempt id.
 
     Raises:
-        RolloutError: Its input is not a task.
+        RolloutError: The rollout's input is not a task.
     """
     task = read_task(rollout.input)
     last = rollout.status.last_attempt_id or FIRST_ATTEMPT
@@ -111,7 +115,7 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count the model requests that are not steps of the last attempt."""
+    """Count requests that are not steps of the trajectory, by agent and reason."""
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
@@ -143,8 +147,8 @@ def _why_dropped(rollout: Rollout, events: Sequence[RecordedEvent]) -> Reason:
 def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:
     """Insert each tool outcome after the model call that requested it.
 
-    Outcomes were recorded in that order; those of the agent's own code come last. A
-    call that the agent's own code replaced has no outcome.
+    ``outcomes`` have the order of the requested calls. Tool calls that the agent's code
+    made by itself come last. A requested call that this code replaced has no outcome.
     """
     steps: list[Step] = []
     rest = deque(outcomes)

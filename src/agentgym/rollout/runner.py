@@ -32,11 +32,12 @@ class RolloutRequest:
     """One rollout to run.
 
     Attributes:
-        rollout_id: Unique id, from which the seeds of its model calls are derived.
+        rollout_id: Unique id; the seeds of the rollout's model calls are derived from
+            it.
         task: The task to attempt.
-        train: Whether to sample with the training settings.
-        group: Rollouts of one group attempt the same task.
-        step: The training step it belongs to.
+        train: Whether to sample with the training settings, not those of evaluations.
+        group: Name of the rollout's group; a group's rollouts attempt the same task.
+        step: Number of the training step.
     """
 
     rollout_id: str
@@ -49,13 +50,13 @@ class RolloutRequest:
     def of_groups(
         cls, tasks: Sequence[Task], size: int, step: int, first: int = 0
     ) -> list[Self]:
-        """Return a training step's requests; the attempts at each task are a group.
+        """Return a training step's requests: for each task, a group of ``size``.
 
         Args:
             tasks: The tasks.
-            size: Number of attempts at each.
+            size: Number of rollouts in each group.
             step: Number of the step.
-            first: Number of the first group in the step.
+            first: Number of the first group, if the step already has groups.
         """
         groups = [
             (task, f"s{step:05d}-t{at:03d}") for at, task in enumerate(tasks, first)
@@ -70,16 +71,16 @@ class RolloutRequest:
 class Runner:
     """Runs batches of rollouts on a pool of workers.
 
-    The store retries a failed attempt a few times on a fresh environment; then the
-    rollout is dropped with its last reason. If a worker dies and the rollout that
-    blocked it is known, that rollout is charged with an attempt. If not, all its
-    rollouts are suspects: each is retried alone once nothing else runs, so that only
-    the cause loses attempts.
+    The store retries a failed attempt a few times in a new environment. Then the
+    rollout is dropped with its last reason. If a worker dies because a known rollout
+    blocked it, this counts as a failed attempt of that rollout only. If the cause is
+    unknown, all rollouts of the worker are suspects. Each suspect is retried alone,
+    when nothing else runs, so that only the rollout that kills workers fails.
 
     Args:
-        store: Where rollouts and events are.
+        store: The store for rollouts and events.
         scenario: Name of the scenario, recorded with each rollout.
-        max_attempts: Number of workers that a suspect may kill when retried alone.
+        max_attempts: A suspect that ran alone and killed this many workers fails.
     """
 
     def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
@@ -100,11 +101,16 @@ class Runner:
     ) -> list[Trajectory]:
         """Run every request to its end, and return the trajectories.
 
-        ``on_done`` is called in this thread as each ends, ``beat`` every half second
-        with the reason why the store waits; both may raise to give up.
+        ``on_done`` and ``beat`` are called in this thread, and may raise to give up.
+
+        Args:
+            requests: The rollouts to run.
+            pool: The workers.
+            on_done: Called with each trajectory as soon as its rollout ends.
+            beat: Called every half second with the reason why the store waits, or None.
 
         Returns:
-            One trajectory per request, in the same order; dropped ones included.
+            One trajectory per request, in the same order, also for dropped rollouts.
 
         Raises:
             RolloutError: The workers cannot start.
@@ -113,7 +119,7 @@ class Runner:
         asked = {request.rollout_id: request for request in requests}
         waiting = set(asked)
         done: dict[str, Trajectory] = {}
-        self._store.flush(beat)  # queueing need not wait for the disk then
+        self._store.flush(beat)  # so that queueing does not wait for the disk
         self._store.create_rollouts([self._create(r) for r in requests])
         try:
             with self._store.ends(waiting) as ends:
@@ -153,7 +159,7 @@ class Runner:
                 self._suspect(rollout_id, worker, reason)
 
     def _read(self, request: RolloutRequest) -> Trajectory:
-        """Return the trajectory; drop the rollout if its record is unreadable."""
+        """Return a rollout's trajectory; if its record is unreadable, a dropped one."""
         store, rollout_id = self._store, request.rollout_id
         events: list[RecordedEvent] = []
         try:
@@ -178,7 +184,7 @@ class Runner:
             )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
-        """Hold a suspect back until it can be retried alone, or end it."""
+        """Keep a suspect for a retry alone; fail it after too many worker deaths."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:
@@ -191,7 +197,7 @@ class Runner:
     def _try_suspects(self, waiting: set[str]) -> None:
         """Retry the next suspect if nothing else runs.
 
-        A rollout whose end arrived after its worker's death is not a suspect any more.
+        A suspect is not retried if its result arrived after its worker's death.
         """
         with self._lock:
             while self._suspects and waiting <= self._suspects.keys():

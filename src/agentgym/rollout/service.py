@@ -20,23 +20,23 @@ from agentgym.security.audit import FILE as AUDIT_FILE
 from agentgym.security.audit import AuditLog
 
 _GROUP_COMMIT_S = 0.005
-"""Longest time that answers wait for a commit."""
+"""Most seconds that a response waits until its writes are committed."""
 _RESTARTED = Reason(kind="the gateway was restarted")
 
 
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
-    A trainer queues rollouts and registers the servers of its policy. Rollouts are run
-    by a controller that starts a process for each, or by our workers, which also retry
-    crashed rollouts, up to ``max_attempts`` of the config.
+    A trainer queues rollouts and registers the servers of its policy. Either a
+    controller runs the rollouts and starts a process for each, or workers of this
+    service do. The workers retry crashed rollouts, up to the config's ``max_attempts``.
 
     Args:
         database: SQLite file of the records; its unfinished rollouts are continued. The
             workers' log is a file next to it.
         settings: Address, key, sampling, and the name of the policy.
         config: Scenario, framework, agent and limits of the workers.
-        workers: Worker processes; 0 leaves rollouts to a controller.
+        workers: Number of worker processes; with 0, a controller runs the rollouts.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class GatewayService:
 
     @property
     def failure(self) -> str | None:
-        """Why rollouts can never run again; None while they can."""
+        """Why no rollout can run any more, or None."""
         if (failure := self.store.failure) is not None:
             return failure
         failure = None if self._pool is None else self._pool.failure
@@ -115,8 +115,8 @@ class GatewayService:
     def _worker_died(self, death: WorkerDeath) -> None:
         """Requeue the rollouts of a dead worker. Callable from any thread.
 
-        If the rollout that killed it is known, only that one is charged with an
-        attempt, otherwise all are.
+        If the rollout that blocked the worker is known, only this rollout is charged
+        with a failed attempt; otherwise all of the worker's rollouts are.
         """
         for rollout_id in self.store.retire(death.worker):
             blamed = rollout_id == death.blamed

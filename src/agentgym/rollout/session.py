@@ -36,19 +36,20 @@ class RolloutSession:
     """Runs rollouts of one configuration against one policy.
 
     Args:
-        config: Every setting.
+        config: All settings of the run.
         policy: Answers the model calls, in this process or remotely.
         folder: Folder for rollouts.db and the workers' log.
-        workers: Worker processes.
-        resumed_step: Rollouts after this training step, from an earlier process, are
-            deleted and run again under the same ids; -1 deletes all.
+        workers: Number of worker processes.
+        resumed_step: Last training step to keep from an earlier process. Rollouts of
+            later steps are deleted, since they run again with the same ids; -1 deletes
+            all.
         beat: Called every half second while waiting, with the reason why the store
-            waits; may raise to give up.
-        hosts: A file: workers may reach no other machine, and list those they tried in
-            it.
+            waits, or None; may raise to give up.
+        hosts: If given, workers cannot reach other machines; this file lists the
+            machines that they tried to reach.
         cache: Cache of answers from a provider's model.
-        audit: Audit log; by default the one of the caller's context, or a file in
-            ``folder``.
+        audit: File of the audit log. By default, the log that is open in the caller's
+            context is used, or a file in ``folder``.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class RolloutSession:
             raise ProviderError(self._gateway.failure)
 
     def reword(self, wording: Wording) -> None:
-        """Send these texts instead of the agent's own from the next request on."""
+        """Replace the agent's prompts and tool descriptions in all later requests."""
         self._gateway.reword(wording)
 
     @property
@@ -158,7 +159,7 @@ class RolloutSession:
         return self._gateway.troubles
 
     def delete(self, rollout_ids: Iterable[str]) -> None:
-        """Delete rollouts, ended or not, also from the database."""
+        """Delete running or ended rollouts from memory and from the database."""
         for rollout_id in rollout_ids:
             self._store.delete(rollout_id)
 
@@ -175,7 +176,8 @@ class RolloutSession:
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
     """Return a gateway's settings, with the sampling of ``config``.
 
-    A provider's model gets its own default temperature unless ``config`` changes it.
+    A provider's model uses the provider's default temperature, unless ``config`` has
+    another ``eval_temperature`` than the default. ``more`` are other settings.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
@@ -214,7 +216,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def worker_count(config: TrainingConfig) -> int:
-    """Return how many worker processes to run: by default one less than cores."""
+    """Return the number of worker processes: by default cores minus 1, at most 8."""
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

@@ -13,15 +13,17 @@ from agentgym.core.trajectory import (
 )
 
 _FIRST = 3
-"""Number of rollouts named per kind of reason."""
+"""Number of rollouts that are named for each kind of reason."""
 
 
 class DropKind(BaseModel, frozen=True, extra="forbid"):
     """Rollouts that were dropped for one kind of reason.
 
     Attributes:
-        kind: Kind of reason; ``count`` rollouts have it.
-        rollouts: The ids of the first few, with the ids of their ``tasks``.
+        kind: The kind of reason.
+        count: Number of rollouts dropped for this kind of reason.
+        rollouts: Ids of the first few of these rollouts.
+        tasks: Ids of the tasks of ``rollouts``, in the same order.
         detail: The full reason of the first rollout.
     """
 
@@ -33,19 +35,20 @@ class DropKind(BaseModel, frozen=True, extra="forbid"):
 
 
 class Summary(Numbers, frozen=True):
-    """The figures of many trajectories, added up.
+    """Totals and means over many trajectories.
 
     Attributes:
         rollouts: Number of rollouts: ``succeeded + failed + dropped``.
         reasons: Number of failed or dropped rollouts by kind of reason, most frequent
-            first. Their sum is ``failed + dropped``.
+            first. The sum of these numbers is ``failed + dropped``.
         drops: Dropped rollouts by kind of reason, the most frequent first.
-        tools: Tool calls by name; ``tool_outcomes`` by their outcome.
-        scored: Number of rollouts with a reward; ``mean_reward`` is their mean, or
-            None.
+        tools: Number of tool calls by tool name.
+        tool_outcomes: Number of tool calls by outcome.
+        scored: Number of rollouts with a reward.
+        mean_reward: Mean reward of the scored rollouts; None if there are none.
         mean_parts: Mean of each part of the reward over the scored rollouts; a missing
-            part counts as 0. They add up to ``mean_reward`` if all rollouts have parts.
-        mean_duration_s: Mean wall seconds of a rollout, over all.
+            part counts as 0. The sum is ``mean_reward`` if all rollouts have parts.
+        mean_duration_s: Mean wall-clock seconds per rollout.
     """
 
     rollouts: int
@@ -63,7 +66,7 @@ class Summary(Numbers, frozen=True):
 
     @property
     def adds_up(self) -> bool:
-        """Whether each rollout is counted once and each failure has a reason."""
+        """Whether the numbers are consistent, e.g. each failure has one reason."""
         lost = self.failed + self.dropped
         return (
             self.rollouts == self.succeeded + lost
@@ -75,7 +78,7 @@ class Summary(Numbers, frozen=True):
 
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
-    """Summarize trajectories of any number of tasks."""
+    """Compute the totals and means of trajectories, which may be of several tasks."""
     every = list(trajectories)
     stats = [trajectory.stats() for trajectory in every]
     status = Counter(trajectory.status for trajectory in every)

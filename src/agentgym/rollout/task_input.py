@@ -1,4 +1,4 @@
-"""Read a rollout's input: a task in our form or in other trainers' forms."""
+"""Read the task in a rollout's input, in AgentGym's or a trainer's form."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ _FIELD = "task"
 def read_task(given: Any) -> Task:
     """Parse the task in a rollout's input.
 
-    It is a task, its JSON text, or a row of a data set whose field ``task`` is either.
-    Trainers keep data sets as tables, which give every nested task the keys of all
-    others; text avoids that.
+    ``given`` is a task, the JSON text of a task, or a row of a data set whose field
+    ``task`` is one of the two. In a data set, text is better: a table of nested tasks
+    would add the keys of all tasks to each task.
 
     Raises:
-        RolloutError: It is none of these; the message names the first problem.
+        RolloutError: ``given`` is not a task; the message names the first problem.
     """
     if isinstance(given, dict) and _FIELD in given:
         given = given[_FIELD]
@@ -33,5 +33,5 @@ def read_task(given: Any) -> Task:
 
 
 def as_row(task: Task) -> dict[str, str]:
-    """Convert a task to a row of a trainer's data set, for ``read_task``."""
+    """Convert a task to a row of a trainer's data set; ``read_task`` parses the row."""
     return {_FIELD: task.model_dump_json()}

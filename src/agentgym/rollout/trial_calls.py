@@ -14,20 +14,21 @@ _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 
 
 class TrialCalls:
-    """Calls each offered tool once, one call per answer; then answers.
+    """Calls each offered tool once, one call per answer; then gives a final answer.
 
-    Frameworks refuse some calls in one message, such as a hand-off with others, or two
-    edits of one file. Tools left out in one attempt are called in the next. Hand-offs
-    are made again in each attempt, as they give access to other agents' tools.
+    Frameworks refuse some calls in the same message, e.g. a hand-off and another call,
+    so each answer has one call. Tools that were not called in one attempt are called in
+    the next. Hand-offs are repeated in each attempt, to reach other agents' tools.
 
-    A required call of a single unknown tool is an answer with a JSON schema. It is made
-    each time with other choices, since it may decide which agent is next. For the same
-    reason, a request without tools whose text names several agents is answered with one
-    of the names, a different one each time.
+    If a request requires a call and offers one unknown tool, this tool stands for an
+    answer with a JSON schema. Such an answer may decide which agent is next, so each
+    answer has other enum and boolean values. For the same reason, a request without
+    tools whose last message names several agents is answered with one of the names, a
+    different name each time.
 
     Args:
-        most_turns: Model calls of one agent after which an episode is ended.
-        addressee: Name of the argument with which a call names an agent.
+        most_turns: Most model calls of one agent in an attempt.
+        addressee: Name of the tool argument whose value names another agent.
         roles: Names of the agents.
         known: Names of tools that are not answers with a JSON schema.
         passing: Names of tools that pass control to another agent.
@@ -62,15 +63,15 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """Number of offered calls that were not made in any attempt."""
+        """Number of offered calls that have not been made in any attempt yet."""
         return len(self._offered - self._made)
 
     def begin(self) -> None:
-        """Begin another attempt."""
+        """Prepare for the next attempt, in which hand-offs are repeated."""
         with self._lock:
             self._made_now.clear()
             self._turns.clear()
-            self._forms = self._attempts  # other choices than in the attempt before
+            self._forms = self._attempts  # begin with other values in each attempt
             self._attempts += 1
 
     def __call__(self, request: ChatRequest) -> Reply:
@@ -82,7 +83,7 @@ class TrialCalls:
                 self.answers.add(names[0])
                 return Reply(calls=[(names[0], self._in_a_form(functions[0]))])
             if request.form:
-                self.answers.add(request.form)  # also next to other tools
+                self.answers.add(request.form)  # offered together with other tools
             if not names:
                 return Reply(self._name_of(request) or "Done.")
             calls = {
@@ -101,7 +102,7 @@ class TrialCalls:
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
-        """Yield calls to make, most important first; hand-offs after other calls."""
+        """Yield the calls that may be made next, best first; hand-offs come last."""
         ordered = sorted(calls, key=self._passes)
         yield from (call for call in ordered if call not in self._made)
         passing = [call for call in calls if self._passes(call)]
@@ -113,7 +114,7 @@ class TrialCalls:
         return call[0] in self._passing or bool(call[1])
 
     def _name_of(self, request: ChatRequest) -> str:
-        """Return the agent that a request without tools may ask to name; else empty."""
+        """Return an agent's name if the last message names several, else empty."""
         text = json.dumps(request.messages[-1], ensure_ascii=False)
         named = [role for role in self._roles if role in text]
         if len(named) < 2:

@@ -8,7 +8,7 @@ from agentgym.rollout.workers.assemble import ENDED
 
 
 def offered_tools(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
-    """Return the tools that the model was offered, by name."""
+    """Return the OpenAI functions that the model was offered, by name."""
     return {
         str(tool["function"]["name"]): tool["function"]
         for made in trials
@@ -19,7 +19,7 @@ def offered_tools(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
 
 
 def is_lost(made: Trajectory) -> bool:
-    """Return whether a trial waits for a person, or was dropped."""
+    """Return whether a trial stopped to wait for a person, or was dropped."""
     waits = made.reason is not None and made.reason.kind == "interrupt"
     return waits or made.status is RolloutStatus.DROPPED
 
@@ -27,7 +27,7 @@ def is_lost(made: Trajectory) -> bool:
 def is_unfit(made: Trajectory) -> bool:
     """Return whether the agent's code refused a made-up JSON object.
 
-    A trial cannot know which fields the code needs: the request has no schema.
+    A trial cannot know which fields the code needs, since the request has no schema.
     """
     calls = made.model_calls
     is_wrong = made.reason is not None and made.reason.kind == "wrong form"
@@ -35,7 +35,7 @@ def is_unfit(made: Trajectory) -> bool:
 
 
 def calls_replaced(trials: list[Trajectory]) -> list[str]:
-    """Return the tools that were called without a recorded outcome."""
+    """Return the names of tools that were called, but have no recorded outcome."""
     names: dict[str, None] = {}
     for made in trials:
         ended = {call.id for call in made.get_tool_calls()}
@@ -45,6 +45,6 @@ def calls_replaced(trials: list[Trajectory]) -> list[str]:
 
 
 def calls_ending(trials: list[Trajectory]) -> list[str]:
-    """Return the tools whose call ended an attempt without running anything."""
+    """Return the names of tools whose call ended the agent and ran nothing."""
     ended = [t.get_tool_calls()[-1] for t in trials if t.get_tool_calls()]
     return list(dict.fromkeys(call.name for call in ended if call.result == ENDED))

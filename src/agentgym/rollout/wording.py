@@ -20,19 +20,19 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class NewText(BaseModel, frozen=True, extra="forbid"):
-    """One of the agent's own texts, and the text to send instead."""
+    """A replacement: the agent's own text ``before``, and the text to send instead."""
 
     before: str
     after: str
 
 
 class Wording(BaseModel, frozen=True, extra="forbid"):
-    """Texts to send instead of an agent's own; none of them by default.
+    """Texts to send instead of an agent's own texts; empty by default.
 
     Attributes:
-        prompts: New system prompts. An empty ``before`` means: add this prompt to
-            conversations without one.
-        tools: New descriptions of tools, by the tool's name.
+        prompts: Replacements of system prompts. If ``before`` is empty, ``after`` is
+            added to conversations without a system prompt.
+        tools: Replacements of tool descriptions, by the tool's name.
     """
 
     prompts: tuple[NewText, ...] = ()
@@ -40,10 +40,10 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the JSON of :attr:`text`; an empty string is a wording without texts.
+        """Parse JSON in the form of :attr:`text`; an empty string is an empty wording.
 
         Raises:
-            ValueError: It is not JSON, or has unknown fields.
+            ValueError: The text is not JSON, or has unknown fields.
         """
         return cls.model_validate(parse_json(text)) if text.strip() else cls()
 
@@ -56,7 +56,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
         return bool(self.prompts or self.tools)
 
     def applied(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a chat completion request with these texts in place of the agent's."""
+        """Return a chat completion request with the agent's texts replaced."""
         messages, tools = body.get("messages"), body.get("tools")
         if not self or not isinstance(messages, list):
             return body
@@ -87,7 +87,7 @@ class Wording(BaseModel, frozen=True, extra="forbid"):
 
 
 NO_WORDING = Wording()
-"""Changes nothing."""
+"""A wording that changes nothing."""
 
 
 def system_text(message: Any) -> str | None:
@@ -103,7 +103,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Return a wording as JSON text, so that no later step needs the file.
+    """Read a wording, and return it as JSON text, so that the file may be deleted.
 
     Args:
         given: The path of a file with :attr:`Wording.text`, or that text itself; an
@@ -133,7 +133,7 @@ def wording_text(given: str) -> str:
 
 
 class WordedPolicy(Policy):
-    """Puts the texts of a wording into each request to another policy."""
+    """Wraps a policy, and applies a wording to each request."""
 
     def __init__(self, policy: Policy, wording: Wording) -> None:
         self._policy = policy
@@ -142,7 +142,7 @@ class WordedPolicy(Policy):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """The reason that the policy cannot answer any more; empty while it can."""
+        """Why the policy cannot answer any more; empty if it can."""
         return self._policy.failure
 
     @property
@@ -160,7 +160,7 @@ class WordedPolicy(Policy):
             yield item
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the tokens of a request's prompt, and those left of the context."""
+        """Return the number of prompt tokens, and of tokens left in the context."""
         return self._policy.room(self._worded(request))
 
     async def release(self) -> None:
@@ -168,7 +168,7 @@ class WordedPolicy(Policy):
         await self._policy.release()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Close the wrapped policy."""
         self._policy.close()
 
     def _worded(self, request: ChatRequest) -> ChatRequest:

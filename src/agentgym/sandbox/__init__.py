@@ -5,10 +5,10 @@
 - ``commands``, ``result``: the input and the parsed output of an execution.
 - ``cache``: the cache of results.
 - ``packages``: the interpreter and its importable packages.
-- ``gives``: judges code by its values, in a way that the code cannot forge.
+- ``gives``: judges code by its values, which it compares outside the sandbox.
 - ``languages``: JavaScript, Go and Rust, in addition to Python.
 - ``on_demand``: a sandbox that opens at its first use.
-- ``ladder``: the kinds of isolation (rungs), safest first, and their probe.
+- ``ladder``: finds the safest kind of isolation (rung) that works.
 - ``guest_process``, ``launch``: starting a zygote and talking to it.
 - ``syscalls``, ``filter``: the allowed system calls, and their seccomp filter.
 - ``memory``: a control group around a zygote, if one can be made.

@@ -16,20 +16,21 @@ from agentgym.sandbox.result import SandboxResult
 from agentgym.version import __version__
 
 _MOST_FILES = 2_000
-"""Most files of ``python_path`` to check; more take as long as running again."""
+"""With more files below ``python_path``, results are not cached: checking the files for
+changes would take as long as running again."""
 _FRESH_NS = 1_000_000_000
-"""Nanoseconds within which a changed file may change again without a visible
-difference."""
+"""Results are not cached for this time (nanoseconds) after a file has changed: the file
+could change again and keep the same time stamp."""
 _LARGEST_SHARE = 8
 _OBJECT_BYTES = 400
 
 
 class ResultCache:
-    """A sandbox's cache of results; thread-safe.
+    """Caches the results of a sandbox's executions; thread-safe.
 
     Args:
-        config: How the sandbox was opened.
-        rung: The rung that isolates it.
+        config: The configuration of the sandbox.
+        rung: The kind of isolation that the sandbox uses.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -43,11 +44,11 @@ class ResultCache:
         self._lock = threading.Lock()
 
     def key(self, job: Job) -> bytes | None:
-        """Return a hash of everything that a result depends on; None: do not cache it.
+        """Return a job's cache key, or None if its result must not be cached.
 
-        That is the job, the interpreter, the toolchains, the rung (kind of isolation),
-        its limits, this package's version, and the contents of the folders of
-        ``python_path``, by their files' times, sizes and inode numbers.
+        The key is a hash of everything that the result depends on: the job, the
+        interpreter, the toolchains, the kind of isolation, the limits, this package's
+        version, and the times, sizes and inode numbers of the files in ``python_path``.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None
@@ -59,7 +60,7 @@ class ResultCache:
         return hashlib.sha256(self._setting + packages + job.key).digest()
 
     def get(self, key: bytes | None) -> SandboxResult | None:
-        """Return a cached result, or None."""
+        """Return the result cached under ``key``, or None."""
         with self._lock:
             if key is None or key not in self._results:
                 return None
@@ -67,7 +68,11 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Cache a result, unless a timeout or a signal ended it."""
+        """Cache a result under ``key``, and drop the least recently used results.
+
+        Do nothing if ``key`` is None, if the program did not exit by itself, or if the
+        result is larger than an eighth of the cache.
+        """
         size = _size(result)
         most = self._config.cache_bytes
         if key is None or result.status != "exited" or size > most // _LARGEST_SHARE:

@@ -1,8 +1,9 @@
 """Compile the allowed system calls to a seccomp filter, on the host.
 
-The guest only installs the bytes. ``strict`` is for a process that keeps the caller's
-user id: it may not start processes or signal any other, and changes of file metadata
-are ignored (they report success), because Landlock does not cover them.
+The process in the sandbox only installs the compiled bytes. The ``strict`` filter is
+for a process that keeps the caller's user id. Such a process may not start processes or
+send signals to others. Its changes of file metadata report success but do nothing,
+because Landlock does not cover them.
 """
 
 import errno
@@ -28,13 +29,14 @@ _SIGNALLING = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open"
 _OF_ITSELF = """
 prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 """
-"""Their first argument is a process id; 0 is the caller."""
+"""Calls that a process may make only for itself: with 0 as process id, the first
+argument."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _CLONE_NAMESPACES, _CLONE_THREAD = 0x7E020000, 0x10000
 _AF_UNIX, _SOCK_TYPE_MASK = 1, 0xF
-_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5  # Their pairs reach only each other.
+_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5  # A pair of these can only reach itself.
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS
 
 
@@ -43,7 +45,7 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Return filter code that fails with an ``errno``; 0 pretends success."""
+    """Return filter code that fails a call with this ``errno``; 0 reports success."""
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -54,12 +56,15 @@ _UNKNOWN = _fail(errno.ENOSYS)
 
 
 def _argument(index: int) -> bytes:
-    """Load the low half of an argument (both architectures are little-endian)."""
+    """Return filter code that loads the low 32 bits of a system call's argument.
+
+    This works because both supported architectures are little-endian.
+    """
     return _op(_LOAD, 16 + 8 * index)
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return code that tests whether an argument is one of some values."""
+    """Return code that runs ``hit`` if an argument is in ``values``, else ``miss``."""
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -68,16 +73,16 @@ def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> 
 def build_filter(
     *, strict: bool, shared_memory: bool, mounted: bool, machine: str = ""
 ) -> bytes:
-    """Assemble the filter program.
+    """Compile the seccomp filter of a process in the sandbox.
 
     Args:
         strict: Whether the process keeps the caller's own user id.
-        shared_memory: Whether processes may share anonymous memory: the sum of their
-            sizes does not measure it.
-        mounted: Whether only the sandbox's own folders are visible. Otherwise files may
-            not reserve disk space without writing, because the count of written bytes
-            misses it; and extended attributes are refused, because Landlock does not
-            cover them.
+        shared_memory: Whether processes may share anonymous memory. The sum of their
+            sizes does not measure such memory.
+        mounted: Whether the process sees only the sandbox's own folders. If not, the
+            filter refuses extended attributes, because Landlock does not cover them. It
+            also refuses to reserve disk space without writing, because only written
+            bytes are counted.
         machine: ``x86_64`` or ``aarch64``; this machine by default.
 
     Raises:
@@ -103,7 +108,7 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the program's end: one verdict for each range of call numbers."""
+    """Return the end of the filter: allow or refuse each range of call numbers."""
 
     def verdict(number: int) -> bytes:
         if number in allowed:
@@ -118,7 +123,7 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return the filter code for calls whose arguments matter."""
+    """Return filter code, by name, for the calls whose arguments are checked."""
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 5),
@@ -138,7 +143,7 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
         "setpriority": _argument(0)
         + _op(_EQUAL, 0, 1, 0)
         + _REFUSE
-        # A process, not a group or a user; and only the caller itself.
+        # Allowed for a process, not for a group or a user; and only for the caller.
         + _if_one_of(1, (0,), _ALLOW, _REFUSE),
         "clone": b"".join([*no_namespace, _ALLOW]),
         "clone3": _UNKNOWN,  # Its flags are not visible; C libraries then use `clone`.
@@ -154,7 +159,7 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return the rules for a process that keeps the caller's user id."""
+    """Return filter code, by name, for a process that keeps the caller's user id."""
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

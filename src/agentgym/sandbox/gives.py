@@ -1,10 +1,9 @@
-"""gives: judge a program by values that the host compares outside the sandbox.
+"""gives: judge a program by its values, which the host compares outside the sandbox.
 
-Tests in the same process as the code under test can be deceived: the code may write
-their report, patch their runner, or return an object that equals everything. With
-:func:`gives`, only texts of values, made by ``guest.plain``, leave the sandbox; the
-expected values never enter it. The code can only choose its values, and these are
-judged.
+A program can deceive tests that run in its own process: it may write the test report,
+patch the test runner, or return an object that equals everything. With :func:`gives`,
+the sandbox returns only the values, as texts made by ``guest.plain``, and the expected
+values never enter the sandbox. So the program can only choose its values.
 """
 
 import ast
@@ -52,12 +51,13 @@ def _write_all(asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The result of comparing values; true if all were right.
+    """Result of :func:`gives`; true if all values were right.
 
     Attributes:
         asked: Number of expressions.
-        wrong: Wrong expressions, as ``module.py: expression``, with their values as a
-            short text. The program chose that text: show it to people only.
+        wrong: Each wrong expression, as ``module.py: expression``, with its value, or
+            the reason for having none, as a short text. The tested program may have
+            chosen that text: only show it to people.
     """
 
     asked: int
@@ -79,29 +79,31 @@ def gives(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Verdict:
-    """Judge code by the values of expressions, in a way that it cannot forge.
+    """Evaluate expressions in a sandbox, and compare their values on the host.
 
-    Each expression is evaluated in its module's namespace, in one execution. A value is
-    right if it equals the expected one and has the same types throughout: 1, 1.0 and
+    Each expression is evaluated in the namespace of its module. A value is right if it
+    and everything in it equal the expected value in both value and type: 1, 1.0 and
     True differ, nan equals nan. Only None, bool, int, float, str, bytes, list, tuple,
     set, frozenset and dict are accepted. So let expressions return values, not
     comparisons: ``add(1, 2)``, not ``add(1, 2) == 3``; ``round(f(2), 6)`` for a float,
     ``list(f(2))`` for an object of another type.
 
     A path's extension decides the language. Values of JavaScript, Go and Rust leave the
-    sandbox as JSON: equal numbers are right, lists and tuples are the same, and objects
-    have text keys. In Go and Rust, expressions are compiled together: one that does not
-    compile makes all of them wrong.
+    sandbox as JSON: 1 equals 1.0, a list equals a tuple, and the keys of objects are
+    texts. In Go and Rust, expressions are compiled together: if one does not compile,
+    all of them are wrong.
 
-    An expression that raises is wrong. If the program hangs, crashes or exits, all are
-    wrong.
+    An expression that raises is wrong. If the program hangs, crashes or exits, all
+    expressions are wrong.
 
     Args:
-        sandbox: The sandbox; this call waits for it.
+        sandbox: The sandbox to run in. The call blocks until it has the values.
         files: The workspace: relative path to text.
-        expected: By module path: expressions and their right values. For Python, the
-            folder ``src/`` is importable.
-        timeout_s: Seconds for all expressions together, as in :meth:`Sandbox.run`.
+        expected: Expected values by module path and expression, such as
+            ``{"cart.py": {"add(1, 2)": 3}}``. Python modules in the folder ``src/`` are
+            imported without ``src`` in their names.
+        timeout_s: Time limit for the expressions of one language together, as in
+            :meth:`Sandbox.run`.
 
     Raises:
         SandboxError: An expression, a path or an expected value cannot be used, or the
@@ -141,7 +143,7 @@ def gives(
 def _job(
     language: str, files: Mapping[str, str], pairs: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, str], Command]:
-    """Return the files and the command that evaluate expressions."""
+    """Return the files and the command that evaluate (path, expression) pairs."""
     if language != PYTHON:
         asked = [(number, *pair) for number, pair in enumerate(pairs)]
         return language_named(language).values(files, asked)
@@ -152,9 +154,10 @@ def _job(
 
 
 def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
-    """Return for each expression's number the text to compare and the original text.
+    """Return (text to compare, original text) of each value, by expression number.
 
-    Empty if the execution failed.
+    The dict is empty if the execution failed. The text to compare is None if a program
+    of another language than Python did not write JSON.
     """
     lines = result.stdout.split("\n") if result.ok else []
     found: dict[str, tuple[str | None, str]] = {}
@@ -168,7 +171,7 @@ def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None,
 
 
 def _ending(result: SandboxResult) -> str:
-    """Return why there are no values."""
+    """Describe why an execution returned no value."""
     if result.status == "exited":
         last = result.stderr.strip().rpartition("\n")[2][:_SHOWN]
         return f"no value: it exited with code {result.exit_code}: {last}"
@@ -176,7 +179,11 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Return the text of an expected value; raise if an argument is unusable."""
+    """Return the text of an expected value.
+
+    Raises:
+        SandboxError: The expression is not valid, or the value cannot be compared.
+    """
     is_python = language_of(path) == PYTHON
     try:
         if is_python:
@@ -195,6 +202,6 @@ def _right(path: str, expression: str, value: object) -> str:
 
 
 def _module(path: str) -> str:
-    """Return a module's dotted name for imports."""
+    """Return the dotted name under which the module in a file is imported."""
     plain_path = path.removeprefix("src/").removesuffix(".py")
     return plain_path.removesuffix("/__init__").replace("/", ".")

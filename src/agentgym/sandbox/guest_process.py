@@ -1,4 +1,4 @@
-"""GuestProcess: control one zygote from the host: start it, send jobs, read results."""
+"""GuestProcess: start a zygote from the host, send it jobs, and read the results."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from agentgym.sandbox.result import SandboxResult, complete
 _START_S = 30.0
 _GRACE_S = 15.0
 _ANSWER_S = 300.0
-"""Seconds beyond an execution's longest time, for clean-up and collecting."""
+"""Seconds after an execution's longest time, for cleaning up and collecting files."""
 _OVER_MEMORY = "The sandbox process ran out of memory because of the execution."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
@@ -47,20 +47,20 @@ class GuestDiedError(SandboxError):
     """A zygote ended or stopped answering.
 
     Attributes:
-        started: Whether the execution had begun, and may be the cause.
+        started: Whether the execution had begun. If so, it may be the cause.
     """
 
     started = False
 
 
 def _places(folders: list[Path]) -> tuple[Path, ...]:
-    """Return the folders at which bubblewrap mounts ``python_path``."""
+    """Return the paths at which bubblewrap mounts the folders of ``python_path``."""
     return tuple(INSIDE / "path" / str(number) for number in range(len(folders)))
 
 
 @dataclass
 class _Stream:
-    """The output of one pipe: its kept start, and a count of all bytes."""
+    """Reads one pipe: keeps the first ``keep`` bytes, and counts all bytes."""
 
     descriptor: int
     keep: int
@@ -69,7 +69,7 @@ class _Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Read the available bytes; return whether more may be available at once."""
+        """Read available bytes; return whether another read may find more right now."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -81,16 +81,17 @@ class _Stream:
 
 
 class GuestProcess:
-    """One running zygote.
+    """One running zygote, as the host sees it.
 
-    The thread that creates it must outlive it: the kernel kills it with that thread.
+    The thread that creates this object must run as long as the zygote: when that thread
+    ends, the kernel kills the zygote.
 
     Attributes:
         process: The zygote, or the bubblewrap process around it.
-        spoiled: Whether it is unusable and has to be closed.
+        spoiled: Whether the zygote is unusable and has to be closed.
 
     Raises:
-        SandboxError: It did not start; the message quotes its output.
+        SandboxError: The zygote did not start; the message quotes its output.
     """
 
     def __init__(self, rung: Rung, config: SandboxConfig) -> None:
@@ -99,7 +100,7 @@ class GuestProcess:
         self._buffer = b""
         self.spoiled = False
         self._copied: bytes | None = None
-        """Signature of ``python_path`` when this zygote's copy was made."""
+        """Signature of ``python_path`` when it was copied; None without a copy."""
         self._owned = ExitStack()
         self._group = MemoryGroup.make()
         if self._group is not None:
@@ -116,7 +117,7 @@ class GuestProcess:
             ) from error
 
     def _start(self) -> None:
-        """Start the process; its resources are freed in reverse order."""
+        """Start the zygote, and register all its resources to be freed by `close`."""
         rung, config = self._rung, self._config
         identity: int | None = None
         if os.geteuid() == 0 and rung.isolates:
@@ -152,7 +153,7 @@ class GuestProcess:
         elif scratch:
             home = PythonHome(python, scratch / "python", tuple(folders))
             home.write()
-        if scratch and start_as is not None:  # It removes them if this process dies.
+        if scratch and start_as is not None:  # The zygote can then remove them itself.
             for path, _ in [*entries(scratch)]:
                 os.chown(path, start_as, start_as, follow_symlinks=False)
         settings = ZygoteSettings(
@@ -197,7 +198,7 @@ class GuestProcess:
         self._owned.callback(self._end)
 
     def _filter(self) -> bytes:
-        """Return the compiled filter of this rung, or empty bytes."""
+        """Return the compiled seccomp filter of this rung; empty if it needs none."""
         if not self._rung.isolates:
             return b""
         counted = self._group is not None or not self._rung.forks
@@ -208,12 +209,15 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether ``python_path`` changed after it was copied."""
+        """Return whether ``python_path`` changed since it was copied.
+
+        Return False if the zygote uses the original folders.
+        """
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
-        """Run one execution, and return its result.
+        """Run a job in the zygote, and return the result.
 
         Raises:
             GuestDiedError: The zygote ended or stopped answering.
@@ -270,7 +274,12 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Return the zygote's next line; read ``streams`` while waiting."""
+        """Wait for the zygote's next message, and read ``streams`` meanwhile.
+
+        Raises:
+            GuestDiedError: The zygote ended, did not answer in time, or sent a message
+                without ``key``.
+        """
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
         for descriptor in (self._control.fileno(), *sources):
@@ -300,7 +309,7 @@ class GuestProcess:
         return b""
 
     def _last_words(self) -> str:
-        """Return the process's exit status and its stderr."""
+        """Describe how the process ended, with the end of its stderr."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=2)
         self._log.seek(0)
@@ -309,16 +318,16 @@ class GuestProcess:
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def interrupt(self) -> None:
-        """Make the zygote end with all its processes; :meth:`run` then raises."""
+        """Make the zygote end, with all its processes; a running :meth:`run` raises."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the zygote with all its processes, and remove its folders."""
+        """End the zygote and all its processes, and remove its folders."""
         self._owned.close()
 
     def _end(self) -> None:
-        """Close the socket, which ends the process; kill it if it stays."""
+        """Close the socket so that the process ends; kill it if it does not."""
         self._control.close()
         try:
             self.process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
@@ -328,7 +337,10 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of an in-memory file with this content."""
+    """Return the descriptor of a temporary file with this content.
+
+    ``opened`` closes the file.
+    """
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
     else:
@@ -341,6 +353,6 @@ def _file_with(content: bytes, opened: ExitStack) -> int:
 
 
 def _remove(scratch: Path) -> None:
-    """Remove the files of a killed zygote, whatever their depth."""
+    """Remove the files that a killed zygote has left; ignore errors."""
     with suppress(OSError):
         remove_tree(str(scratch))

@@ -1,4 +1,4 @@
-"""Find the safest rung (kind of isolation) that works, by a real execution on each."""
+"""Find the safest kind of isolation (rung) that works, by running a program on each."""
 
 import functools
 import os
@@ -46,10 +46,10 @@ def choose_rung(config: SandboxConfig) -> Rung:
     """Return the configured rung (kind of isolation), or the safest one that works.
 
     Raises:
-        SandboxUnavailableError: The configured rung does not work on this machine, or
-            none does and unsafe execution is not allowed; or a language's toolchain is
+        SandboxUnavailableError: The configured rung does not work on this machine; or
+            none works and unsafe execution is not allowed; or a language's toolchain is
             not installed.
-        SandboxError: No rung has this name.
+        SandboxError: The configured name is not the name of a rung.
     """
     for name in config.languages:
         toolchain(name)  # raises an error if there is none
@@ -76,15 +76,16 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Return the rung for a configuration, after running a program on it.
+    """Choose the rung for a configuration, and check that a program runs on it.
 
     Raises:
-        SandboxUnavailableError: No rung is suitable, or its limits let nothing run.
-        SandboxError: It cannot be started, e.g. with too large packages.
+        SandboxUnavailableError: No rung is suitable, or no program can run within the
+            limits.
+        SandboxError: The sandbox cannot start, e.g. because packages are too large.
     """
     rung = choose_rung(config)
     if config.is_usual:
-        return rung  # The probe has run on it.
+        return rung  # `choose_rung` has already run a program on it.
     job = Job({"probe.py": ""}, PythonScript("probe.py"), _PROBE_TIMEOUT_S)
     with closing(GuestProcess(rung, config)) as guest:
         result = guest.run(job)
@@ -98,7 +99,7 @@ def tried(config: SandboxConfig) -> Rung:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why a rung cannot run the required programs, or ""."""
+    """Return why a rung cannot run the programs that ``config`` requires, or ""."""
     if config.subprocesses and not rung.forks:
         return "programs on it cannot start others, which a shell must"
     for name in config.languages:
@@ -134,7 +135,7 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a rung, and why a better installed one is not used."""
+    """Describe a rung; add the reason if bubblewrap is installed but unusable."""
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -142,7 +143,7 @@ def described(rung: Rung) -> str:
 
 
 def _hidden() -> str:
-    """Return a note that bubblewrap would hide this interpreter, or ""."""
+    """Return why this interpreter would not be visible in bubblewrap, or ""."""
     prefix = own_python().parents[1]
     for place in map(Path, MountedBox.TARGETS):
         if prefix.is_relative_to(place):
@@ -155,7 +156,10 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Run an execution that tries to break out; return the problem, or "". Cached."""
+    """Return why a rung is unusable or unsafe, or "" if it works. Cached.
+
+    The check runs a program on the rung that tries to break out of the sandbox.
+    """
     if sys.platform != "linux":
         return "it needs Linux"
     if rung.own_identity and os.geteuid() != 0:

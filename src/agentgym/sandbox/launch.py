@@ -1,8 +1,8 @@
 """Prepare the start of a zygote: a user id, an interpreter, a command line.
 
-An interpreter in a private home directory (``/root``, say) is not readable for the
-unprivileged user id of executions. Bubblewrap mounts it at its path. The other rungs
-need a copy, made once per machine.
+If the interpreter is in a private home directory such as ``/root``, the unprivileged
+user id of executions cannot read it. Bubblewrap mounts the interpreter at the same
+path. The other rungs need a copy, which is made once per machine.
 """
 
 import atexit
@@ -54,13 +54,15 @@ main(int(sys.argv[2]), sys.argv[3])
 
 
 def reserve_identity() -> tuple[int, socket.socket]:
-    """Reserve a user and group id on this machine, across processes.
+    """Reserve a user and group id for one zygote on this machine.
 
-    ``RLIMIT_NPROC`` counts every process of a user id, and the clean-up kills them; so
-    no two zygotes may share one. A reservation is an abstract socket name: the kernel
-    frees it when the socket is closed or its owner ends.
+    Two zygotes may not share an id: ``RLIMIT_NPROC`` counts all processes of a user id,
+    and the clean-up kills all of them. Ids with an account or running processes are
+    skipped.
 
-    Ids with an account or running processes are skipped.
+    Returns:
+        The id, and a socket whose name reserves it until the socket is closed or this
+        process ends.
 
     Raises:
         SandboxError: All ids are taken.
@@ -81,7 +83,7 @@ def reserve_identity() -> tuple[int, socket.socket]:
 
 
 def _is_somebodys(identity: int) -> bool:
-    """Return whether a user, group or process of the machine has this id."""
+    """Return whether an account, a group or a running process has this id."""
     for known in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
             known(identity)
@@ -95,14 +97,14 @@ def _is_somebodys(identity: int) -> bool:
 
 
 def own_python() -> Path:
-    """Return this process's interpreter, outside of its virtual environment."""
+    """Return the path of this process's interpreter, not that in a virtualenv."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     python = Path(sys.base_prefix).resolve() / "bin" / name
     return python if python.exists() else Path(sys.executable).resolve()
 
 
 def readable_by_anyone(path: Path) -> bool:
-    """Return whether every user can read a file or folder, and its parents."""
+    """Return whether every user can read a path and pass through its parents."""
     parents = path.resolve().parents
     reachable = all(parent.stat().st_mode & stat.S_IXOTH for parent in parents)
     return reachable and bool(path.stat().st_mode & stat.S_IROTH)
@@ -110,7 +112,7 @@ def readable_by_anyone(path: Path) -> bool:
 
 @functools.cache
 def readable_python() -> Path:
-    """Return an interpreter that every user can read; copy this one if needed."""
+    """Return the path of this interpreter, or of a copy that every user can read."""
     python = own_python()
     stdlib = Path(sysconfig.get_paths()["stdlib"])
     if readable_by_anyone(python) and readable_by_anyone(stdlib):
@@ -122,12 +124,12 @@ def readable_python() -> Path:
 
 
 def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
-    """Return a folder that is created once per machine and readable for every user.
+    """Return a cached folder that every user can read; create it if needed.
 
     Args:
-        name: Prefix of its name.
-        identity: Everything that decides its content.
-        write: Fills a new, empty folder.
+        name: Prefix of the folder's name.
+        identity: Text that changes with the content; each text has its own folder.
+        write: Called with a new, empty folder to fill.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = _cache_folder() / f"{name}-{digest}"
@@ -150,7 +152,7 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 
 @functools.cache
 def _cache_folder() -> Path:
-    """Return our cache folder, which executions can read and only we can write."""
+    """Return the cache folder, which executions can read but only this user writes."""
     own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     for folder in (_CACHE, own):
         with suppress(OSError):
@@ -166,7 +168,7 @@ def _cache_folder() -> Path:
 
 
 def _copy(python: Path, stdlib: Path, draft: Path) -> None:
-    """Copy interpreter, shared library and standard library."""
+    """Copy the interpreter, its shared library and standard library to ``draft``."""
     prefix = python.parents[1]
     (draft / "bin").mkdir()
     shutil.copy(python, draft / "bin" / python.name)
@@ -179,10 +181,10 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 
 
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
-    """Return the whole environment of the zygote and its executions.
+    """Return all environment variables of the zygote and its executions.
 
-    Untrusted code can read it, so it has no secrets. ``tools`` are folders of programs
-    that are searched before the system's.
+    Untrusted code can read them, so they contain no secrets. ``tools`` are folders of
+    programs, which come before the system's folders in ``PATH``.
     """
     env = {
         "PATH": ":".join(map(str, (home.bin, *tools, *_PROGRAMS))),
@@ -193,7 +195,8 @@ def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         # Each thread's arena takes 64 MB of the limited address space.
         "MALLOC_ARENA_MAX": "2",
-        # Otherwise they read files that differ or are refused, and then end.
+        # Otherwise OpenSSL and git read system files: these differ between machines,
+        # or reading is refused, and then the program ends.
         "OPENSSL_CONF": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
     }
@@ -212,8 +215,8 @@ def command_line(
 ) -> list[str]:
     """Return the command that starts a zygote.
 
-    ``guest`` is the folder of its modules on the host, ``control`` its end of the
-    socket; ``mounts`` are further options of bubblewrap.
+    ``guest`` is the host's folder with the zygote's modules. ``control`` is the
+    descriptor of the zygote's end of the socket. ``mounts`` are options of bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:
@@ -252,7 +255,7 @@ def _bubblewrap(
     options += ["--proc", "/proc", "--tmpfs", "/dev", "--dir", "/dev/shm"]
     for device in DEVICES:
         options += ["--dev-bind", device, device]
-    # It reads the same, and cannot be mapped into memory.
+    # /dev/full reads like /dev/zero, but cannot be mapped into memory.
     options += ["--dev-bind", "/dev/full", ZERO]
     options += ["--symlink", "/proc/self/fd", "/dev/fd"]
     options += ["--dir", "/workspace", "--dir", "/tmp", *shown(guest, _GUEST_INSIDE)]
@@ -261,7 +264,7 @@ def _bubblewrap(
 
 
 def shown(tree: Path, place: Path) -> list[str]:
-    """Return bubblewrap's options that mount a tree read-only."""
+    """Return the bubblewrap options that mount ``tree`` read-only at ``place``."""
     options = []
     for parent in reversed(place.parents[:-1]):
         options += ["--perms", "0755", "--dir", str(parent)]

@@ -1,8 +1,8 @@
 """MemoryGroup: a memory control group around a zygote, if this process may make one.
 
-Only a group counts all memory of programs: shared memory that is not mapped, temporary
-files, and the kernel's memory for them. Its limit is set when the zygote is ready, on
-top of the zygote's own memory.
+Only a control group counts all memory of programs, including shared memory that is not
+mapped, temporary files, and kernel memory. The limit is set when the zygote is ready,
+in addition to the memory that the zygote uses by then.
 """
 
 import functools
@@ -20,7 +20,7 @@ _GONE_S = 2.0
 
 
 class _Names(NamedTuple):
-    """File names of a group: memory limit, swap limit, memory in use, kills."""
+    """File names in a control group: memory limit, swap limit, memory in use, kills."""
 
     limit: str
     swap: str
@@ -41,8 +41,9 @@ class MemoryGroup:
     """A new control group, empty until the zygote joins it.
 
     Attributes:
-        members: A descriptor: write ``0`` to join, read to get process ids.
-        deaths: A descriptor of the file that counts kills at the limit.
+        members: Descriptor of the member list: a process writes ``0`` to join the
+            group; reading returns the process ids.
+        deaths: Descriptor of the file that counts kills at the memory limit.
     """
 
     def __init__(self, parent: Path, names: _Names) -> None:
@@ -68,11 +69,11 @@ class MemoryGroup:
         return None
 
     def limit(self, size: int) -> None:
-        """Allow ``size`` bytes in addition to the current use."""
+        """Set the memory limit to ``size`` bytes above the memory in use."""
         size += int((self._folder / self._names.used).read_text())
         (self._folder / self._names.limit).write_text(str(size))
         swap = self._folder / self._names.swap
-        if swap.exists():  # Older versions count both together.
+        if swap.exists():  # Version 1 counts memory and swap together.
             swap.write_text("0" if self._names is _V2 else str(size))
 
     @property
@@ -81,7 +82,7 @@ class MemoryGroup:
         return killed_at_limit(self.deaths)
 
     def close(self) -> None:
-        """Remove the group once its last process is gone."""
+        """Remove the group when its last process has ended; give up after 2 seconds."""
         os.close(self.members)
         os.close(self.deaths)
         deadline = time.monotonic() + _GONE_S
@@ -94,7 +95,10 @@ class MemoryGroup:
 
 @functools.cache
 def _place() -> tuple[Path, _Names] | None:
-    """Return the parent folder for new groups, and their file names."""
+    """Return a folder in which new groups work, and their file names.
+
+    None if this process cannot make and limit groups.
+    """
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             group = MemoryGroup(parent, names)
@@ -110,10 +114,11 @@ def _place() -> tuple[Path, _Names] | None:
 
 
 def _candidates() -> list[tuple[Path, _Names]]:
-    """Return this process's own group and its parent.
+    """Return the folders in which new groups may work, and their file names.
 
-    In version 2, a group with processes cannot have limited subgroups; a sibling works
-    if the tree was delegated to this user.
+    These are this process's own group and, in version 2, its parent. A version 2 group
+    that has processes cannot have limited subgroups, but a new group in the parent
+    works if the tree was delegated to this user.
     """
     found = []
     with suppress(OSError):
@@ -131,7 +136,7 @@ def _candidates() -> list[tuple[Path, _Names]]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the groups of killed processes."""
+    """Remove the groups that killed processes have left in ``parent``."""
     for group in parent.glob("agentgym-*"):
         owner = group.name.split("-")[1]
         if not Path("/proc", owner).exists():

@@ -1,4 +1,4 @@
-"""Log executions in the audit log."""
+"""Write each execution of a sandbox to the audit log."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,12 +20,12 @@ _MOST_FILES = 50
 
 
 Note = Callable[[SandboxResult | BaseException | None], None]
-"""Called at the end of an execution, with a result, an error, or None if it was
-dropped."""
+"""Function to call at the end of an execution, with its result or error, or with None
+if it was cancelled before it began."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution for the current caller."""
+    """Return a function that logs an execution, with the current caller's name."""
     log = audit.log_or_none()
     if log is None:
         return lambda _: None
@@ -87,7 +87,7 @@ def _words(job: Job) -> str:
 
 
 def _script(job: Job) -> str | None:
-    """Return the start of the script that is run, or None."""
+    """Return the start of the script that a job runs; None if it runs no script."""
     match job.command:
         case PythonScript(path) | Program(path):
             return audit.head(job.files[path])

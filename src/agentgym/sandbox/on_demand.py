@@ -9,10 +9,10 @@ from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox, open_sandbox
 
 
 class LazySandbox:
-    """A sandbox that opens at its first use; once closed, it opens again.
+    """A sandbox that opens at its first use, and at the first use after a close.
 
     Args:
-        config: How to open it; the defaults if None.
+        config: Returns the settings, each time the sandbox opens. None: the defaults.
     """
 
     def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:
@@ -24,7 +24,7 @@ class LazySandbox:
         """Open the sandbox if needed, and return it.
 
         Raises:
-            SandboxUnavailableError: No rung works on this machine.
+            SandboxUnavailableError: No isolation works on this machine.
         """
         with self._lock:
             if self._opened is None:

@@ -1,8 +1,8 @@
-"""PythonHome: ``python`` in a sandbox, with the packages that it can import.
+"""PythonHome: the Python of a sandbox, with the packages that it can import.
 
-It is the sandbox's own virtual environment around the host's interpreter. So that
-interpreter's packages are not visible on any rung, and the folders of ``python_path``
-are importable on every rung, after the standard library.
+A sandbox has its own virtual environment, based on the host's interpreter. On every
+rung, the packages installed for that interpreter are hidden, and the folders of
+``python_path`` can be imported, after the standard library.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ from pathlib import Path
 from agentgym.errors import SandboxError
 
 INSIDE = Path("/run/agentgym")
-"""Folder at which bubblewrap mounts our files; executions' folders do not hide it."""
+"""Folder in bubblewrap for our files. The execution's own folders do not hide it."""
 _MOST_COPIED = 256 << 20
 
 
 @dataclass(frozen=True)
 class PythonHome:
-    """A virtual environment, as executions see it.
+    """The virtual environment of a sandbox; its paths are those that executions see.
 
     Attributes:
-        python: The interpreter that it is based on.
-        place: Its folder.
-        path: Folders to import from.
+        python: The interpreter that the environment is based on.
+        place: The environment's folder.
+        path: Folders of packages to import.
     """
 
     python: Path
@@ -43,7 +43,7 @@ class PythonHome:
         return self.place / "bin"
 
     def write(self) -> None:
-        """Create it, readable for every user."""
+        """Create the environment's files, readable for every user."""
         for name, text in self._files().items():
             self._make(name).write_text(text, encoding="utf-8")
             (self.place / name).chmod(0o644)
@@ -53,9 +53,10 @@ class PythonHome:
     def mounts(
         self, folders: Sequence[Path], owned: ExitStack
     ) -> tuple[list[str], list[int]]:
-        """Return bubblewrap's options that mount it and the folders of its path.
+        """Return bubblewrap options that make the environment and mount ``folders``.
 
-        Also returns the descriptors to pass, which ``owned`` will close.
+        ``folders[i]`` is mounted at ``path[i]``. Also return the file descriptors that
+        bubblewrap must inherit; ``owned`` closes them.
         """
         options: list[str] = []
         descriptors = []
@@ -96,7 +97,7 @@ class PythonHome:
         return links | {f"bin/{other}": name for other in sorted(others)}
 
     def _make(self, name: str) -> Path:
-        """Return the path of a file in it, and create its folders."""
+        """Return the path of a file in the environment, and create its folders."""
         path = self.place / name
         for parent in reversed(path.relative_to(self.place.parent).parents[:-1]):
             folder = self.place.parent / parent
@@ -108,12 +109,12 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return folders that every user can read: the originals, or our copies.
+    """Return the folders; replace those that not every user can read by copies.
 
     Args:
         folders: The folders.
-        scratch: Folder for copies.
-        reachable: Whether the permissions of their parents do not matter.
+        scratch: Folder for the copies.
+        reachable: Whether to ignore the permissions of the folders' parents.
 
     Raises:
         SandboxError: A folder is too large to copy.
@@ -155,15 +156,16 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash of folders, from the times, sizes and inode numbers of their files.
+    """Return a hash of the times, sizes and inode numbers of all files in folders.
 
     Args:
         folders: The folders.
-        most: Most files to read.
-        before_ns: Latest allowed time of a change.
+        most: Maximum number of files and folders.
+        before_ns: Latest allowed time of a change, in nanoseconds.
 
     Returns:
-        None if there are more files, a later change, or changes right now.
+        The hash; None if there are more files, a later change, or a file that cannot
+        be read, for instance because it was just removed.
     """
     digest = hashlib.sha256()
     try:
@@ -180,7 +182,10 @@ def signature(
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield a folder and its entries in a fixed order, without following links."""
+    """Yield the path and status of a folder and of everything below it, in fixed order.
+
+    Symbolic links are not followed.
+    """
     waiting = [str(folder)]
     yield waiting[0], os.stat(folder)
     while waiting:

@@ -1,6 +1,6 @@
 """SandboxResult: the result of an execution, parsed from the sandbox's output.
 
-The execution may have forged all of it, so nothing in it is trusted.
+The execution may have forged this output, so the parser trusts nothing in it.
 """
 
 import json
@@ -15,7 +15,7 @@ from agentgym.sandbox.commands import Job, RunTests, check_files
 
 _MOST_LINES = 20_000
 _LONGEST_LINE = 64 * 1024
-"""Longest line of a test report, in bytes."""
+"""Maximum length of a line in a test report, in bytes; longer lines are ignored."""
 _LONGEST_TEST_S = 1e6
 
 Outcome = Literal["passed", "failed", "error"]
@@ -24,13 +24,13 @@ Status = Literal["exited", "killed", "timed_out", "sandbox_error"]
 
 @dataclass(frozen=True, kw_only=True)
 class TestOutcome:
-    """One test of a test run.
+    """Result of one test.
 
     Attributes:
         name: ``file.py::test_name``, or the file if it could not be imported.
         outcome: ``failed`` for an assertion, ``error`` for anything else.
-        message: ``file:line: Type: text`` of the failure, else empty.
-        seconds: Wall seconds.
+        message: ``file:line: Type: text`` of the failure; empty if it passed.
+        seconds: Duration in wall seconds.
     """
 
     __test__ = False
@@ -53,23 +53,22 @@ class SandboxResult:
         status: ``exited`` by itself; ``killed`` by a signal, e.g. at a resource limit;
             ``timed_out``; or ``sandbox_error`` if the sandbox failed.
         exit_code: Exit code; None unless it exited.
-        signal: Number of the signal that killed it, if one did.
+        signal: Number of the signal that killed it; else None.
         stdout: Standard output, cut at the limit.
         stderr: Standard error, cut at the limit.
-        truncated: Whether one of them was cut.
+        truncated: Whether stdout or stderr was cut.
         tests: Outcome of each test; None unless tests were run.
-        files: Text files of the workspace that differ from those given (None for a
-            removed file), complete, as many as fit into ``collect_bytes``; None unless
-            requested.
+        files: Full text of each changed text file of the workspace, by path; None as
+            text means that the file was removed. Files that do not fit into
+            ``collect_bytes`` are left out. None unless changed files were requested.
         wall_s: Wall time inside the sandbox, seconds.
         cpu_s: CPU time of all its processes, seconds.
-        peak_mb: Peak memory of one of its processes, in MiB, the interpreter's
-            included.
-        rung: Name of the rung that isolated it.
-        warm: Whether it was forked from a warm interpreter.
-        cached: Whether this is a cached result.
-        error: The failure, for ``sandbox_error``; or the limit, if the sandbox and not
-            the kernel enforced it.
+        peak_mb: Peak memory of its largest process, in MiB, the interpreter included.
+        rung: Name of the rung (kind of isolation).
+        warm: Whether the sandbox forks executions from a long-lived interpreter.
+        cached: Whether this result comes from the cache.
+        error: The reason of a ``sandbox_error``; or the exceeded limit, if the sandbox
+            and not the kernel enforced it; else empty.
     """
 
     status: Status
@@ -90,14 +89,17 @@ class SandboxResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with code 0 and, for tests, all of them passed."""
+        """Whether the exit code is 0 and all tests passed; false if no test was found.
+
+        Without tests to run, only the exit code counts.
+        """
         if self.tests is not None and self.passed < max(1, len(self.tests)):
             return False
         return self.status == "exited" and self.exit_code == 0
 
     @property
     def timed_out(self) -> bool:
-        """Whether it was ended by its timeout."""
+        """Whether the time limit ended the execution."""
         return self.status == "timed_out"
 
     @property
@@ -107,7 +109,7 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Return a result with the tests, files and set-up error of a report.
+    """Add the tests, changed files and set-up error in a report to a result.
 
     Args:
         result: The result so far: how the process ended, and its output.
@@ -135,7 +137,7 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
-    """Return each test's outcome, and an error for one that did not end."""
+    """Return each test's outcome; a test that did not end has the outcome ``error``."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
     for number, line in enumerate(BytesIO(report)):
@@ -164,7 +166,10 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return the changed files, None for removed ones; None if unknown."""
+    """Return the text of each changed file by path, or None for a removed file.
+
+    Return None instead of a dict if the report is missing or malformed.
+    """
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:
             texts = [*changed, *changed.values()]

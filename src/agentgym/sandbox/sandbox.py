@@ -1,4 +1,4 @@
-"""Sandbox: a pool of zygotes that runs commands on files."""
+"""Sandbox: run commands on files, in a pool of zygotes (interpreters that fork)."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ _CLOSED = "This sandbox is closed: open a new one."
 
 
 class _Execution:
-    """A requested execution: its zygote, and whether its caller still waits."""
+    """An execution's zygote, and whether the caller still waits for the result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the zygote that it runs on; end it if the caller has stopped waiting."""
+        """Set the zygote; end the zygote if the caller has already stopped waiting."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -53,10 +53,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ``config.concurrency`` executions run at the same time.
 
     Attributes:
-        config: How it was opened.
+        config: The settings with which it was opened.
         rung: The kind of isolation.
-        restarts: Number of zygotes that were replaced because they died, or an
-            execution left them unusable.
+        restarts: Number of zygotes that were replaced because they died or became
+            unusable.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -83,16 +83,16 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ) -> SandboxResult:
         """Run a command in a new workspace.
 
-        Whatever the code does (crash, hang, exhaust its limits), this returns a result
-        that describes it. Cancelling ends the execution at once.
+        If the code crashes, hangs or exceeds a limit, the result describes that.
+        Cancelling this call ends the execution at once.
 
         Args:
             files: The workspace: relative path to text.
             command: The command to run.
-            timeout_s: Limit, in seconds, for the CPU time of all processes and for the
-                time that all of them sleep. Waiting for a CPU does not count, for up to
-                20 times as long.
-            collect: Whether to read changed files back.
+            timeout_s: Time limit in seconds, for the CPU time of all processes plus the
+                time in which all of them sleep. Waiting for a CPU does not count; only
+                after about 20 times the limit does it end the execution too.
+            collect: Whether the result includes the changed files.
 
         Raises:
             SandboxError: A file, the command or the time limit is malformed, or the
@@ -124,7 +124,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
-        """Answer from the cache, or pass the job to a thread."""
+        """Return a future with the cached result, or of a thread that runs the job."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
@@ -153,7 +153,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _work(
         self, job: Job, key: bytes | None, execution: _Execution, note: Note
     ) -> SandboxResult:
-        """Run one job, and log it before the caller gets the result."""
+        """Run one job in a thread; log and cache its result."""
         self._running.add(execution)
         try:
             if not self._finalizer.alive:
@@ -169,7 +169,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _result(self, job: Job, execution: _Execution) -> SandboxResult:
-        """Run one job on a zygote; replace a dead one."""
+        """Run one job; try again on another zygote if the job could not begin."""
         try:
             try:
                 result = self._attempt(job, execution)
@@ -178,7 +178,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
                     raise
                 result = self._attempt(job, execution)
             else:
-                if result.status == "sandbox_error":  # Nothing of it has run yet.
+                if result.status == "sandbox_error":  # The program has not run yet.
                     result = self._attempt(job, execution, fresh=True)
         except GuestDiedError as died:
             why = f"The sandbox process died: {died}"
@@ -217,15 +217,14 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def close(self) -> None:
-        """Wait for running executions, end the zygotes, and free everything.
+        """Wait for running executions, and end all zygotes.
 
-        Executions that have not begun are not run: their callers get a
-        ``SandboxError``.
+        Executions that have not begun do not run; their callers get a ``SandboxError``.
         """
         self._finalizer()
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:  # Callers that wait for results get none.
+        if kind is not None:  # After an error, do not wait for running executions.
             for execution in [*self._running]:
                 execution.give_up()
         self.close()
@@ -249,10 +248,10 @@ def open_sandbox(config: SandboxConfig | None = None) -> Sandbox:
     """Open a sandbox with the safest isolation that works on this machine.
 
     Args:
-        config: How to open it; the defaults if None.
+        config: Settings of the sandbox; the defaults if None.
 
     Raises:
-        SandboxUnavailableError: None works; the message says what to install.
+        SandboxUnavailableError: No isolation works; the message says what to install.
     """
     config = config or SandboxConfig()
     return Sandbox(config, choose_rung(config))

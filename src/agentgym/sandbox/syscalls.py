@@ -1,11 +1,12 @@
-"""The system calls that programs in a sandbox may make.
+"""List the system calls that programs in a sandbox may make.
 
 These are the calls that Docker's default profile allows a process without capabilities,
-except calls that reach out of the sandbox or take uncounted memory: named sockets,
-shared memory and queues of System V and POSIX, ``memfd``, asynchronous I/O, ``inotify``
-and ``fanotify``, ``ptrace``, clocks, whole-disk ``sync``, I/O priorities, ``vmsplice``,
-and ``pidfd_send_signal``, whose descriptor does not identify its process. Unlisted
-calls are refused, new ones of later kernels included.
+except calls that reach out of the sandbox or take memory that is not counted. So these
+are not allowed: named sockets, shared memory and queues of System V and POSIX,
+``memfd``, asynchronous I/O, ``inotify``, ``fanotify``, ``ptrace``, adjusting clocks,
+whole-disk ``sync``, I/O priorities, ``vmsplice``, and ``pidfd_send_signal``, for which
+a filter cannot check the target process. Other calls, such as those of newer kernels,
+are refused too.
 """
 
 ALLOWED = """
@@ -64,19 +65,23 @@ tkill 200 130, truncate 76 45, umask 95 166, uname 63 160, unlink 87 -1,
 unlinkat 263 35, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork 58 -1,
 wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """
-"""Name, number on x86_64, number on aarch64; -1 if the call does not exist."""
+"""For each call: name, number on x86_64, number on aarch64; -1 if it does not exist."""
 
 LAST_CLASSIC = 450
-"""Later calls are so new that C libraries work without them."""
+"""Up to this number, calls that are not allowed fail with EPERM. Higher numbers fail
+with ENOSYS, as on an older kernel, so that C libraries use older calls instead."""
 
 IOCTLS = (0x541B, 0x5421, 0x5450, 0x5451)
-"""FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: no signals, no terminals."""
+"""Allowed ``ioctl`` requests: FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. None of them sends
+signals or changes a terminal."""
 
 FCNTLS = (*range(8), 9, 11, 36, 37, 38, 1030, 1032, 1033, 1034)
-"""Duplicates, flags, locks, seals, reading pipe sizes; no signals."""
+"""Allowed ``fcntl`` commands: for duplicates, flags, locks, seals and reading pipe
+sizes, but not for signals."""
 
 PRCTLS = (
     *(2, 3, 4, 7, 15, 16, 21, 22, 23, 27, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47),
     *(50, 51, 52, 53, 54, 55, 56, 0x53564D41),
 )
-"""Concern only the caller; not PR_SET_PDEATHSIG, which ends it with the sandbox."""
+"""Allowed ``prctl`` options, which concern only the caller. PR_SET_PDEATHSIG is not
+allowed: a program could undo that it is killed when the sandbox ends."""

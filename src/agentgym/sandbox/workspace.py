@@ -1,4 +1,4 @@
-"""Workspace: an episode's files in memory; paths cannot leave it."""
+"""Workspace: the text files of one episode, in memory."""
 
 import posixpath
 from collections.abc import Mapping
@@ -14,19 +14,21 @@ _MAX_PATH = 200
 _MAX_PART = 255
 _MAX_FILES = 1_000
 _MAX_FOLDERS = 5_000
-"""Most folders in all paths: a sandbox has room for 8192 files and folders."""
+"""Maximum number of folders in all paths; a sandbox can have 8192 files and folders."""
 _MAX_BYTES = 48 << 20
-"""Most bytes of all files: a sandbox has room for 64 MB."""
+"""Maximum size of all files, in bytes; a sandbox has room for 64 MB."""
 _PAGE = 4096
 
 
 class Workspace:
-    """A folder of text files; paths cannot leave it, and commands see only it.
+    """A folder of text files in memory, to read, edit and run commands on.
+
+    Paths outside of the folder are refused, and commands see only these files.
 
     Args:
-        files: Relative path to text; copied.
-        max_characters: Most characters of a written file.
-        sandbox: The sandbox for commands, if any may run.
+        files: The initial files: relative path to text. They are copied.
+        max_characters: Maximum number of characters of a written file.
+        sandbox: The sandbox that runs commands; None if commands are not allowed.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Workspace:
         self._sandbox = sandbox
 
     def resolve(self, path: str) -> str:
-        """Return ``path`` in its shortest form, ``"."`` for the root.
+        """Return ``path`` in its shortest form; ``"."`` for the workspace itself.
 
         Raises:
             ToolError: The path is absolute or outside of the workspace.
@@ -67,7 +69,7 @@ class Workspace:
         raise ToolError(f"there is no file {plain}. Files: {' '.join(instead)}")
 
     def below(self, folder: str) -> list[str]:
-        """Return the sorted paths of the files in a resolved folder."""
+        """Return the sorted paths of all files below a folder, given as resolved."""
         if folder == ".":
             return sorted(self.files)
         return sorted(path for path in self.files if path.startswith(folder + "/"))
@@ -76,8 +78,8 @@ class Workspace:
         """Replace the only occurrence of ``old`` in an existing file.
 
         Raises:
-            ToolError: ``old`` is empty, missing or not unique, or the file would be too
-                large or not Unicode.
+            ToolError: ``old`` is empty, is not in the file or occurs several times, or
+                the file would be too large or not Unicode.
         """
         text = self.files[path]
         count = text.count(old) if old else 0
@@ -95,8 +97,7 @@ class Workspace:
         """Write a file, and return its resolved path.
 
         Raises:
-            ToolError: The path is outside or a folder, or the text is too long or not
-                Unicode.
+            ToolError: The path or the text is not allowed; the message says why.
         """
         name = self.resolve(path)
         if name == "." or self.below(name):
@@ -121,7 +122,13 @@ class Workspace:
         return name
 
     async def run(self, argv: tuple[str, ...], timeout_s: float) -> SandboxResult:
-        """Run a command on the files, and keep the text files that it changed."""
+        """Run a command on the files, and keep the text files that it changed.
+
+        If the workspace is full, changed files are lost, and stderr mentions it.
+
+        Raises:
+            SandboxError: There is no sandbox, or it could not be started.
+        """
         if self._sandbox is None:
             raise SandboxError("No command can run here: the toolbox is not open.")
         result = await self._sandbox.run(
@@ -139,7 +146,10 @@ class Workspace:
         return replace(result, stderr=result.stderr + most)
 
     def _keep(self, name: str, text: str) -> bool:
-        """Keep a file if there is room; remove files in its way."""
+        """Store a file; return whether the workspace had room for it.
+
+        Files whose paths block the new path are removed in any case.
+        """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
         held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
@@ -151,19 +161,19 @@ class Workspace:
         return False
 
     def _has_folders_for(self, name: str) -> bool:
-        """Return whether the number of folders allows one more path."""
+        """Return whether this path stays within the limit on folders."""
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
 
     def _has_bytes_for(self, name: str, text: str) -> bool:
-        """Return whether all files fit into a sandbox if one gets this text."""
+        """Return whether all files fit into a sandbox if ``name`` gets this text."""
         sizes = {path: _most_bytes(held) for path, held in self.files.items()}
         more = _most_bytes(text) - sizes.get(name, 0)
         return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
 
     def changed(self) -> dict[str, str | None]:
-        """Return the files that differ from the start; None for a removed file."""
+        """Return the new text of each changed file by path; None for a removed file."""
         return {
             name: self.files.get(name)
             for name in sorted({*self._start, *self.files})
@@ -183,5 +193,5 @@ class Workspace:
 
 
 def _most_bytes(text: str) -> int:
-    """Return the most bytes that a file with this text takes."""
+    """Return an upper bound of the bytes that a file with this text takes."""
     return _PAGE + len(text) * (1 if text.isascii() else 4)

@@ -1,6 +1,7 @@
 """Scenarios to train on: the base class, the registry, and a folder per scenario.
 
-Names are imported at first use: listing scenarios must not import pydantic.
+The names are imported at first use, so that a list of scenarios does not need to import
+pydantic.
 """
 
 from typing import TYPE_CHECKING

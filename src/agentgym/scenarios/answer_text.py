@@ -1,4 +1,4 @@
-"""Find rewards that read the text of an answer, which is not trained by default."""
+"""Warn if a reward reads the text of answers, which is not trained by default."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +13,14 @@ _MOST_FUNCTIONS = 200
 
 
 def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]:
-    """Return a note if the reward reads text that the model does not learn from.
+    """Return a warning if the reward reads answers that the loss does not cover.
 
     Args:
         scenario: The scenario with the reward.
-        trainable: By component, whether the loss covers it.
+        trainable: Whether the loss covers each component of the policy's text.
+
+    Returns:
+        One sentence, or an empty list if there is nothing to warn about.
     """
     if trainable.get(Component.OUTPUT_GENERATION, False):
         return []
@@ -43,12 +46,14 @@ def _reads(
     *,
     by_key: bool = True,
 ) -> bool:
-    """Return whether a function, or one that it calls, mentions all of the names.
+    """Return whether the code of a function mentions all of the names.
+
+    The code includes functions that it calls in the same package.
 
     Args:
         function: The function to search.
-        names: Attributes to search for, and keys if ``by_key``.
-        owner: The class whose methods it may call.
+        names: The names of attributes; with ``by_key`` also strings.
+        owner: The class whose methods the function may call.
         by_key: Whether a string in the code counts, as in ``state["answer"]``.
     """
     seen: set[str] = set()
@@ -60,7 +65,10 @@ def _reads(
 
 
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
-    """Yield the code of a function, and of functions in its package that it uses."""
+    """Yield the code objects of a function and of functions that it uses.
+
+    Only functions of its own package count, and methods of ``owner``.
+    """
     package = _package(function)
     waiting: list[Any] = [function]
     done: set[CodeType] = set()

@@ -26,27 +26,27 @@ class Environment(ABC):
     raises ``RuleViolation`` when a rule of the scenario forbids the call.
 
     Attributes:
-        needs_answer: Whether a program that prints no answer has failed; False if the
-            reward reads something else.
-        posted: The reward that the agent, a program, posted.
+        needs_answer: Whether an episode fails if the program prints no answer. Set it
+            to False if the reward does not read the answer.
+        posted: The reward that a program posted to ``AGENTGYM_REWARD_URL``, if any.
     """
 
     needs_answer: bool = True
     posted: ReportedReward | None = None
 
     def folder(self) -> Path | None:
-        """Return the folder with the task's files, in which a program works.
+        """Return the folder with the task's files, the working folder of a program.
 
         Returns:
-            None (the default) if the task has no files: the program gets an empty
-                folder.
+            The folder; None (the default) if the task has no files. A program then gets
+            an empty folder.
         """
         return None
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Make :meth:`close` call a function first, which ends running processes.
+        """Register a function that :meth:`close` calls first, to end running processes.
 
-        Only environments with a :meth:`folder` need it.
+        Only environments with a :meth:`folder` need to override this method.
         """
 
     def tools(self) -> list[Tool]:
@@ -56,9 +56,9 @@ class Environment(ABC):
     def user_reply(self, message: str) -> str | None:
         """Return the user's reply to an answer of the agent.
 
-        Called each time the agent answers without a tool call. It must return None at
-        some point: ``Scenario.max_turns`` limits the model calls of the whole
-        conversation, for each role separately.
+        Called each time the agent answers without a tool call. Return None at some
+        point, so that the conversation ends. ``Scenario.max_turns`` limits the model
+        calls of each role over the whole conversation.
 
         Args:
             message: The agent's answer, maybe empty.
@@ -69,17 +69,17 @@ class Environment(ABC):
         return None
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the agent's text files that differ from the task's; by default none.
+        """Return the text files that the agent changed, by path; by default none.
 
-        They are stored in the trajectory. A deleted file has the value None.
+        A deleted file has the value None. The trajectory stores the result.
         """
         return {}
 
     def end_state(self) -> dict[str, Any]:
-        """Return the final state as JSON values, for people; empty by default.
+        """Return the final state as JSON values for people to read; by default empty.
 
-        It is stored in the trajectory, and `agentgym view` shows it. Files belong to
-        :meth:`changed_files`.
+        The trajectory stores the state, and `agentgym view` shows it. For files use
+        :meth:`changed_files` instead.
         """
         return {}
 
@@ -88,10 +88,10 @@ class Environment(ABC):
 
 
 def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
-    """Return the environment, checked to be of the scenario's own class.
+    """Return the environment after a check that it is of the scenario's class.
 
     Raises:
-        ScenarioError: It is of another class.
+        ScenarioError: The environment is of another class than ``kind``.
     """
     if not isinstance(environment, kind):
         raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
@@ -102,32 +102,33 @@ class Scenario(ABC):
     """Tasks, an environment, tools, a reward, and success criteria.
 
     Attributes:
-        name: Its name on the command line.
+        name: The scenario's name on the command line.
         description: One line for lists.
         difficulty: ``beginner``, ``intermediate`` or ``advanced``.
         estimated_time: Text for people, e.g. ``"about 5 minutes on 2 cores"``.
         reward_range: Lowest and highest value of ``calculate_reward``.
-        max_turns: Most model calls of each role in an episode, over all turns of the
-            user.
-        splits: Splits that have tasks. Add ``Split.OUT_OF_VOCABULARY`` if it has test
-            tasks in words that no other split uses.
-        options: Names of options in its reference, such as ``data`` in
-            ``bfcl?data=wheel.whl``; its class gets them as keyword arguments, as text.
-        agents: The scenario's own agent, as ``module:name``, by framework, used if the
-            user names none. Empty (the default): the framework's usual agent with the
-            scenario's prompt and tools.
-        extras: Extras of this package that it needs, e.g. ``code-quality``; remote
-            machines install them too.
+        max_turns: Most model calls of each role in an episode, however many messages
+            the user sends.
+        splits: Splits that have tasks. Add ``Split.OUT_OF_VOCABULARY`` if there are
+            test tasks with words that no other split uses.
+        options: Names of the options that a reference may have, such as ``data`` in
+            ``bfcl?data=wheel.whl``. The class gets each option as a keyword argument, a
+            str.
+        agents: The scenario's own agent for each framework, as ``module:name``. It is
+            used if the user names no agent. Empty (the default): the framework's usual
+            agent with the scenario's prompt and tools.
+        extras: Extras of agentgym that the scenario needs, e.g. ``code-quality``.
+            Remote machines install them too.
         train_tokens: The tokens that the model learns from: ``calls``,
             ``calls+reasoning`` or ``all``. Choose ``all`` if the reward reads the text
             of the answer. The setting of the same name overrides it.
-        judges_work: Whether a reward reads the files that a program leaves, so that the
-            program's tools need not be known.
-        has_check: Whether ``success`` of a reward shows that an attempt is right. Set
-            it to False if there is no such check, and let attempts succeed that are not
-            clearly wrong: a judge (``--judge``) ranks them.
-        unsafe_local_exec: Set by the runner if the user allowed model-written code to
-            run without a sandbox.
+        judges_work: Whether the reward depends on a program's work and not on its tool
+            calls. The program's tools then need not be known.
+        has_check: Whether ``Reward.success`` means that an attempt is right. If nothing
+            can check that, set it to False, and let every attempt succeed that is not
+            clearly wrong: a judge (``--judge``) ranks the attempts.
+        unsafe_local_exec: Whether model-written code may run without a sandbox. The
+            runner sets it if the user allowed that.
     """
 
     name: ClassVar[str]
@@ -160,20 +161,21 @@ class Scenario(ABC):
         Args:
             tools: Functions with types and docstrings, pairs of a ``ToolSpec`` and a
                 callable, or ``module:name`` of such a list. For training, other
-                processes must be able to import them. Not needed if each line of the
-                file has ``tools``.
+                processes must be able to import these objects. Not needed if each line
+                of the file has ``tools``.
             tasks: A JSON Lines file; see docs/your_tasks.md.
             check: ``check(task, calls, state)``, which scores instead of the expected
                 calls; returns a bool, or a number from 0 to 1, where 1 is a success.
-            name: Name of the scenario; by default the file's.
+            name: Name of the scenario; by default that of the file.
             answers: How calls are answered: ``recorded``, ``stub`` or ``live``.
-            allow: Tools that ``live`` may call; others are never called.
+            allow: Names of the tools that ``live`` may really call; other tools never
+                run.
 
         Raises:
             UsageError: The file, a line of it, or an argument cannot be used.
             ScenarioError: A tool has no docstring or types.
         """
-        # By name, since the class is a Scenario and imports this module.
+        # Imported by name, since ToolScenario imports this module.
         make = resolve_name("agentgym.scenarios.tool_tasks.scenario:from_tools")
         made: Scenario = make(
             tools, tasks=tasks, check=check, name=name, answers=answers, allow=allow
@@ -188,24 +190,28 @@ class Scenario(ABC):
     def tools(self) -> list[ToolSpec]:
         """Return the tools of every episode, in a fixed order.
 
-        Return ``[]`` if each task has its own tools: agents then get those of the
-        environment, :meth:`Environment.tools`.
+        Return ``[]`` if each task has its own tools: agents then get
+        :meth:`Environment.tools`.
         """
 
     @abstractmethod
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return ``count`` tasks of ``split``, families interleaved evenly.
+        """Return ``count`` tasks of ``split``, taken from the task families in turn.
 
-        The same arguments give the same tasks on every machine, and no task,
-        phrase or entity of one split occurs in another.
+        There may be fewer tasks if the split does not have enough. The same arguments
+        give the same tasks on every machine, and no task, phrase or entity of one split
+        occurs in another.
         """
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return the task sets of the before/after table, the main one first.
+        """Return the task sets for the comparison before and after training.
 
         Args:
             seed: Seed of the tasks.
             count: Number of tasks in the main set; others may be smaller.
+
+        Returns:
+            The task sets by name, the main set first.
         """
         return {"held-out": self.tasks(Split.TEST, seed, count)}
 
@@ -219,35 +225,37 @@ class Scenario(ABC):
     ) -> Reward:
         """Score a finished episode from the environment's state.
 
-        It may run code (hidden tests), so it is called in a worker, before
-        ``environment.close()``. The agent's own claims must not count.
+        Called in a worker, since it may run code such as hidden tests, and before
+        ``environment.close()``. Do not let the agent's own claims count.
 
         Raises:
-            Exception: Any exception; the rollout is then retried or dropped, not scored
-                0.
+            Exception: Any exception. The rollout is then retried or dropped, and not
+                scored as 0.
         """
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return the calls of the task's shortest solution, in order; optional.
 
-        With it, an evaluation reports which tool was called instead of the right one,
-        and which arguments were wrong. ``agentgym scenarios check`` plays these calls,
-        which must succeed. They do not affect rewards.
+        With these calls, an evaluation reports which tool was called instead of the
+        right one, and which arguments were wrong. ``agentgym scenarios check`` makes
+        these calls, and the episode must then succeed. Rewards do not depend on this
+        method.
 
         Returns:
-            None (the default) if they are not known.
+            None (the default) if the calls are not known.
         """
         return None
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
         """Return the reward of a task's project after these changes; optional.
 
-        For scenarios that reward code. ``agentgym scenarios check`` tests changes that
-        must earn nothing: more tests, tidy code that does nothing.
+        Override it if the scenario rewards code. ``agentgym scenarios check`` then
+        tries changes that must earn nothing, such as more tests, or tidy code that does
+        nothing.
 
         Args:
             task: The task.
-            changes: Files written by the agent: relative path to text.
+            changes: Text of each file that the agent wrote, by relative path.
 
         Returns:
             None (the default) if code is not rewarded.
@@ -257,16 +265,16 @@ class Scenario(ABC):
     def vocabulary(self, split: Split) -> set[str]:
         """Return the words and phrases that only tasks of ``split`` may use.
 
-        ``agentgym scenarios check`` searches for them in the instructions of other
-        splits. Empty (the default) declares none.
+        ``agentgym scenarios check`` searches the instructions of other splits for these
+        words. The default is an empty set.
         """
         return set()
 
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Return a reward for each model call.
 
-        By default every call gets the trajectory's reward plus its own inner rewards
-        (:func:`agentgym.reward`), which others do not get. Only called for scored
+        By default each call gets the reward of the trajectory, plus the inner rewards
+        (:func:`agentgym.reward`) of this call alone. Only called for scored
         trajectories.
 
         Returns:
@@ -281,31 +289,32 @@ class Scenario(ABC):
         return [shared + own for own in inner]
 
     def define_trainable_components(self) -> dict[str, bool]:
-        """Return by component of the policy's text whether the loss covers it.
+        """Return whether the loss covers each component of the policy's text.
 
-        By default ``train_tokens`` decides; override it for another choice.
+        By default ``train_tokens`` decides. Override this method for another choice.
         """
         return components_of(self.train_tokens)
 
     def rehearsal(self) -> "Scenario":
-        """Return a scenario for agents that call arbitrary tools; by default itself.
+        """Return this scenario with tools that are safe to call; by default itself.
 
-        If its tools act on the real world, return one whose tools do not. Agents
-        without a model use it, also in tripwires.
+        Override it if the tools act on the real world: return a scenario whose tools do
+        not. It is used with agents that have no model and call arbitrary tools, also in
+        the tripwires of ``agentgym scenarios check``.
         """
         return self
 
     def live_tools(self) -> frozenset[str]:
-        """Return the names of the tools that really run, with the user's permission."""
+        """Return the names of the tools that really run; the user has allowed them."""
         return frozenset()
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the shares on validation tasks at which training ends early.
+        """Return the goals on validation tasks at which training ends early.
 
-        ``tool_reliability`` and ``success_rate`` are minimum shares, 0..1;
-        ``cost_reduction``, against the baseline, is only reported. Success must be
-        included: an agent that makes one harmless call and gives up is perfectly
-        reliable.
+        ``tool_reliability`` and ``success_rate`` are minimum shares from 0 to 1.
+        ``cost_reduction``, relative to the baseline, is only reported. Always include
+        ``success_rate``: an agent that makes one harmless call and gives up has a
+        perfect ``tool_reliability``.
         """
         return {
             "tool_reliability": 0.95,
@@ -323,20 +332,20 @@ class Scenario(ABC):
         return sandbox
 
     def sandbox_config(self) -> "SandboxConfig":
-        """Return how to open :attr:`sandbox`, e.g. with which packages."""
+        """Return the configuration of :attr:`sandbox`, e.g. its packages."""
         from agentgym.sandbox import SandboxConfig
 
         return SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
     def close(self) -> None:
-        """Close the sandbox, which is shared by episodes. Called once, at the end."""
+        """Close the sandbox that all episodes share. Called once, at the end."""
         if sandbox := vars(self).get("_sandbox"):
             sandbox.close()
 
     def notes(self) -> list[str]:
-        """Return notes about the tasks for users, in sentences.
+        """Return sentences about the tasks for users; by default none.
 
-        They are shown in a run's plan. The default is none.
+        The plan of a run shows them.
         """
         return []
 

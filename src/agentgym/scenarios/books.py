@@ -1,4 +1,4 @@
-"""Books: the calls that reached an episode's environment, for rewards."""
+"""Record the tool calls that reached an episode's environment, for rewards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ class ReceivedCall(NamedTuple):
     """A tool call that reached the environment.
 
     Attributes:
-        tool: The tool.
-        args: Its arguments as the environment got them, defaults included.
+        tool: Name of the tool.
+        args: The arguments that the environment got, defaults included.
     """
 
     tool: str
@@ -27,7 +27,7 @@ class Books:
     Attributes:
         calls: Calls that succeeded, in order.
         errors: Calls that were refused or failed, except broken rules.
-        violations: Calls that a rule forbade.
+        violations: Calls that broke a rule.
     """
 
     calls: list[ReceivedCall] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Books:
 
     @contextmanager
     def recording(self, call: ReceivedCall) -> Iterator[None]:
-        """Record ``call`` with its outcome after the block."""
+        """Run the block, then record ``call`` in the list that fits its outcome."""
         try:
             yield
         except RuleViolation:
@@ -48,10 +48,10 @@ class Books:
         self.calls.append(call)
 
     def forbid(self, message: str, *, enforce: bool) -> None:
-        """Refuse a call that breaks a rule, or only count it.
+        """Refuse a call that breaks a rule, if ``enforce`` is True; else only count it.
 
         Raises:
-            RuleViolation: Rules are enforced; the message has the rule.
+            RuleViolation: ``enforce`` is True; the error has the message.
         """
         if enforce:
             raise RuleViolation(message)

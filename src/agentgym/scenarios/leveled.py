@@ -1,4 +1,4 @@
-"""LeveledScenario: task families in three levels; the goal is for the first two."""
+"""LeveledScenario: a base class for tasks from families of three levels."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class LeveledFamily(Protocol):
 
     @property
     def level(self) -> int:
-        """Its difficulty, from 1."""
+        """Difficulty of the family, from 1."""
 
 
 class LeveledScenario[F: LeveledFamily](Scenario):
@@ -32,7 +32,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
 
     @abstractmethod
     def make_task(self, family: F, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task of a family; the arguments determine it."""
+        """Return the ``index``-th task of a family, determined by the arguments."""
 
     def tasks(
         self,
@@ -41,14 +41,15 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         count: int,
         levels: Sequence[int] | None = None,
     ) -> list[Task]:
-        """Return tasks, families in turn and levels mixed.
+        """Return tasks of mixed levels, the families in turn.
 
         Args:
             split: Split of the words, names and faults.
             seed: Seed of the tasks.
             count: Number of tasks.
-            levels: Levels of the families. By default all three for training, and the
-                first two, which the goal is for, for others.
+            levels: Levels of the families. None takes all three for training, and for
+                other splits the first two, for which :meth:`success_criteria` gives the
+                goals.
 
         Raises:
             UsageError: A level does not exist.
@@ -65,7 +66,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return held-out sets: levels 1 and 2, then level 3, then unknown words."""
+        """Return three task sets: levels 1 and 2, level 3, and unknown words."""
         smaller = max(1, count // 6)
         return {
             "held-out": self.tasks(Split.TEST, seed, count),

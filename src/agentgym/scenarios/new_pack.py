@@ -19,7 +19,7 @@ def write_pack(
 
     Args:
         name: Name of the scenario and of its folder.
-        folder: Folder for packs.
+        folder: The folder in which to create the pack's folder.
         template: ``heating`` (tools that change a state) or ``repair`` (files, a
             sandbox, and hidden tests).
 

@@ -40,7 +40,7 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
 
 
 def with_options(reference: str, **given: str) -> str:
-    """Return a reference with further options; leave out empty ones."""
+    """Return the reference with options added or replaced; empty ones are removed."""
     from urllib.parse import urlencode
 
     name = reference.partition("?")[0]
@@ -50,14 +50,17 @@ def with_options(reference: str, **given: str) -> str:
 
 
 def with_absolute_data(reference: str) -> str:
-    """Return a reference whose data can be found from any folder."""
+    """Return the reference with an absolute path in its option ``data``."""
     data = read_options(reference).get(DATA, "")
     path = os.path.abspath(os.path.expanduser(data)) if data else ""
     return with_options(reference, **{DATA: path})
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data: the given one, or the download."""
+    """Return the path of a scenario's data; None if it has none.
+
+    That is the path in the reference or, for BFCL, the downloaded package.
+    """
     from pathlib import Path
 
     from agentgym.scenarios.bfcl.package import fetched

@@ -105,7 +105,7 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 
 
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
-    """Return the only scenario class of a module; ``_Names`` are ignored."""
+    """Return the only scenario class of a module, except names that start with _."""
     package = module.__name__.rpartition(".")[0]
     found = [
         value

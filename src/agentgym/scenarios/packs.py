@@ -1,7 +1,7 @@
-"""Find scenario packs on disk, and read their cards without importing them.
+"""Find scenario packs on disk, and describe them without importing them.
 
-A pack is a folder with ``scenario.py``. A pack in ``./scenarios`` is referred to by
-name, others by the path of the folder or the file.
+A pack is a folder with ``scenario.py``. Users refer to a pack in ``./scenarios`` by its
+name, and to other packs by the path of the folder or the file.
 """
 
 import os
@@ -18,11 +18,11 @@ CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
 
 
 class PackCard(NamedTuple):
-    """A pack's entry in a list.
+    """A pack's entry in a list of scenarios.
 
     Attributes:
-        path: Its folder.
-        problem: Why it cannot be read, or "".
+        path: Folder of the pack.
+        problem: Why the pack cannot be read; "" if it can be read.
     """
 
     name: str
@@ -72,7 +72,7 @@ def pack_name(path: str) -> str:
 
 
 def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
-    """Return the entries of the packs in ``folder``, by name; import none."""
+    """Return the entries of packs in ``folder``, sorted by name, without imports."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
     except OSError:
@@ -84,7 +84,7 @@ def pack_cards(folder: str = PACKS_FOLDER) -> list[PackCard]:
 
 
 def _card(path: str) -> PackCard:
-    """Read the scenario class's attributes from a pack's source."""
+    """Return a pack's entry, read from its source without importing it."""
     import ast
 
     name = pack_name(path)
@@ -104,7 +104,7 @@ def _card(path: str) -> PackCard:
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:
-    """Return the entry's fields that a class sets to literal texts."""
+    """Return the fields of an entry that a class sets to literal texts."""
     import ast
 
     found = {}

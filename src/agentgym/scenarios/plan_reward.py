@@ -1,9 +1,9 @@
 """The common parts of rewards for a plan of needed calls.
 
-A success earns 1 minus a little for needless calls, which are slow but not wrong; only
-guessing is. Otherwise the steps of the plan that were made earn a share of
-``PROGRESS``, and the right tool for the next step a part of its share. Many needless
-calls remove this credit.
+A success earns 1 minus a little for needless calls: these are slow, but only guessing
+is wrong. Otherwise each step of the plan that was made earns a share of ``PROGRESS``,
+and the right tool for the next step earns a part of a share. Many needless calls remove
+this credit.
 """
 
 import json
@@ -21,7 +21,7 @@ NEXT_TOOL = 0.4
 EXTRA_CALL = -0.05
 DAMAGE = -0.1
 SPARE_CALLS = {1: 1, 2: 3, 3: 4}
-"""Needless calls that an attempt may contain, by level, before they are many."""
+"""Number of needless calls that an attempt may contain, by level of the task."""
 
 _LEAST_WITHIN_SPARE = 0.9
 _LEAST_FOR_SUCCESS = 0.5
@@ -51,7 +51,7 @@ class Attempts:
 
     @classmethod
     def of(cls, books: Books, trajectory: Trajectory) -> Self:
-        """Combine the records of the environment and of the rollout."""
+        """Collect the calls that the environment and the trajectory recorded."""
         rejected = [
             call.name
             for call in trajectory.get_tool_calls()
@@ -67,7 +67,7 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the share of the credit that is left after needless calls."""
+    """Return the share of credit left after needless calls: 1 for none, 0 from 3 on."""
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
@@ -76,9 +76,9 @@ def is_guessed(
 ) -> bool:
     """Return whether an attempt reached its goal by trying everything.
 
-    That is an attempt with more than ``spare`` needless calls that called each tool it
-    does not need, or the needed tools with more and more different arguments. Repeating
-    a read, or reading other things first, is not guessing.
+    Such an attempt has more than ``spare`` needless calls. It called either every tool
+    that is not needed, or the needed tools with many different arguments. Repeating a
+    read, or reading other things first, is not guessing.
 
     Args:
         attempts: The calls.
@@ -102,15 +102,15 @@ def is_guessed(
 def success_parts(
     attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
-    """Return the parts of a success's reward, together at least 0.5.
+    """Return the parts of the reward of a success.
 
-    At least 0.9 with up to ``spare`` needless calls; if ``spare`` is None, with any
-    number.
+    Their sum is at least 0.9 with up to ``spare`` needless calls, and at least 0.5 with
+    more. If ``spare`` is None, the sum is always at least 0.9.
 
     Args:
         attempts: The calls.
-        needed: Number of the plan's calls.
-        error: Cost of a failed call, negative.
+        needed: Number of calls in the plan.
+        error: Reward of a failed call, negative.
         spare: See ``SPARE_CALLS``.
     """
     failed = len(attempts.failed)
@@ -122,7 +122,7 @@ def success_parts(
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
-    """Return for how many of the needed calls the tool was called."""
+    """Count the needed calls whose tool was called; a call counts only once."""
     left = list(called)
     count = 0
     for tool in needed:

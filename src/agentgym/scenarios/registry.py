@@ -1,7 +1,7 @@
 """Find scenarios: built-in ones, packs on disk, and those of installed packages.
 
-The entries of built-in scenarios are in this file as well as on their classes, so that
-listing imports neither the classes nor pydantic; a test compares both.
+The entries of built-in scenarios repeat attributes of the classes, so that a list of
+scenarios needs to import neither the classes nor pydantic. A test compares both.
 """
 
 import os
@@ -30,7 +30,7 @@ class ScenarioCard(NamedTuple):
     """A scenario's entry in a list.
 
     Attributes:
-        target: ``module:class``.
+        target: ``module:class``, or the folder of a pack.
     """
 
     name: str
@@ -134,8 +134,8 @@ BUILT_IN = {
 def scenario_cards() -> list[ScenarioCard]:
     """Return the entries of built-in scenarios, packs, and installed scenarios.
 
-    An installed scenario is listed with its package; packs and packages are not
-    imported.
+    Packs and packages are not imported, so the description of an installed scenario is
+    only the name of its package.
     """
     cards = dict(BUILT_IN)
     for pack in pack_cards():
@@ -171,8 +171,8 @@ def absolute_reference(reference: str) -> str:
             path; or a tasks file with its tools.
 
     Returns:
-        The absolute path of a pack or file; other names unchanged, except
-        paths in options.
+        The reference with absolute paths: of a pack, of a file, and in options. Other
+        references are unchanged.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -203,10 +203,10 @@ def get_scenario(reference: str) -> "Scenario":
             tools: :class:`~agentgym.core.task.TaskSource`.
 
     Raises:
-        ScenarioNotFoundError: The scenario is unknown; the message has the nearest and
-            all names.
+        ScenarioNotFoundError: The scenario is unknown; the message has the nearest name
+            and all names.
         UsageError: There is no pack at the path.
-        ScenarioError: It cannot be loaded, or has a built-in scenario's name.
+        ScenarioError: The scenario cannot be loaded, or has a built-in scenario's name.
     """
     from agentgym.errors import ScenarioError, ScenarioNotFoundError, UsageError
     from agentgym.scenarios.base import Scenario
@@ -244,7 +244,7 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents, by framework; empty if it has none.
+    """Return a scenario's own agents as ``module:name``, by framework; maybe none.
 
     A built-in scenario is not instantiated: it may need an extra that only another
     machine has.
@@ -262,7 +262,7 @@ def agents_of(reference: str) -> dict[str, str]:
 
 
 def extras_of(reference: str) -> tuple[str, ...]:
-    """Return the extras of this package that a scenario needs; none for packs.
+    """Return the extras of agentgym that a scenario needs; none for packs.
 
     Raises:
         UsageError: A tasks file cannot be read.

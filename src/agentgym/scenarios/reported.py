@@ -10,7 +10,8 @@ class ReportedReward(BaseModel):
 
     Attributes:
         reward: From 0 to 1.
-        success: Whether the task was solved; by default at a reward of 1.
+        success: Whether the task was solved; None means that a reward of 1 is a
+            success.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -19,6 +20,6 @@ class ReportedReward(BaseModel):
     success: bool | None = None
 
     def to_reward(self) -> Reward:
-        """Convert it to the score of an episode."""
+        """Convert the report to the reward of an episode."""
         is_solved = self.reward >= 1 if self.success is None else self.success
         return Reward(self.reward, is_solved, {"reported": self.reward})

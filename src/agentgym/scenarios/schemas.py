@@ -18,10 +18,10 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
-    """Return the spec of a tool in OpenAI's form, or of its function alone.
+    """Convert a tool in OpenAI's form, or only its ``function``, to a spec.
 
     Raises:
-        ValueError: It is not one; the message says why.
+        ValueError: The value is not such a tool; the message says why.
     """
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
@@ -60,10 +60,10 @@ def spec_of_openai(tool: Any) -> ToolSpec:
 
 
 def _require_references(schema: dict[str, Any]) -> None:
-    """Check that a schema only refers to its own parts: nothing is fetched.
+    """Check that the references in a schema only refer to parts of it.
 
     Raises:
-        Unresolvable: It refers to something outside.
+        Unresolvable: A reference points to something outside; nothing is fetched.
     """
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(root)
@@ -82,10 +82,12 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return a tool's schema for a model, which refuses unknown arguments.
+    """Return a tool's spec from a pydantic model of its arguments.
+
+    Unknown arguments are refused.
 
     Raises:
-        UnsupportedError: Its arguments have no JSON schema.
+        UnsupportedError: The arguments have no JSON schema.
     """
     body = {
         "__module__": __name__,
@@ -105,9 +107,10 @@ def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSp
 
 
 def model_of_schema(name: str, schema: dict[str, Any]) -> type[BaseModel]:
-    """Return a model with the JSON schema ``schema`` that validates by it.
+    """Return a pydantic model that validates arguments by a JSON schema.
 
-    Arguments outside of the schema are refused, unless it allows them.
+    Arguments that the schema does not name are refused, unless ``additionalProperties``
+    allows them.
     """
     wording = {"type": "object", "additionalProperties": False, **schema}
     judge = Draft202012Validator(wording, registry=Registry())

@@ -11,10 +11,11 @@ from agentgym.scenarios.base import Environment, Scenario
 def score(
     scenario: Scenario, task: Task, environment: Environment, trajectory: Trajectory
 ) -> Reward:
-    """Return the scenario's reward of a finished episode.
+    """Return the scenario's reward for a finished episode.
 
     Raises:
-        ScenarioError: It is not a reward: NaN, infinite, out of range or ill-typed.
+        ScenarioError: The reward is invalid: NaN, infinite, out of range or of a wrong
+            type.
         Exception: Any exception of ``calculate_reward``.
     """
     reward = scenario.calculate_reward(task, environment, trajectory)
@@ -25,7 +26,7 @@ def score(
 
 
 def reward_problem(reward: object, reward_range: tuple[float, float]) -> str:
-    """Return why a value is not a valid reward, or ""."""
+    """Return why a value is not a valid reward; "" if it is valid."""
     if not isinstance(reward, Reward):
         return f"{reward!r}, which is no Reward"
     low, high = reward_range

@@ -15,10 +15,10 @@ MOST_SEARCHED = 2000
 
 
 def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[Task]:
-    """Return up to ``count`` tasks, at least one.
+    """Return at least one and at most ``count`` tasks of a split.
 
     Raises:
-        ScenarioError: There are none, or they are not tasks.
+        ScenarioError: The scenario has no tasks, or returns other objects.
     """
     made = scenario.tasks(split, seed, count)
     return task_list(made, f"tasks({split.value}) of {scenario.name}")[:count]
@@ -27,10 +27,10 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 def tasks_to_measure(
     scenario: Scenario, split: str, seed: int, count: int
 ) -> list[Task]:
-    """Return tasks of a split, or of all (:data:`EVERY_SPLIT`), kinds in turn.
+    """Return tasks of a split or of all (:data:`EVERY_SPLIT`), the families in turn.
 
     Raises:
-        ScenarioError: There are none, or they are not tasks.
+        ScenarioError: The scenario has no tasks, or returns other objects.
     """
     if split != EVERY_SPLIT:
         return make_tasks(scenario, Split(split), seed, count)
@@ -48,7 +48,7 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
     """Return the task with an id.
 
     Raises:
-        NotFoundError: No task has it.
+        NotFoundError: No task has this id.
     """
     for task in tasks:
         if task.id == task_id:
@@ -71,7 +71,7 @@ def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
 
 
 def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
-    """Return a task's tools: those of its environment."""
+    """Return the tools that the environment of a task has."""
     environment = scenario.create_environment(task)
     try:
         return [tool.spec for tool in environment.tools()]
@@ -80,7 +80,7 @@ def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
 
 
 def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
-    """Return the tools of every task; if each has its own, the first training task's.
+    """Return the tools of all tasks; if each has its own, those of a training task.
 
     Raises:
         ScenarioError: There are no training tasks.
@@ -90,10 +90,10 @@ def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:
-    """Return the task sets of the before/after table, the main one first.
+    """Return the sets of :meth:`Scenario.held_out` after a check, the main one first.
 
     Raises:
-        ScenarioError: There are none, or a set holds no tasks.
+        ScenarioError: There are no sets, or a set has no tasks.
     """
     sets = scenario.held_out(seed, count)
     if not sets:
@@ -110,14 +110,14 @@ def held_out_count(scenario: Scenario, seed: int, count: int) -> int:
 
 
 def task_list(made: Any, what: str) -> list[Task]:
-    """Return a scenario's result as a list of tasks.
+    """Return a scenario's result as a list, after a check that it has only tasks.
 
     Args:
         made: The scenario's result.
-        what: Its description, for messages.
+        what: Description of the result, for messages.
 
     Raises:
-        ScenarioError: It holds none, or something else.
+        ScenarioError: The result has no tasks, or something else.
     """
     try:
         tasks = list(made)

@@ -4,5 +4,6 @@
 - ``log_file``: the output of other processes in a file, without secrets.
 - ``audit``: a log of executed commands and their callers.
 
-Standard library only: other Python environments import it too.
+This package only needs the standard library, because other Python environments import
+it too.
 """

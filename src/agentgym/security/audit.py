@@ -1,8 +1,9 @@
 """Write the audit log: executed commands and their callers, one JSON object per line.
 
-The caller sets its name (:func:`asking`), the executing code logs the command
-(:func:`note`); they need not know each other. Every process of a run appends to the
-same files, one line per write. Files are rotated by size, and the oldest removed.
+The code that asks for a command sets its name with :func:`asking`. The code that
+executes the command logs it with :func:`note`, which adds that name. Every process of a
+run appends to the same file, one line per write. When the file is too large, a new one
+begins, and the oldest is removed.
 """
 
 import fcntl
@@ -30,11 +31,12 @@ from agentgym.security.redaction import (
 
 FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
-"""Log on a client that rents machines; :data:`FILE` is written on the machine."""
+"""Log of rented machines, on the computer that rents them. :data:`FILE` is the log of
+commands, on the machine that executes them."""
 MOST_BYTES = 32 << 20
-"""Size at which a file is rotated."""
+"""Size of the file, in bytes, at which a new one begins."""
 KEPT = 8
-"""Number of files to keep, the newest included."""
+"""Number of log files to keep, the newest included; older ones are removed."""
 _HEAD = 200
 _DIGITS = 16
 
@@ -44,13 +46,13 @@ logger = get_logger(__name__)
 class AuditLog:
     """Appends to the audit log of a run or of another activity. Thread-safe.
 
-    The file is opened at the first line. If the disk fails, the run goes on: the
-    failure is logged, and the next line that can be written has the number of lost
-    lines.
+    The file is opened at the first entry. If writing fails, for instance on a full
+    disk, the run goes on. The failure is logged, and later an entry with the number of
+    lost entries is written.
 
     Args:
         path: The file; its folder is made if it does not exist.
-        most_bytes: Size at which it is rotated.
+        most_bytes: Size of the file at which a new one begins.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -63,7 +65,7 @@ class AuditLog:
         self._redactor = Redactor.of_environment()
 
     def write(self, what: str, **facts: Any) -> None:
-        """Append a line: time, action, and the given facts."""
+        """Append an entry with the time, the action ``what``, and the facts."""
         with self._lock:
             try:
                 self._open()
@@ -86,7 +88,7 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file in this process; log its user, host and process id."""
+        """Open the file if this process has not; log its command, user and host."""
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
@@ -108,7 +110,7 @@ class AuditLog:
         return private(self.path, flags)
 
     def _turn_over(self) -> None:
-        """Rotate the file, unless another process has done so."""
+        """Rename the full file and begin a new one; only one process renames it."""
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
@@ -132,7 +134,7 @@ _ASKER: ContextVar[dict[str, Any]] = ContextVar("agentgym_asker")
 
 @contextmanager
 def audited(log: AuditLog) -> Iterator[AuditLog]:
-    """Write audit entries of the block, its tasks and its threads to ``log``."""
+    """Write the audit entries made inside the block to ``log``."""
     token = _LOG.set(log)
     try:
         yield log
@@ -141,15 +143,15 @@ def audited(log: AuditLog) -> Iterator[AuditLog]:
 
 
 def audit_into(path: Path) -> None:
-    """Write the entries noted in this context from now on to a file."""
+    """Write the audit entries of this context to a file, from now on."""
     _LOG.set(AuditLog(path))
 
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Set the caller for entries inside: ``rollout``, ``agent``, ``tool`` and so on.
+    """Set the caller in entries of the block: ``rollout``, ``agent``, ``tool`` etc.
 
-    It adds to the caller set by an outer block.
+    The names are added to those that an outer block has set.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -165,33 +167,33 @@ def note(what: str, **facts: Any) -> None:
 
 
 def is_audited() -> bool:
-    """Return whether :func:`note` has an open log."""
+    """Return whether this context has a log that :func:`note` writes to."""
     return _LOG.get() is not None
 
 
 def asker() -> dict[str, Any]:
-    """Return the caller of this context, to pass it to another thread."""
+    """Return the caller that :func:`asking` has set, to use it in another thread."""
     return _ASKER.get({})
 
 
 def log_or_none() -> AuditLog | None:
-    """Return the log of this context."""
+    """Return the log of this context; None if it has no log."""
     return _LOG.get()
 
 
 def digest(value: Any) -> str:
-    """Return a hash of a text or of a JSON value."""
+    """Return a short hash of a text or a JSON value, as 16 hexadecimal digits."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 def head(text: str) -> str:
-    """Return the start of a text on one line, without secrets."""
+    """Return the first 200 characters of a text on one line, without secrets."""
     return " ".join(beginning(text, 2 * _HEAD).split())[:_HEAD]
 
 
 def default_log() -> Path:
-    """Return the log of actions outside of runs, in ``AGENTGYM_HOME``."""
+    """Return the path of the log for actions outside of runs, in ``AGENTGYM_HOME``."""
     home = os.environ.get("AGENTGYM_HOME", "~/.agentgym")
     try:
         return Path(home).expanduser() / FILE
@@ -200,12 +202,11 @@ def default_log() -> Path:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, oldest file first.
+    """Yield the entries of a log, the oldest first. Skip truncated lines.
 
     Args:
-        path: The newest file, or a run's folder.
-
-    A truncated line, for instance after a full disk, is skipped.
+        path: The log's newest file, whose older files are read too; or the folder of a
+            run, for the entries of both its logs.
     """
     files = [path]
     if path.is_dir():
@@ -230,5 +231,5 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # no such user is known here
+    except (KeyError, OSError):  # this machine has no name for the user
         return str(os.geteuid())

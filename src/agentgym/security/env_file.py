@@ -1,7 +1,7 @@
 """Load the file ``.env`` from the folder in which a command is started.
 
-It may belong to someone else's project. So it cannot set variables that make a program
-run code, or that send a run to another machine.
+The file may come with a project from other people. So it may not set variables that
+make a program run code, or that send a run to another machine.
 """
 
 import os
@@ -19,8 +19,9 @@ NOT_FROM_FILE = frozenset(
         *("AGENTGYM_UNSAFE_LOCAL_EXEC", "AGENTGYM_VERL", "AGENTGYM_VLLM"),
     }
 )
-"""Variables that name code (``module:name``, a pack, a saved agent, a flag of a
-server), switch protection off, or choose where a run, its attempts and its keys go."""
+"""AgentGym's variables that ``.env`` may not set. They name code to run (a module, a
+scenario pack, a saved agent, a server's flag), switch protection off, or choose the
+machine or server to which a run, its rollouts or its keys are sent."""
 _LOADERS = re.compile(
     r"""
     AGENTGYM_(?:VERL|VLLM)__.* | PATH | HOME | XDG_CONFIG_HOME | VIRTUAL_ENV | SHELL
@@ -36,7 +37,8 @@ _LOADERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Variables by which Python, uv, git and others find code, and providers get keys."""
+"""Other variables that ``.env`` may not set: with them, Python, uv, git and other
+programs find code, or keys are sent to other addresses."""
 
 
 def load_env_file() -> None:
@@ -46,7 +48,8 @@ def load_env_file() -> None:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not text, or contains a character that a variable cannot.
+        ValueError: The file is not text, or a value has a character that environment
+            variables cannot have.
     """
     file = os.path.abspath(FILE)
     if not os.path.isfile(file):

@@ -1,4 +1,4 @@
-"""LogFile: write the output of processes to a file, without secrets."""
+"""LogFile: write the output of other processes to a file, without secrets."""
 
 import os
 import threading
@@ -12,18 +12,19 @@ from agentgym.security.redaction import Redactor
 
 _PART = 1 << 16
 _LONGEST = 1 << 20
-"""Most bytes of a line; a longer one is written in pieces."""
+"""Maximum length of a line, in bytes; a longer line is written in pieces."""
 _END_S = 2.0
 
 
 class LogFile:
-    """A file for the standard error of other processes, with secrets removed.
+    """A file for the standard error of other processes, without secrets.
 
-    A thread appends complete lines, without the secrets of this process's environment.
-    Output of processes that outlive this one is lost.
+    Use it as ``stderr`` of ``subprocess.Popen``. A thread copies the output to the file
+    and removes the secrets of this process's environment. When this process has ended,
+    further output is lost.
 
     Args:
-        path: The file; it is made if it does not exist.
+        path: The file; it is made if it does not exist, else appended to.
         secrets: Further secrets to remove, by name.
     """
 
@@ -43,7 +44,7 @@ class LogFile:
         self.close()
 
     def fileno(self) -> int:
-        """Return the file descriptor to write to."""
+        """Return the file descriptor that other processes write to."""
         return self._writer
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class LogFile:
             self._writer = -1
 
     def wait(self, most_s: float = _END_S) -> None:
-        """Wait for the processes that hold the descriptor to close it."""
+        """Wait until all processes have closed the descriptor, at most ``most_s`` s."""
         self._thread.join(most_s)
 
     def _copy(self) -> None:
@@ -66,7 +67,7 @@ class LogFile:
                     self._write(rest)
                     rest = b""
             self._write(rest)
-        while os.read(self._reader, _PART):  # no writer must wait for a full pipe
+        while os.read(self._reader, _PART):  # otherwise writers block on a full pipe
             pass
         os.close(self._reader)
 

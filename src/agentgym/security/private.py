@@ -1,6 +1,7 @@
 """Create files and folders that only this user can read. Standard library only.
 
-Existing files keep their mode: users who share a run changed it on purpose.
+The permissions of existing files are not changed, because a user may have changed them
+to share a run.
 """
 
 import os
@@ -12,12 +13,15 @@ _FOLDER = 0o700
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file, created as private; use it as the ``opener`` of `open`."""
+    """Open a file, private if it is new; use this as the ``opener`` of `open`."""
     return os.open(path, flags, _FILE)
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only this user can enter; its parents get the usual mode."""
+    """Make a folder that only this user can enter; do nothing if it exists.
+
+    New parents of the folder get the usual permissions.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(mode=_FOLDER)
@@ -26,9 +30,10 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty private file if there is none, for a library that opens it later.
+    """Create an empty private file, unless it exists, for a library to open later.
 
-    An existing file is not opened: closing it would release SQLite's locks.
+    An existing file is not even opened, because closing it would release the locks that
+    SQLite has on it in this process.
     """
     with suppress(FileExistsError):
         os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -5,7 +5,8 @@ Secrets are the values of variables with a name like ``API_KEY`` (or named in
 such as detect-secrets know more formats, but they only search source files and replace
 nothing.
 
-Standard library only: other Python environments import it too.
+This module only needs the standard library, because other Python environments import it
+too.
 """
 
 import functools
@@ -19,16 +20,16 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 VARIABLE = "AGENTGYM_SECRETS"
-"""Variable with the names of further secret variables, comma-separated."""
+"""Environment variable with the names of further secret variables, comma-separated."""
 GONE = "[redacted]"
 
 _READ = 2**16
-"""Further characters to search for secrets when a text is cut to be shown."""
+"""Number of characters after the cut of a shortened text to search for secrets too."""
 _LEAST = 8
-"""Shortest secret value: a shorter one occurs in ordinary text too."""
+"""Minimum length of a secret value: shorter values occur in ordinary text too."""
 _LOOSE = "utf-8", "surrogateescape"
 _WORD = 12
-"""Below this length, a value counts only if no letter or digit is next to it."""
+"""A secret value shorter than this is only replaced where it is a whole word."""
 _NAMED = re.compile(
     r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET)?_?KEYS?|APIKEY|TOKEN|SECRETS?|PASSWORD"
     r"|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|CONNECTION_STRING|DSN)(?:_|$)",
@@ -55,9 +56,9 @@ _HEADER = (
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
 _ESCAPED = re.compile(r"\\(?:/|u00[2-7])")
-"""JSON escapes of characters that may be part of a secret."""
+"""Regular expression of JSON escapes for characters that a secret may contain."""
 _URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
-"""A URL with a password."""
+"""Regular expression of a URL with a password."""
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     # OpenAI, Anthropic, OpenRouter and many who follow them
     (r"\bsk", "-", r"(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
@@ -83,13 +84,14 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
-"""Key formats as regular expressions: before a rare character, the character, the rest.
+"""Key formats, each as a regular expression in three parts.
 
-A group marks the secret itself. Texts are searched for the rare character only, which
-takes 3 ns per character. The part before it has a fixed length.
+The second part is a rare character. Texts are first searched only for this character,
+which takes 3 ns per character of text. The first part must have a fixed length. If the
+last part has a group, only the group is the secret.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""For the more frequent of these characters: their neighbours in all formats."""
+"""For those rare characters that are more frequent: a pattern of their neighbours."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -97,14 +99,14 @@ _TOKENS = frozenset(
         *("prompt_logprobs", "routed_experts"),
     }
 )
-"""Fields with token ids or log-probabilities, which spell a text in another way."""
+"""Fields with token ids or log-probabilities. A text can be read from them, too."""
 
 
 class Redactor:
     """Replaces secrets in texts.
 
     Args:
-        values: The secrets, by the name of their variable.
+        values: The secret values, by the names of their variables.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -125,9 +127,9 @@ class Redactor:
         return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
-        """Return whether a text, or JSON text, may contain a secret.
+        """Return whether a text may contain a secret; it may be JSON text.
 
-        Most texts contain none, so this check takes most of the time.
+        This check must be fast, because most texts contain no secret.
         """
         if _any_form().search(text) is not None:
             return True
@@ -144,7 +146,8 @@ class Redactor:
 
         Args:
             text: The text.
-            by: Returns the replacement, given the secret and the mask of :meth:`text`.
+            by: Called with the secret, and with the mask that :meth:`text` would write
+                instead; returns the replacement.
         """
         if not self.finds(text):
             return text
@@ -168,14 +171,14 @@ class Redactor:
         return self.json(value)
 
     def written(self, text: str) -> str:
-        """Return JSON text without secrets; treat other text likewise."""
+        """Return a text without secrets; parse JSON text to find escaped ones too."""
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Redact recorded model calls, in JSON text, like :meth:`written`.
+        """Return the JSON text of recorded model calls without secrets.
 
-        If anything is replaced, token ids and log-probabilities are removed too: they
-        spell the same text. Their counts are kept.
+        If a secret is replaced, token ids and log-probabilities are removed too, since
+        the text can be read from them. Only the number of tokens is kept.
         """
         return self._rewritten(text, _without_tokens)
 
@@ -207,7 +210,10 @@ def redacted(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the start of a text without secrets, not even one that the cut splits."""
+    """Return the first ``most`` characters of a text, without secrets.
+
+    A secret that the cut would split is recognised too.
+    """
     return redacted(text[: most + _READ])[:most]
 
 
@@ -219,9 +225,9 @@ def quoted(value: object, most: int = 80) -> str:
 def without_secrets(words: Iterable[str]) -> list[str]:
     """Return a command line's words with secret values replaced.
 
-    An option or setting is secret by its name, as in ``--api-key VALUE``,
-    ``--api-key=VALUE`` and ``hub.token=VALUE``, however short its value is. So is the
-    text before the ``@`` of an address.
+    The name of an option or setting makes its value a secret, however short it is:
+    ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``. The text between
+    ``://`` and ``@`` of a URL is a secret too.
     """
     shown: list[str] = []
     is_secret = False
@@ -244,7 +250,10 @@ def new_key() -> str:
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Return whether a variable of ``.env`` has a secret value, also by its format."""
+    """Return whether the value of a variable in ``.env`` looks like a random key.
+
+    Variables whose names show that they are not keys, such as ``MODEL``, do not.
+    """
     letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
     is_random = letters and digits and re.fullmatch(r"[^\s/]{16,}", value)
     return bool(is_random) and _ORDINARY.search(name) is None
@@ -266,14 +275,15 @@ class RedactedStream:
     """A text stream that removes secrets from its output.
 
     Args:
-        stream: The stream to write to; all methods but :meth:`write` are its own.
+        stream: The stream to write to. Other methods than those for writing are passed
+            on to it.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its secrets; return the text's full length."""
+        """Write a text without its secrets; return the length of the original text."""
         self._stream.write(redacted(text))
         return len(text)
 
@@ -288,10 +298,10 @@ class RedactedStream:
 
 
 class LogFilter(logging.Filter):
-    """Redacts log records, tracebacks included; drops none."""
+    """Removes secrets from log records and their tracebacks; keeps all records."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Redact a record."""
+        """Remove secrets from a record; return True, to keep the record."""
         redactor = Redactor.of_environment()
         try:
             told = record.getMessage()
@@ -306,7 +316,7 @@ class LogFilter(logging.Filter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return a logger of this package, which redacts its records."""
+    """Return the logger with this name, with a filter that removes secrets."""
     logger = logging.getLogger(name)
     if not any(isinstance(each, LogFilter) for each in logger.filters):
         logger.addFilter(LogFilter())
@@ -314,7 +324,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _secrets_of(variables: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return names and values of the environment variables that hold secrets."""
+    """Return the names and values of those environment variables that are secret."""
     further = {name.strip() for name in variables.get(VARIABLE, "").split(",")}
     return [
         (name, value.strip())
@@ -366,12 +376,12 @@ def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -
 
 
 def _plainest(value: str) -> str:
-    """Return the longest part of a value that needs no escaping in JSON or URLs."""
+    """Return the longest part of a value that is never escaped in JSON or URLs."""
     return max(re.split(r"[^A-Za-z0-9_.~-]", value), key=len)
 
 
 def _spelt(value: str) -> str:
-    """Return a pattern that matches a value also when escaped in JSON or in a URL."""
+    """Return a pattern for a value as it is, escaped in JSON, or encoded in a URL."""
     ways = [value]
     for plain in (True, False):
         inner = value
@@ -384,7 +394,7 @@ def _spelt(value: str) -> str:
 
 
 def _in_address(value: str) -> str:
-    """Return a pattern for a value, any of whose characters may be percent-encoded."""
+    """Return a pattern for a value in which characters may be percent-encoded."""
     parts = []
     for character in value:
         part = re.escape(character)

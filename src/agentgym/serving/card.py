@@ -1,4 +1,4 @@
-"""The model card of exported weights: their origin, and how to use them."""
+"""Write the model card of exported weights: their origin, and how to use them."""
 
 import json
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def model_card(
     before: Metrics,
     after: Metrics,
 ) -> str:
-    """Return the model card, the README of a folder of weights on Hugging Face.
+    """Return the model card: the README of a weights folder, as on Hugging Face.
 
     Args:
         trained: The agent whose weights are exported.
@@ -42,7 +42,7 @@ def model_card(
         base_model: The model that training started from.
         steps: Number of policy updates.
         episodes: Number of training rollouts.
-        created: Time in ISO 8601.
+        created: Time of training, in ISO 8601.
         before: Held-out metrics before training.
         after: Held-out metrics after training.
     """
@@ -130,7 +130,8 @@ _LOADED = {
 The model `NAME/ROLE` is the one with the adapter of that role.
 """,
 }
-"""Instructions to load and serve weights; NAME is the model name for requests."""
+"""Instructions to load and serve weights, by their kind. Words in capitals such as NAME
+are placeholders; NAME is the model name in requests."""
 
 
 def _use(
@@ -140,7 +141,15 @@ def _use(
     parser: str,
     variables: Mapping[str, Any],
 ) -> str:
-    """Return instructions to load and serve the weights under the agent's name."""
+    """Return instructions to load and serve the weights under the agent's name.
+
+    Args:
+        spec: The agent.
+        rank: Rank of the LoRA adapter; 0 for full weights.
+        roles: Folder of each role's adapter; empty without adapters per role.
+        parser: vLLM's tool-call parser for this model.
+        variables: Variables of the chat template.
+    """
     text = _LOADED["adapter" if rank else "model"]
     if roles:
         served = [f"NAME/{quote(role)}=FOLDER/{name}" for role, name in roles.items()]

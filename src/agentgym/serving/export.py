@@ -25,18 +25,19 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
     Args:
         trained: The agent.
-        form: ``hf``: as trained, maybe an adapter; ``merged``: an adapter merged into
-            full weights.
-        folder: The new folder; it appears complete or not at all.
-        card: Text of its README.
+        form: ``hf`` writes the weights as they were trained, which may be an adapter.
+            ``merged`` writes full weights, with an adapter merged in.
+        folder: The new folder. It only appears when it is complete.
+        card: Text of the folder's README.
 
     Returns:
         The folder.
 
     Raises:
-        UsageError: The form is unknown or not possible, or the folder exists or cannot
-            be created.
-        AgentGymError: The weights differ from those saved, or cannot be merged.
+        UsageError: The form is unknown or not possible for this agent, or the folder
+            exists or cannot be created.
+        AgentGymError: The weights were changed since they were saved, or cannot be
+            merged.
     """
     if form not in get_args(Format):
         known = " or ".join(get_args(Format))
@@ -76,10 +77,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and its content the modes of newly created files.
+    """Give a folder and all in it the permissions that new files usually get.
 
-    Libraries write weights readable for this user only, but a server in a container may
-    run as another user.
+    Libraries write weights that only this user can read, but a server in a container
+    may run as another user.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

@@ -1,4 +1,4 @@
-"""PolicyTransport: use a policy in this process through OpenAI's client."""
+"""PolicyTransport: let OpenAI's client call a policy in the same process."""
 
 import asyncio
 import itertools
@@ -15,10 +15,11 @@ from agentgym.serving.server import asked_chat
 
 
 class PolicyTransport(httpx.AsyncBaseTransport):
-    """Answers an HTTP client's chat completions with a policy; nothing is sent.
+    """httpx transport that answers chat completions with a policy, without network.
 
-    A request without a seed gets its number as seed. The policy decides how many calls
-    an answer has, as in training: ``parallel_tool_calls`` is ignored.
+    A request without a seed gets a seed: 0 for the first request, 1 for the next. The
+    policy decides the number of tool calls in an answer, as in training, so
+    ``parallel_tool_calls`` is ignored.
 
     Args:
         policy: The policy that answers; it is closed with the client.
@@ -37,7 +38,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
         self._max_tokens = max_tokens
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer one request; an invalid one gets an error in OpenAI's form."""
+        """Answer one request; an invalid request gets an error in OpenAI's format."""
         try:
             if not request.url.path.endswith("/chat/completions"):
                 message = f"{request.url.path} is not answered, /chat/completions is."
@@ -67,7 +68,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The rest of a streamed answer, after its first bytes."""
+    """A streamed answer whose first bytes were already read."""
 
     def __init__(
         self, first: bytes, answer: AsyncGenerator[bytes | Ended, None]

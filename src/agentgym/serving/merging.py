@@ -14,16 +14,17 @@ from agentgym.models.template import keep_template, template_of
 
 
 def merge_adapter(adapter: Path, folder: Path) -> None:
-    """Write the model with an adapter merged in, and the tokenizer.
+    """Merge an adapter into its base model, and write the model and the tokenizer.
 
-    The sum is computed in float32 and written in the base model's type.
+    The merged weights are computed in float32 and written in the base model's type.
 
     Args:
         adapter: A folder that peft wrote.
         folder: Folder to write to, for transformers and vLLM.
 
     Raises:
-        ModelError: The base or the adapter cannot be loaded; the message says why.
+        ModelError: The base model or the adapter cannot be loaded; the message says
+            why.
     """
     from peft import PeftModel  # takes seconds
 

@@ -43,25 +43,25 @@ _JSON = "application/json"
 class AgentServer:
     """Answers chat completions on a thread of this process until it is closed.
 
-    Its address is known when it is created; it answers once it is started::
+    The server has an address as soon as it is created, and answers once it is started::
 
         with AgentServer(["coding"]).start(policy) as server:
             client = OpenAI(base_url=server.url, api_key="none")
 
     Args:
         models: Model names that requests may use; the first is the default.
-        roles: Agents of a team with adapters of their own: ``NAME/ROLE`` is one's model
-            for each name, and the name alone is the model without adapters.
-        host: Address to listen on. One reachable from other machines, such as
-            ``0.0.0.0``, needs a key.
-        port: 0 takes a free one.
-        api_key: Bearer key that requests must have; None requires none.
+        roles: Roles of a team that have an adapter each. For each NAME in ``models``,
+            the model ``NAME/ROLE`` uses that role's adapter, and ``NAME`` no adapter.
+        host: Address to listen on. An address that other machines can reach, such as
+            ``0.0.0.0``, needs an ``api_key``.
+        port: Port to listen on; 0 takes a free port.
+        api_key: Bearer key that requests must have; None requires no key.
         temperature: Default temperature; 0 is greedy.
         max_tokens: Default token limit of an answer.
         grace_s: Seconds that running answers may take after the server is closed.
 
     Attributes:
-        models: The argument ``models``.
+        models: All model names, those with a role included.
         api_key: The argument ``api_key``.
 
     Raises:
@@ -113,14 +113,14 @@ class AgentServer:
     def of(cls, trained: Trained, name: str, **options: Any) -> Self:
         """Load the weights of a trained agent and serve them.
 
-        Unless a request sets them, sampling options are those of the agent's
+        Sampling options that a request does not set are those of the agent's
         evaluation.
 
         Args:
             trained: The agent.
-            name: The model's name; its name without version and the scenario's name
-                work too.
-            **options: Address, key and grace time of the class.
+            name: Model name for requests. The name without its version, and the
+                scenario's name, work too.
+            **options: Other arguments of the class, such as ``host`` and ``api_key``.
 
         Raises:
             UsageError: The address cannot be used, or needs a key.
@@ -148,23 +148,23 @@ class AgentServer:
 
     @property
     def url(self) -> str:
-        """The base URL for OpenAI clients: ``http://127.0.0.1:41234/v1``."""
+        """The base URL for OpenAI clients, such as ``http://127.0.0.1:41234/v1``."""
         return f"{self._listener.url}/v1"
 
     def start(self, policy: Policy) -> Self:
-        """Answer with ``policy``, which is closed with the server."""
+        """Start to answer requests with ``policy``; :meth:`close` closes it too."""
         self._policy = policy
         self._listener.start()
         return self
 
     def close(self) -> None:
-        """Stop listening; abort answers that exceed the grace time.
+        """Stop the server; abort running answers after the grace time.
 
         Ctrl-C aborts them at once.
         """
         try:
             self._listener.close()
-        finally:  # the decoder must not outlive the interpreter
+        finally:  # the policy's decoding thread must end before the interpreter
             if self._policy is not None:
                 self._policy.close()
 
@@ -188,7 +188,7 @@ class AgentServer:
         return response
 
     async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
-        """Answer a request in another API than chat completions."""
+        """Answer a request of another API, which ``dialect`` converts."""
         try:
             body = json_object(await request.read())
             asked = dialect.read(body)
@@ -212,7 +212,7 @@ class AgentServer:
             return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Convert a request for the policy; refuse unsupported fields."""
+        """Return the chat completion for a request; refuse unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
         return asked_chat(
@@ -252,14 +252,14 @@ def asked_chat(
     max_tokens: int,
     agent: str = "",
 ) -> Chat:
-    """Return the chat completion for a request to a policy.
+    """Return the chat completion for a request to a policy, not yet generated.
 
     Args:
         policy: The policy that answers.
         body: The request, with a model name.
         temperature: Default temperature.
         max_tokens: Default token limit of an answer.
-        agent: The role whose adapter answers, if roles have their own.
+        agent: The role whose adapter answers; "" without adapters per role.
 
     Raises:
         ApiError: 400: a field is malformed or unsupported.
@@ -286,7 +286,7 @@ def asked_chat(
 
 
 def _seed(body: Mapping[str, Any]) -> int:
-    """Return the seed of an answer; a random one if none is given."""
+    """Return the seed in a request; a random seed if it has none."""
     asked = body.get("seed")
     if asked is None:
         return secrets.randbits(63)

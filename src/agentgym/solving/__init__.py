@@ -3,6 +3,6 @@
 - ``models``: a chat model for each role, from names such as ``openai:NAME``.
 - ``events``: events of the running team, and token counts.
 - ``solution``: the result: files, tests, findings, history, cost.
-- ``session``: a team at work on one project, over several requests.
-- ``solve``: one request, from the problem to the solution.
+- ``session``: a team that works on one project, over several requests.
+- ``solve``: sends one request to the team, and returns the solution.
 """

@@ -1,4 +1,4 @@
-"""Events of a running team, from LangChain's callbacks."""
+"""Report the events of a running team, which come from LangChain's callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,12 @@ class TeamEvent:
     """One event of a running team.
 
     Attributes:
-        kind: ``asked``: a role's model is asked; ``said``: its text; ``tool``: a tool's
-            result; ``turn``: the end of a turn.
+        kind: ``asked``: a role calls its model; ``said``: the model has answered;
+            ``tool``: a tool has returned a result; ``turn``: a role's turn has ended.
         role: The role.
-        text: The text, the tool's result, or the result of the turn.
-        tool: The tool's name; empty for other kinds.
+        text: The model's text, the tool's result, or the result of the turn; empty for
+            ``asked``.
+        tool: The tool's name; empty unless ``kind`` is ``tool``.
     """
 
     kind: Literal["asked", "said", "tool", "turn"]
@@ -40,11 +41,12 @@ class TeamEvents(BaseCallbackHandler):
     """Passes events to a listener, and counts tokens by role.
 
     Args:
-        listener: Called with each event; it should be quick.
+        listener: Called with each event. The team waits until it returns.
 
     Attributes:
         usage: Calls and tokens by role.
-        no_answer: The last error of a model if none has answered yet; else empty.
+        no_answer: The last error of a model call, as long as no call has succeeded;
+            else empty.
     """
 
     run_inline = True
@@ -69,12 +71,12 @@ class TeamEvents(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
     ) -> None:
-        """Record which role asks its model."""
+        """Report that a role calls its model, and record the role of the call."""
         role = self._roles[run_id] = _role_of(more.get("metadata"))
         self.report(TeamEvent("asked", role))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **more: Any) -> None:
-        """Count the tokens, and report the text."""
+        """Count the tokens of a model call, and report its text."""
         self.no_answer, self._has_answered = "", True
         role = self._roles.pop(run_id, "")
         message: Any = getattr(response.generations[0][0], "message", None)
@@ -89,7 +91,7 @@ class TeamEvents(BaseCallbackHandler):
             self.report(TeamEvent("said", role, str(message.text).strip()))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
-        """Count a failed call, and report its error."""
+        """Count a failed model call, and report its error."""
         role = self._roles.pop(run_id, "")
         before = self.usage.get(role, Usage())
         self.usage[role] = Usage(
@@ -116,7 +118,7 @@ class TeamEvents(BaseCallbackHandler):
 
 
 def _role_of(metadata: dict[str, Any] | None) -> str:
-    """Return the role that is running, the outermost node of the graph."""
+    """Return the role that is running: the outermost node of the LangGraph graph."""
     place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
     outer = place.partition("|")[0].partition(":")[0]
     return outer or str((metadata or {}).get("langgraph_node", ""))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROLES = ("supervisor", "generator", "reviewer", "executor")
 MAX_TOKENS = 4_096
-"""Most tokens of one answer."""
+"""Maximum number of tokens of one answer."""
 REQUEST_S = 180.0
 
 _SMALL = (
@@ -34,7 +34,7 @@ def chat_models(
     models: "Mapping[str, str | BaseChatModel] | None" = None,
     agent: Any = None,
 ) -> "tuple[dict[str, BaseChatModel], list[str]]":
-    """Return the chat model of each role, and notes about them.
+    """Return the chat model of each role, and notes for the user about the models.
 
     Args:
         model: Model for roles missing in ``models``: a name, or a LangChain chat model.
@@ -42,8 +42,9 @@ def chat_models(
         agent: A trained agent, or its name, for roles missing in ``models``.
 
     Raises:
-        UsageError: A role is unknown or has no model, or a key is missing.
-        NotFoundError: A provider or a trained agent is unknown.
+        UsageError: A role has no model, a key is missing, or ``model`` and ``agent``
+            are both given.
+        NotFoundError: A role, a provider or a trained agent is unknown.
         MissingExtraError: The package of a provider is not installed.
     """
     FRAMEWORKS.get("langchain").check()
@@ -130,7 +131,7 @@ def _of_server(spec: str) -> "BaseChatModel":
 
 
 def _of_policy(named: Any) -> "BaseChatModel":
-    """Return a chat model whose weights this process loads."""
+    """Load a trained agent or a local model, and return it as a chat model."""
     from agentgym.engines.local.support import load_policy
     from agentgym.integrations.langchain.model import PolicyChatModel
     from agentgym.models.reference import is_local

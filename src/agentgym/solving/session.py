@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from agentgym.solving.events import Listener
 
 Human = Callable[[dict[str, Any]], Any]
-"""Called with a question (``kind``, ``text``, maybe ``files``); returns a text, or
-None."""
+"""Function that answers a team's question: a dict with ``kind``, ``text``, and in some
+cases ``files``. It returns a text, or None to stop. It may be async."""
 
 MOST_CHARACTERS = 20_000
-"""Most characters of a problem."""
+"""Maximum number of characters of a problem."""
 
 _STEPS = 1_000
 
@@ -40,21 +40,21 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         models: The chat model of each role, or one for all roles.
         files: The user's files: relative path to text.
         language: Language of new files.
-        human: Answers the team's questions; None if no person can be asked.
-        max_rounds: Most turns of the generator per request.
+        human: Function that asks a person; None if no person can be asked.
+        max_rounds: Maximum number of turns of the generator per request.
         fallback: A chat model for roles whose model has failed twice.
         listener: Called with each event.
-        prices: Prices of the models' tokens, for the cost.
+        prices: Prices of the models' tokens, to compute the cost.
         notes: Sentences to add to each solution.
-        sandbox: How to run code.
+        sandbox: Settings of the sandbox that runs the code.
 
     Attributes:
-        notes: The argument ``notes``.
+        notes: The argument ``notes``, plus one if the linters are not installed.
 
     Raises:
         UsageError: The language is unknown, a number is out of range, or a file is not
             text.
-        SandboxError: A path of a file is absolute or leaves the folder.
+        SandboxError: The path of a file is absolute or leaves the project.
         SandboxUnavailableError: The toolchain of a language is missing; the message
             names its package.
     """
@@ -119,15 +119,15 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         )
         self._problem = ""
         self._seen = 0
-        """Number of history entries of earlier requests."""
+        """Number of turns in earlier requests."""
         self._history: list[Mapping[str, Any]] = []
         self._begun = False
 
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
 
-        An error, a person who leaves, or a model that never stops end the work early;
-        the solution then has everything written so far, and the reason.
+        The work ends early after an error, if the person stops it, or if the team does
+        not finish. The solution then has all files written so far, and the reason.
 
         Raises:
             UsageError: The problem is empty or too long.
@@ -159,11 +159,17 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         return self._solution(outcome)
 
     def so_far(self, why: str) -> Solution:
-        """Return the current work as a solution that ended early, with the reason."""
+        """Return the work so far as a solution with the outcome ``stopped``.
+
+        ``why`` is the reason, which becomes its ``error``.
+        """
         return self._solution("stopped", why)
 
     async def _run(self, given: Any) -> Outcome:
-        """Run the graph to its end, and pass its questions to the person."""
+        """Run the team's graph to its end; let the person answer its questions.
+
+        ``given`` is the graph's input. Return the outcome.
+        """
         from langgraph.types import Command
 
         from agentgym.solving.events import TeamEvent
@@ -236,7 +242,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
 
 
 def _why(error: Exception) -> str:
-    """Return why a team's work ended early."""
+    """Return a sentence about the error that ended a team's work early."""
     from agentgym.scenarios.coding_team.team.turns import is_unreachable
 
     request = getattr(error, "request", None)  # of OpenAI's and Anthropic's packages

@@ -16,8 +16,9 @@ class Usage(NamedTuple):
 
     Attributes:
         calls: Number of calls, failed ones included.
-        prompt_tokens: Number of prompt tokens, as far as models report them.
-        response_tokens: Number of response tokens, likewise.
+        prompt_tokens: Number of prompt tokens; 0 for a model that does not report them.
+        response_tokens: Number of response tokens; 0 for a model that does not report
+            them.
     """
 
     calls: int = 0
@@ -32,18 +33,18 @@ class Solution:
     Attributes:
         problem: The request.
         outcome: ``passed`` if all tests passed; ``failed`` if some failed or a serious
-            finding is left; ``untested`` without tests; ``stopped`` if it ended early:
-            ``error`` says why.
+            finding is left; ``untested`` without tests; ``stopped`` if the work ended
+            early, for the reason in ``error``.
         files: All files of the project: relative path to text.
         changed: Paths of the files that differ from the user's, sorted.
         tests: Counts of ``passed`` and ``failed`` tests, and the ``failures``; None if
             no test has run since the last edit.
         findings: Findings of the review: ``path``, ``line``, ``severity``, ``message``.
-        history: Every turn: ``role``, ``round``, ``did``, ``said``.
+        history: All turns, each with ``role``, ``round``, ``did`` and ``said``.
         usage: Model calls and tokens by role.
         cost: US dollars; None if no prices were given.
         notes: Sentences about models and tools.
-        error: Why it ended early; empty if it did not.
+        error: Why the work ended early; empty if it did not.
     """
 
     problem: str
@@ -60,7 +61,7 @@ class Solution:
 
     @property
     def passed(self) -> bool:
-        """Whether all tests passed and no serious finding is left."""
+        """Whether the outcome is ``passed``."""
         return self.outcome == "passed"
 
     def save(self, folder: str | Path) -> list[Path]:
@@ -91,7 +92,7 @@ class Solution:
         return written
 
     def record(self) -> dict[str, Any]:
-        """Return the solution as JSON values."""
+        """Return the solution as a dict that can be written as JSON."""
         made = asdict(self)
         made["usage"] = {role: used._asdict() for role, used in self.usage.items()}
         return made

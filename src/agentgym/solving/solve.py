@@ -46,24 +46,24 @@ def solve(
         models: Models by role (supervisor, generator, reviewer, executor); they win
             over ``model``.
         agent: A trained agent, or its name, instead of ``model``.
-        files: The project's files: relative path to text. The team may not change tests
-            among them.
+        files: The project's files: relative path to text. The team may not change the
+            tests in them.
         language: Language of new files.
-        human: Answers the team's questions: before risky edits, on a deadlock and after
-            the last failed round. A function, maybe async, of a dict with ``kind`` and
-            ``text``, that returns yes, no, an instruction, or None to stop.
-        max_rounds: Most turns of the generator.
+        human: Function that asks a person before risky edits, on a deadlock and after
+            the last failed round. Its argument is a dict with ``kind`` and ``text``. It
+            returns yes, no, an instruction, or None to stop, and may be async.
+        max_rounds: Maximum number of turns of the generator.
         fallback: A model for roles whose model has failed twice.
         listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.
-        prices: Prices of the models' tokens, for the cost.
-        sandbox: How to run code; None takes the safest way on this machine.
+        prices: Prices of the models' tokens, to compute the cost.
+        sandbox: Settings of the sandbox that runs the code; the defaults if None.
 
     Returns:
-        The solution, also if the work ended early, with everything written so far.
+        The solution. If the work ended early, it has all files written so far.
 
     Raises:
         UsageError: The problem is empty, or a model, role or language cannot be used.
-        SandboxError: A path of a file is absolute or leaves the folder.
+        SandboxError: The path of a file is absolute or leaves the project.
         MissingExtraError: A package is not installed.
     """
     with open_session(
@@ -90,7 +90,7 @@ def open_session(
     fallback: "str | BaseChatModel | None" = None,
     **options: Any,
 ) -> TeamSession:
-    """Return a session for several requests; takes the arguments of :func:`solve`.
+    """Return a session for several requests, with the arguments of :func:`solve`.
 
     Raises:
         UsageError: A model, role or language cannot be used.
@@ -106,12 +106,12 @@ def open_session(
 
 
 def read_files(paths: list[Path]) -> dict[str, str]:
-    """Return the user's files by their paths in the project.
+    """Read the user's files, and return their texts by their paths in the project.
 
-    A file in the working folder keeps its relative path; others keep only their name.
+    The path is relative to the working folder; for a file outside, only the file name.
 
     Raises:
-        UsageError: A file cannot be read or is not text, or two have one name.
+        UsageError: A file cannot be read or is not text, or two files have one path.
     """
     found: dict[str, str] = {}
     here = Path.cwd().resolve()

@@ -30,27 +30,30 @@ from agentgym.engines.credit import batch_advantages, call_failures, token_weigh
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""The components that are trained by default."""
+"""The components that are trained by default: choice of a tool, and its arguments."""
 Label = Callable[[ModelCall], list[Components] | None]
-"""Returns the components of each token of a call's response."""
+"""A function that returns the components of each token of a call's response; None if
+they are unknown."""
 Replay = Callable[[ModelCall], Sequence[Allowed] | None]
-"""Returns the tokens that a call's grammar allowed at each position of its response."""
+"""A function that returns, for each position of a call's response, the tokens that the
+call's grammar allowed; None if they are unknown."""
 Places = Mapping[int, Allowed | None]
-"""Positions of trained tokens, each with the tokens that the grammar allowed."""
+"""Positions of a response's trained tokens, each with the tokens that the grammar
+allowed at this position; None without a grammar."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
-"""Returns a reward for each model call of a scored rollout."""
+"""A function that returns one reward for each model call of a scored rollout."""
 
 
 @dataclass
 class Credited:
-    """The training batch of a step, with its rollouts and their ledger.
+    """The training batch of a step, its rollouts, and how each model call was used.
 
     Attributes:
-        groups: The rollouts, by task.
+        groups: The step's rollouts; attempts at one task are a group.
         batch: The engine's training data.
-        ledger: By rollout id, the bucket of each model call, in order.
-        skipped_groups: Number of groups without a training signal, i.e. with equal
-            rewards.
+        ledger: By rollout id, a :class:`Bucket` for each model call, in order.
+        skipped_groups: Number of groups without a training signal, e.g. because all
+            their rewards are equal.
     """
 
     groups: Sequence[Sequence[Trajectory]]
@@ -65,9 +68,10 @@ class Credited:
 
     @property
     def sequences(self) -> float:
-        """Mean number of training sequences per rollout.
+        """Mean number of token sequences per rollout.
 
-        The minimum is one per agent.
+        Model calls that continue each other's tokens share a sequence. At best, each
+        agent of a team has one sequence.
         """
         known = [made for made in self.rollouts if made.model_calls]
         count = sum(len(_sequences(made.model_calls)) for made in known)
@@ -75,11 +79,11 @@ class Credited:
 
     @property
     def breaks(self) -> int:
-        """Number of calls that continue a conversation's messages, not its tokens."""
+        """Number of calls that continue earlier messages, but with other tokens."""
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
-        """Mark the trained calls of sequences that the loss left out as masked."""
+        """Mark the trained calls of ``sequences`` as masked: the loss left them out."""
         left_out = {id(call) for sequence in sequences for call in sequence.calls}
         masked = Bucket("masked", reason)
         for rollout in self.rollouts:
@@ -89,7 +93,11 @@ class Credited:
                     buckets[place] = masked
 
     def conclude(self, update: UpdateMetrics) -> None:
-        """Correct the ledger by the metrics of the engine's update."""
+        """Correct the ledger after the engine's update.
+
+        An engine that reads the rollouts itself (``update.credit``) replaces ledger and
+        sequences. Calls that the loss left out become masked.
+        """
         if update.credit is not None:
             self.batch.sequences = update.credit.sequences
             self.ledger = update.credit.ledger
@@ -110,14 +118,16 @@ class BatchBuilder:
 
     Attributes:
         algorithm: Name of the advantage algorithm.
-        trainable: The components that the loss covers.
-        label: Returns the components of each token of a call's response, or None.
+        trainable: Whether the loss covers a component, by the component's name.
+        label: Returns the components of each token of a call's response; None if they
+            are unknown, which masks the call.
         failure_cost: Penalty for each failed tool call, subtracted from its call's
             advantage.
-        train_roles: Names of the trained agents in a team; None: all.
-        longest: Most prompt and response tokens of a trained call; None: no limit.
-        replay: Returns the tokens that a call's grammar allowed. If it returns None, a
-            call with a grammar is masked.
+        train_roles: Names of the trained agents in a team; None trains all.
+        longest: Most tokens of a trained call, prompt and response together; longer
+            calls are masked. None for no limit.
+        replay: Returns the tokens that a call's grammar allowed at each position. Calls
+            with a grammar are masked if ``replay`` is None or returns None.
     """
 
     algorithm: Algorithm
@@ -157,7 +167,7 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Build the batch of ``groups``, with a bucket for each model call."""
+        """Build the batch of ``groups``, and record how each model call is used."""
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         credited = self._credited(attempts)
@@ -180,14 +190,14 @@ class BatchBuilder:
         return made
 
     def has_signal(self, group: Sequence[Trajectory], broadcast: Broadcast) -> bool:
-        """Return whether a group alone can be trained on; see ``skipped_groups``."""
+        """Return whether a group has a training signal, e.g. rewards that differ."""
         credited = self._credited([[_Attempt.of(r, broadcast) for r in group]])
         return any(found[0] is not None for found in credited.values())
 
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return the advantages of each trained role, by group and rollout."""
+        """Return the advantages of all trained roles, by role; see ``_advantages``."""
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
         return {
@@ -199,7 +209,11 @@ class BatchBuilder:
     def _weighted(
         self, rollouts: Sequence[Sequence[TrainingSequence]]
     ) -> list[TrainingSequence]:
-        """Return all sequences; their advantages include the tokens' weights."""
+        """Multiply the advantages by the token weights; return all sequences.
+
+        Args:
+            rollouts: The trained sequences of each rollout.
+        """
         trained = [sequences for sequences in rollouts if sequences]
         lengths = [sum(len(s.trained) for s in sequences) for sequences in trained]
         weights = token_weights(self.algorithm, lengths)
@@ -215,8 +229,9 @@ class BatchBuilder:
     ) -> list[list[list[float] | None] | None]:
         """Return the advantages of one role's calls, by group and rollout.
 
-        Each role of a team has its own baseline and scale (Dr. MAS, arXiv:2602.08847):
-        one role's rewards do not predict another's.
+        A group without a training signal has None, and so has a rollout without a
+        reward. Each role of a team has its own baseline and scale (Dr. MAS,
+        arXiv:2602.08847): one role's rewards do not predict another's.
         """
         return batch_advantages(
             [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
@@ -238,7 +253,7 @@ class BatchBuilder:
         Args:
             group: Number of the rollout's group.
             rollout: The rollout.
-            earned: Advantage of each call, or the bucket of an untrained one.
+            earned: The advantage of each call; its bucket if the call is not trained.
         """
         trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
@@ -255,7 +270,7 @@ class BatchBuilder:
         return merged(trained, group), entries
 
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
-        """Return a response's trained positions, or the bucket of an untrained call."""
+        """Return a response's positions to train; a bucket if there are none."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
         if self.longest and len(call.prompt_ids + call.response_ids) > self.longest:
@@ -284,7 +299,10 @@ class BatchBuilder:
 
 
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
-    """Return the components that the loss covers: the setting's or the scenario's."""
+    """Return for each component's name whether the loss covers it.
+
+    The scenario decides unless the setting ``train_tokens`` is set.
+    """
     if config.train_tokens is not None:
         return components_of(config.train_tokens)
     return scenario.define_trainable_components()
@@ -296,8 +314,8 @@ def merged(
     """Merge a rollout's calls into as few sequences as their tokens allow.
 
     Args:
-        calls: Each with the positions of its trained tokens, the tokens that the
-            grammar allowed at each (None for all), and its advantage.
+        calls: Each model call with the positions of its trained tokens and its
+            advantage.
         group: Number of the rollout's group.
     """
     sequences: list[TrainingSequence] = []
@@ -318,14 +336,14 @@ def merged(
 
 
 def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
-    """Return the sequences of all calls with recorded tokens."""
+    """Merge all calls with recorded tokens into sequences; mark no token as trained."""
     return merged([(call, {}, 0.0) for call in calls if call.prompt_ids], 0)
 
 
 def _count_breaks(calls: Sequence[ModelCall]) -> int:
     """Count the calls that continue an earlier call's messages, but not its tokens.
 
-    Each call is compared with the longest conversation that it continues.
+    If a call continues several earlier calls, its tokens are compared with the longest.
     """
     said = [list(map(_said, call.messages)) for call in calls]
     breaks = 0
@@ -354,9 +372,13 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout's reward per call, and its calls by role.
+    """A rollout with the reward of each model call.
 
-    ``rewards`` is None if it was not scored; ``failures`` counts failed tool calls.
+    Attributes:
+        rollout: The rollout.
+        rewards: One reward per model call; None if the rollout cannot be trained on.
+        failures: Number of failed tool calls of each model call.
+        places: The indices of each role's model calls, by role.
     """
 
     rollout: Trajectory
@@ -374,12 +396,12 @@ class _Attempt:
         )
 
     def of_role[T](self, role: str, values: Sequence[T]) -> list[T]:
-        """Return the values of a role's calls; empty if there are no values."""
+        """Select the values of one role's calls; empty if ``values`` is empty."""
         return [values[place] for place in self.places.get(role, ())] if values else []
 
     @property
     def left_out(self) -> list[Bucket]:
-        """The bucket of each call in an attempt without training."""
+        """One bucket per model call, for an attempt that is not trained on."""
         rollout = self.rollout
         bucket = Bucket("dropped", "no reward for each model call")
         if rollout.status is RolloutStatus.DROPPED:
@@ -396,9 +418,9 @@ def _entries(
 ) -> Sequence[float | Bucket]:
     """Return the advantages of a role's calls in one attempt.
 
-    If the calls are not trained, for example because all advantages are 0, return a
-    :class:`Bucket` with the reason for each. With ``ppo`` the values are returns, and
-    calls are trained also if all are 0.
+    If the calls are not trained, for example because all advantages are 0, return for
+    each call a :class:`Bucket` with the reason. ``ppo`` has returns instead of
+    advantages, and its calls are trained even if all returns are 0.
     """
     count = len(group[index].places[role])
     if role not in credited:
@@ -413,7 +435,10 @@ def _entries(
 
 
 def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
-    """Return one finite reward per call; None if the rollout was not scored."""
+    """Return one reward per model call of a rollout.
+
+    None if the rollout was dropped or not scored, or a reward is missing or not finite.
+    """
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return None
     rewards = list(broadcast(rollout))

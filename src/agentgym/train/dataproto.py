@@ -1,4 +1,4 @@
-"""Convert recorded rollouts to verl's DataProto, for a trainer of one's own."""
+"""Convert recorded rollouts to verl's DataProto, for your own trainer."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,22 @@ def to_dataproto(
 ) -> Any:
     """Convert trajectories to a ``verl.DataProto`` for verl's own trainer.
 
-    Rows, mask and advantages are the same as for our engines: each agent of a team has
-    its own rows, and dropped calls have none. ``old_log_probs`` are those at sampling.
+    Rows, mask and advantages are the same as in AgentGym's own training. Each agent of
+    a team has its own rows; dropped calls have no row. ``old_log_probs`` holds the
+    log-probabilities at sampling.
 
     Args:
-        trajectories: Complete groups, since the baseline needs the whole group.
-        model: The model with these tokens.
+        trajectories: Complete groups of attempts: the baseline needs the whole group.
+        model: Name or folder of the model that sampled the trajectories.
         algorithm: Name of the advantage algorithm.
         failure_cost: See :class:`~agentgym.core.config.TrainingConfig`.
-        trainable: The trained components; None: the choice of tools and their
-            arguments.
-        temperature: Sampling temperature.
+        trainable: Whether to train a component, by the component's name. None trains
+            the choice of tools and their arguments.
+        temperature: Temperature at which the trajectories were sampled.
 
     Raises:
         MissingExtraError: verl is not installed.
-        UsageError: No call can be trained; the message says why. Or the algorithm is
+        UsageError: No call can be trained (the message says why), or the algorithm is
             ``ppo``, whose advantages need a value model.
     """
     if algorithm == "ppo":

@@ -31,10 +31,10 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
     """The saved version of a run's agent.
 
     Attributes:
-        name: Its name for ``TrainedAgent.load``: ``coding@4``.
-        is_default: Whether it became the default, which the plain name ``coding``
-            loads.
-        reason: Why it became the default, or did not.
+        name: Name and version for ``TrainedAgent.load``, e.g. ``coding@4``.
+        is_default: Whether this version became the default, which ``coding`` without a
+            number loads.
+        reason: Why this version became the default, or why it did not.
     """
 
     name: str
@@ -53,7 +53,9 @@ def export_agent(
     baseline: Metrics,
     metrics: Metrics,
 ) -> tuple[Path, Saved]:
-    """Write the agent into the run's ``folder`` and save it as the next version.
+    """Write a run's trained agent into ``folder``, and save it as the next version.
+
+    ``folder`` is new; ``step`` is the number of updates of the exported weights.
 
     Returns:
         The folder, and the saved version.
@@ -94,14 +96,14 @@ def export_agent(
 
 
 class Identity(NamedTuple):
-    """The identity that all versions of an agent share.
+    """Properties by which to recognize the same agent in several versions.
 
     Attributes:
-        agent: ``module:name``; None for a scenario's own agent.
+        agent: ``module:name`` of the user's agent; None for a scenario's own agent.
         scenario: The scenario's name.
-        source: File or folder of its tasks.
-        tools: Names of the tools that all tasks have, so that a project with its tasks
-            may move.
+        source: File or folder of the scenario's tasks.
+        tools: Names of the tools that all tasks have. They identify the agent after its
+            project was moved to another folder.
     """
 
     agent: str | None
@@ -131,15 +133,15 @@ class Identity(NamedTuple):
         return same and (alike or self.source == other.source)
 
     def name(self, wanted: str) -> str:
-        """Return ``wanted``, with a number added if another agent has that name."""
+        """Return the name ``wanted``; add a number if another agent has this name."""
         names = (wanted if n == 1 else f"{wanted}-{n}" for n in count(1))
         return next(name for name in names if self._is_free(name))
 
     def require_free(self, name: str) -> None:
-        """Check that the user's name for an agent is not another agent's.
+        """Raise if another agent is already saved under a name.
 
         Raises:
-            UsageError: It is another agent's.
+            UsageError: Another agent has the name.
         """
         if (other := self._holder(name)) is not None:
             agent = other.spec.agent or "the scenario's own agent"
@@ -153,7 +155,7 @@ class Identity(NamedTuple):
         return self._holder(name) is None
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return another agent that has the name; None if it is free."""
+        """Return the other agent that is saved under a name; None if there is none."""
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)
@@ -164,20 +166,20 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return a scenario reference without its options."""
+    """Return a scenario reference without the options after its ``?``."""
     return reference.partition("?")[0]
 
 
 def keep(agent: TrainedAgent, wanted: str) -> Saved:
-    """Save an agent as the next version; make it the default only if it is better.
+    """Save an agent as the next version, and make it the default if it is better.
 
-    If another agent has the name ``wanted``, a number is added.
-
-    An agent that is worse, or was measured on fewer tasks, never becomes the default by
-    itself.
+    The first version always becomes the default. A later one must be significantly
+    better than before training and than the default, on at least as many tasks. If
+    another agent has the name ``wanted``, a number is added to the name.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
+        AgentGymError: The agent cannot be copied, e.g. because the disk is full.
     """
     name = Identity.of_saved(agent).name(wanted)
     with Versions(name).locked() as versions:
@@ -197,7 +199,7 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
 
 
 def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
-    """Return whether ``agent`` becomes the default, and why."""
+    """Return whether ``agent`` becomes the default version, and the reason."""
     default, new = versions.default(), agent.metrics
     is_better = _solves_more(new, agent.baseline)
     shares = _apart(new, agent.baseline)
@@ -235,7 +237,7 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
 
 
 def _solves_more(new: Metrics, old: Metrics) -> bool:
-    """Return whether the first solves significantly more tasks than the second."""
+    """Return whether ``new`` solves significantly more tasks than ``old``."""
     return new.pass_1 > old.pass_1 and is_beyond_chance(old, new)
 
 

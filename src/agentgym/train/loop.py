@@ -54,13 +54,13 @@ STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
-    """One run. ``self.state`` holds everything that must survive a kill.
+    """Executes one training run. Checkpoints save ``state``, for resuming it.
 
     Args:
         plan: The checked plan, with the settings.
-        run: Its folder, locked by the caller.
+        run: The run's folder, which the caller has locked.
         progress: Receives the events.
-        began: Start of the run's time, in ``time.monotonic()``.
+        began: When the run's time limit began, as a value of ``time.monotonic()``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TrainingLoop:
         self._interrupt = InterruptFlag()
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
-        """Apply the sizes; forecast the time if a rollout takes ``each`` seconds."""
+        """Use these settings from now on; ``each`` is the seconds per rollout."""
         held_out = cache(partial(held_out_count, self._scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
@@ -86,10 +86,10 @@ class TrainingLoop:
         self._forecast = Forecast(config, rollouts, self._time.timed, each)
 
     def run(self) -> TrainingResult:
-        """Run to the end.
+        """Start or resume the run, and return its result.
 
         Raises:
-            TrainingInterrupted: Ctrl-C or SIGTERM; everything finished is saved.
+            TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
             TrainingHalted: The disk is full, or the database of rollouts failed.
             TrainingFailedError: The baseline shows that training is hopeless and the
                 user did not confirm, all rollouts of a step were dropped, or no call
@@ -132,7 +132,7 @@ class TrainingLoop:
             return self._run_within()
 
     def _run_within(self) -> TrainingResult:
-        """Measure, train, measure again, and export."""
+        """Measure, train, measure again, and export the trained agent."""
         state = self.state
         self._measuring = Measuring(
             self._config,
@@ -170,7 +170,7 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts, and fit the run's sizes to its time limit, if it has one.
+        """Time some rollouts and fit the run to its time limit; do nothing without one.
 
         Raises:
             UsageError: The time limit is too short.
@@ -183,14 +183,14 @@ class TrainingLoop:
         self._fit(self._time.fit(config.time - state.wall_seconds, each), each)
 
     def _fit_rest(self) -> None:
-        """Fit steps and validations to the time that the measurements have left."""
+        """Fit the sizes of steps and validations to the remaining time."""
         state, limit, each = self.state, self._config.time, self._measured
         if limit and each and not state.step and state.validation is None:
             self._use.update()
             self._fit(self._time.fit_rest(limit - state.wall_seconds, each), each)
 
     def _fit(self, sizes: dict[str, Any], each: float) -> None:
-        """Apply sizes for rollouts that take ``each`` seconds."""
+        """Apply ``sizes`` to the settings; they suit rollouts of ``each`` seconds."""
         self.state.rollout_seconds = each
         self._size(self._config.replaced(**sizes), each)
         self._measuring = dataclasses.replace(self._measuring, config=self._config)
@@ -198,7 +198,7 @@ class TrainingLoop:
         self._progress.fitted(self._time.words(each, self._config))
 
     def _offer_warm_start(self) -> str:
-        """Offer a warm start if it would help; return the offer if not accepted."""
+        """Offer a warm start if it would help; return the offer if no user answered."""
         state, config = self.state, self._config
         if config.warm_start or state.step or not can_imitate(config, self._scenario):
             return ""
@@ -244,26 +244,26 @@ class TrainingLoop:
 
     @property
     def _has_room(self) -> bool:
-        """Whether another step fits into the run's time limit, if it has one."""
+        """Whether another step fits into the time limit; True without a limit."""
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the forecast, if timed, with a warm start's ``lesson`` rollouts."""
+        """Report the remaining time; add ``lesson`` rollouts of a coming warm start."""
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):
             self._progress.forecast(*left)
 
     def _ask(self, offer: str) -> None:
-        """Raise if training is hopeless and the user does not want it anyway.
+        """Ask the user whether to train if the baseline gives little hope.
 
-        After a warm start with any success, training goes on: that is a result already.
+        Training goes on without a question if a warm start had any success.
 
         Args:
-            offer: The offer of a warm start that was not accepted, or "".
+            offer: The offer of a warm start that no user answered; otherwise empty.
 
         Raises:
-            TrainingFailedError: The user does not want it.
+            TrainingFailedError: The user did not agree.
         """
         found = doubts(self.state.start, judged=self._config.judge is not None)
         remarks = [*found, offer] if offer else found
@@ -279,7 +279,7 @@ class TrainingLoop:
             )
 
     def _train(self) -> str:
-        """Do steps until goal, budget or patience ends; return which one."""
+        """Do training steps until the run should stop; return the reason."""
         config, state, engine = self._config, self.state, self._engine
         tasks = TaskStream(self._scenario, config, state.stream)
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
@@ -326,13 +326,13 @@ class TrainingLoop:
 
     @property
     def _measured(self) -> float:
-        """Wall seconds per measured rollout, with the run's number in flight."""
+        """Wall seconds of a measurement, divided by its rollouts; 0 if not timed."""
         return self._forecast.measured or self.state.rollout_seconds or 0.0
 
     def _sample(
         self, tasks: TaskStream, builder: BatchBuilder, judge: Ranker, step: int
     ) -> tuple[Sequence[Sequence[Trajectory]], dict[str, Any]]:
-        """Return the groups of a step, and the judge's verdicts on their attempts."""
+        """Run a step's rollouts; return the groups, and a judge's verdicts by id."""
         verdicts: dict[str, Any] = {}
 
         def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
@@ -348,7 +348,7 @@ class TrainingLoop:
     def _attempt(
         self, tasks: Sequence[Task], step: int, first: int
     ) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times; ``first`` numbers the first group.
+        """Attempt each task ``group_size`` times; number the groups from ``first`` on.
 
         Raises:
             TrainingFailedError: Every rollout of a step's first tasks was dropped.
@@ -366,7 +366,7 @@ class TrainingLoop:
         return [found[i : i + size] for i in range(0, len(found), size)]
 
     def _account(self, credited: Credited, update: UpdateMetrics) -> None:
-        """Count the step, and record the bucket of each of its model calls."""
+        """Count the step and its rollouts, and record how each model call was used."""
         state = self.state
         credited.conclude(update)
         for trajectory in credited.rollouts:
@@ -380,7 +380,7 @@ class TrainingLoop:
     def _report(
         self, credited: Credited, update: UpdateMetrics, begun: float, sampled: float
     ) -> StepReport:
-        """Return a step's report; its rollouts ran from ``begun`` to ``sampled``."""
+        """Return a step's report; rollouts ran from time ``begun`` to ``sampled``."""
         now, done = time.monotonic(), self.state.episodes
         self._forecast.step_done(len(credited.rollouts), now - begun)
         spent = done, update.step, 0, self.state.wall_seconds
@@ -389,7 +389,7 @@ class TrainingLoop:
         return report_step(credited, update, times, done, self._config.episodes, left)
 
     def _validate(self, report: StepReport) -> Metrics | None:
-        """Run a validation if it is due; save the step if that is interrupted."""
+        """Return a validation, or None if none is due; save the step if interrupted."""
         if not self._measuring.is_due:
             return None
         try:
@@ -403,7 +403,7 @@ class TrainingLoop:
     def _save(
         self, report: StepReport | None = None, measured: Metrics | None = None
     ) -> None:
-        """Make the step durable: first its events, then its checkpoint."""
+        """Save to disk: first the step's metrics and rollouts, then a checkpoint."""
         if report is not None:
             line = metrics_line(report, measured, self.state.forgetting)
             patiently(lambda: self._run.append_metrics(line), self._say_stalled)
@@ -422,7 +422,7 @@ class TrainingLoop:
         self._check_interrupt()
 
     def _say_stalled(self, stalled: str | None) -> None:
-        """Report when writing starts to wait, e.g. for disk space, or continues."""
+        """Report why writing waits, e.g. for disk space; None if it continues."""
         if stalled != self._stalled:
             self._stalled = stalled
             self._progress.stalled(stalled)

@@ -1,4 +1,4 @@
-"""Place: an interface for training on another machine; implementations are plugins."""
+"""Place: the interface for training on another machine; plugins implement it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -29,8 +29,9 @@ class Elsewhere:
         uploads: Files to send, with their sizes in bytes.
         installs: Packages to install, as pip names them.
         variables: Names of environment variables to pass on.
-        folder: The remote folder.
-        engine: A sentence on the engine, if the machine's GPU decides on it.
+        folder: The folder on the machine.
+        engine: A sentence about the choice of the engine, if it depends on the
+            machine's GPU; otherwise empty.
     """
 
     config: TrainingConfig
@@ -43,9 +44,10 @@ class Elsewhere:
 
 
 class Place(ABC):
-    """A machine, or a provider, to train on. Entry point ``agentgym.places``.
+    """A machine, or a provider of machines, to train on.
 
-    ``config.gpu`` starts with its name.
+    Plugins register it under the entry point ``agentgym.places``. The setting ``gpu``
+    starts with the registered name.
     """
 
     @abstractmethod
@@ -60,20 +62,21 @@ class Place(ABC):
     def train(
         self, config: TrainingConfig, run: RunFolder, progress: Progress
     ) -> TrainingResult:
-        """Train ``run`` on the machine, from its newest checkpoint if it has one.
+        """Start or resume ``run`` on the other machine, and return its result.
 
         Args:
-            config: The run's settings, with paths of this machine.
-            run: Its local folder, locked; all results are copied into it.
+            config: The run's settings, with paths of the local machine.
+            run: The run's local folder, which the caller has locked. All results are
+                copied into it.
             progress: Receives the events.
         """
 
     @abstractmethod
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """End the training of ``run`` on the machine, and fetch finished files.
+        """End the training of ``run`` on the machine, and fetch its finished files.
 
-        For a run that moves to another place. Returns why this failed; None if it
-        worked or there is nothing to do.
+        Called when the run moves to another place. Returns a sentence on why this
+        failed; None if it worked or nothing had to be done.
         """
 
 
@@ -90,23 +93,23 @@ PLACES = Plugins(
 
 
 def place_of(gpu: str) -> Place:
-    """Return the place for the setting ``gpu``.
+    """Return the place for the setting ``gpu``, such as ``ssh:user@host``.
 
-    Any other name is a provider of rented machines.
+    A name that no place has is taken as a provider of rented machines.
     """
     name = gpu.partition(":")[0]
     return PLACES.get(name if name in PLACES.names() else _RENTED)
 
 
 def settled(config: TrainingConfig) -> TrainingConfig:
-    """Resolve ``gpu="auto"``, maybe to a rented machine; return the settings.
+    """Choose a machine for ``gpu="auto"``, maybe a rented one; return the settings.
 
-    On another machine ``engine="auto"`` stays if vLLM suits the model; else it is
-    ``local``.
+    For this machine, ``gpu`` stays ``auto``. For another one, ``engine="auto"`` becomes
+    ``local`` unless vLLM supports the model.
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.
-        UnsupportedError: ``spot`` with a machine that is not rented.
+        UnsupportedError: ``spot`` is set, but the machine is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
         settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
@@ -122,9 +125,9 @@ def settled(config: TrainingConfig) -> TrainingConfig:
 
 
 def expected_time(config: TrainingConfig) -> str:
-    """Return how long a run on this machine's GPU is expected to take, as words.
+    """Describe how long a run on this machine's GPU is expected to take.
 
-    Empty if that is unknown, e.g. on a CPU.
+    Returns an empty text if the time is unknown, e.g. on a CPU.
     """
     expect: Callable[[TrainingConfig], str] = resolve_name(_EXPECT)
     return "" if config.model == NANO else expect(config)

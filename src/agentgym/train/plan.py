@@ -1,4 +1,4 @@
-"""Plan a run, and refuse unusable settings before anything starts."""
+"""Make the plan of a run, and refuse unusable settings before anything starts."""
 
 import json
 import math
@@ -46,12 +46,12 @@ _NO_CHECK = (
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:
-    """Try the user's agent, if there is one; return the plan with the trial's report.
+    """Try the user's agent, if there is one; return the plan with a report on it.
 
-    If the agent has tools that the scenario does not have, the user is asked.
+    The user is asked whether tools that the scenario does not have may run.
 
     Raises:
-        UnsupportedError: The agent cannot be trained as it is.
+        UnsupportedError: The agent cannot be trained without changes.
     """
     config = plan.config
     if config.agent.reference is None:
@@ -68,13 +68,13 @@ def tried(plan: Plan, progress: Progress) -> Plan:
 
 
 def make_plan(config: TrainingConfig) -> Plan:
-    """Check ``config`` without loading a model or writing anything.
+    """Check ``config`` without loading a model or writing anything; return the plan.
 
     Raises:
-        UsageError: A setting is unusable; the message says which, and the fix.
-        MissingExtraError: Extras are missing; the message has all of them.
-        ScenarioError: The scenario requires something unavailable, or has too few
-            tasks.
+        UsageError: A setting is unusable; the message names the setting and the fix.
+        MissingExtraError: Extras are missing; the message names all of them.
+        ScenarioError: The scenario needs something that is not available, or has too
+            few tasks.
         SandboxUnavailableError: No safe way to run code was found.
     """
     config, engine_note = chosen_engine(config)
@@ -159,7 +159,7 @@ def make_plan(config: TrainingConfig) -> Plan:
 
 
 def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
-    """Return a note if the GPU's memory shortens the episodes."""
+    """Return a note if the GPU's memory limits the tokens of an episode, or []."""
     most = config.episode_tokens
     if given.max_episode_tokens is not None or most == LONGEST_EPISODE:
         return []
@@ -172,10 +172,11 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
 
 
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
-    """Return the name that the trained agent will be saved under.
+    """Return the name under which the trained agent will be saved.
 
     Raises:
-        UsageError: The name is invalid, or the user's choice is taken.
+        UsageError: The name is invalid, or another agent has the name that the user
+            chose.
     """
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
@@ -187,7 +188,8 @@ def _require_extras(config: TrainingConfig) -> None:
     """Check that the packages of the framework and the tracker are installed.
 
     Raises:
-        MissingExtraError: Packages are missing; the message has all, also the engine's.
+        MissingExtraError: Packages are missing. The message names all missing extras,
+            including that of the engine.
     """
     missing: dict[str, str] = {}
 
@@ -206,10 +208,10 @@ def _require_extras(config: TrainingConfig) -> None:
 
 
 def _refuse_secrets(scenario: Scenario) -> None:
-    """Check that the agent's prompt and tools contain no secrets, as they are saved.
+    """Raise if the agent's prompt or a tool contains a secret: both are saved.
 
     Raises:
-        ScenarioError: One contains a secret.
+        ScenarioError: The prompt or a tool contains a secret.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}
@@ -224,13 +226,13 @@ def _refuse_secrets(scenario: Scenario) -> None:
 
 
 def require_sound(config: TrainingConfig) -> None:
-    """Check a new run's time limit, and run tripwires on the user's tasks file.
+    """Check a new run's time limit, and run the checks of scenarios on a tasks file.
 
-    The author of a tasks file may never have run them.
+    The author of a tasks file may never have run ``agentgym scenarios check``.
 
     Raises:
         UsageError: The time limit is too short for any model.
-        ScenarioError: A tripwire fails; the message says which and why.
+        ScenarioError: A check fails; the message names the check and the reason.
     """
     require_time(config)
     if not is_tasks_file(config.scenario):

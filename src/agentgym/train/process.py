@@ -1,4 +1,4 @@
-"""Handle a run's process: Ctrl-C, and its use of CPU time and memory."""
+"""Handle Ctrl-C in a run's process, and measure its CPU time and memory."""
 
 import os
 import signal
@@ -18,10 +18,11 @@ _SAMPLE_S = 1.0
 
 
 class InterruptFlag:
-    """Sets a flag at the first Ctrl-C or SIGTERM; ends the process at a second one.
+    """Sets a flag at the first Ctrl-C or SIGTERM; raises KeyboardInterrupt at a second.
 
-    It does so while entered. If the flag is not read within some seconds, the process
-    ends too. An existing handler of SIGTERM is kept.
+    Works within its ``with`` block. KeyboardInterrupt is also raised 1.5 seconds after
+    the first signal, unless the block has ended or :meth:`wait` has taken the signal.
+    An existing handler of SIGTERM is kept.
 
     Attributes:
         requested: Whether a signal has arrived.
@@ -47,7 +48,10 @@ class InterruptFlag:
             signal.signal(number, handler)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for a signal; return whether one has come, which is then handled."""
+        """Wait for a signal; return whether one has come before the timeout.
+
+        The caller then handles this signal; it does not raise KeyboardInterrupt later.
+        """
         try:
             self._came.get(timeout=timeout_s)
         except Empty:
@@ -74,7 +78,10 @@ class InterruptFlag:
 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt at once, e.g. while the user is asked."""
+    """Make Ctrl-C raise KeyboardInterrupt at once within the block.
+
+    Used while the user is asked a question.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -86,9 +93,9 @@ def keyboard_interrupts() -> Iterator[None]:
 
 
 class DeferredSignals:
-    """Raises KeyboardInterrupt for Ctrl-C, SIGTERM and SIGHUP, but can delay it.
+    """Raises KeyboardInterrupt for Ctrl-C, SIGTERM and SIGHUP; can delay it.
 
-    For work that must be finished, such as ending a rented machine.
+    The delay is for work that must be finished, such as ending a rented machine.
     """
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -104,16 +111,19 @@ class DeferredSignals:
 
     @property
     def can_interrupt(self) -> bool:
-        """Whether signals can interrupt the block, i.e. it runs in the main thread."""
+        """Whether signals can interrupt the work: handlers were installed.
+
+        Only the main thread can install handlers.
+        """
         return bool(self._old)
 
     @property
     def has_come(self) -> bool:
-        """Whether a signal came in the last block that delayed signals, or since."""
+        """Whether a signal came since the last :meth:`deferred` block began."""
         return self._came > 0
 
     def install(self) -> None:
-        """Install the signal handlers, in the main thread only."""
+        """Install the signal handlers; do nothing outside of the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in self._NUMBERS:
@@ -121,19 +131,22 @@ class DeferredSignals:
                 self._old[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Restore the earlier signal handlers."""
+        """Restore the signal handlers from before :meth:`install`."""
         for number, handler in self._old.items():
             signal.signal(number, handler)
         self._old = {}
 
     def give_on(self) -> None:
-        """Call the earlier handler of SIGTERM, if that signal came."""
+        """Call SIGTERM's handler from before :meth:`install`, if SIGTERM came."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
 
     def interrupt(self) -> None:
-        """Interrupt the block, even if it treats Ctrl-C as a request."""
+        """Interrupt the main thread from another thread, by SIGTERM if possible.
+
+        Code that only notes Ctrl-C for later is interrupted too.
+        """
         main = threading.main_thread().ident
         number = signal.SIGTERM if signal.SIGTERM in self._old else signal.SIGINT
         if main is not None and number in self._old:
@@ -144,17 +157,17 @@ class DeferredSignals:
     def deferred(
         self, doing: str, given_up: str = "", patience: int | None = None
     ) -> Iterator[None]:
-        """Delay signals until the end of the block, then interrupt.
-
-        With ``patience``, that many signals interrupt the block itself.
+        """Delay signals until the end of the block.
 
         Args:
-            doing: Description of the work, for the message.
-            given_up: Message if the work is abandoned.
-            patience: Number of signals that interrupt the block; None for never.
+            doing: Description of the work, for the message after a signal.
+            given_up: Message of the error if the work is abandoned.
+            patience: Number of signals that interrupt the block itself; with fewer,
+                nothing is raised. None: never interrupt it, but raise after its end.
 
         Raises:
-            Interrupted: That many signals came.
+            KeyboardInterrupt: A signal came, and ``patience`` is None.
+            Interrupted: As many signals came as ``patience`` says.
         """
         self._doing, self._given_up = doing, given_up
         self._patience, self._came = patience, 0
@@ -182,14 +195,15 @@ class DeferredSignals:
 
 
 class ResourceUse:
-    """Adds this process tree's CPU time and memory to a state while entered.
+    """Measures time and memory of this process and its children in a ``with`` block.
 
-    Memory covers all processes, sampled each second; shared pages, as of forked
-    workers, are counted once (Linux's proportional set size).
+    Each second, it updates the run's state and ``peak_memory_mb``. Memory that several
+    processes share is counted once (Linux's proportional set size).
 
     Args:
         state: The state whose ``wall_seconds`` and ``cpu_seconds`` are updated.
-        began: Start of the wall seconds, in ``time.monotonic()``; None: now.
+        began: Start of the wall seconds, as a value of ``time.monotonic()``; None takes
+            the current time.
     """
 
     def __init__(self, state: RunState, began: float | None = None) -> None:
@@ -213,7 +227,7 @@ class ResourceUse:
         self._thread.join()
 
     def update(self) -> None:
-        """Update the state's seconds."""
+        """Add the time since the last update to the state's seconds."""
         with self._lock:
             wall, cpu = time.monotonic(), self._total_cpu()
             self._state.wall_seconds += wall - self._wall
@@ -225,9 +239,10 @@ class ResourceUse:
             self.update()
 
     def _total_cpu(self) -> float:
-        """Return the CPU seconds of all processes, ended ones included.
+        """Return the CPU seconds of all processes so far; update the peak memory.
 
-        A process includes the CPU time of children that it has waited for.
+        Children that have ended count too: the operating system adds their time to the
+        parent process.
         """
         import psutil
 

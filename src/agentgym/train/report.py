@@ -1,4 +1,4 @@
-"""Compute the report of a finished training step."""
+"""Compute the report of a finished training step, and its lines of the credit log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -25,8 +25,8 @@ def report_step(
         update: The engine's statistics of the update.
         seconds: Seconds of the rollouts and of the update.
         episodes: Number of training rollouts done.
-        budget: Most training rollouts.
-        left: Seconds until the run ends.
+        budget: Upper limit on the training rollouts of the run.
+        left: Estimated seconds until the run ends.
     """
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]
@@ -72,19 +72,19 @@ def report_step(
 def credit_lines(
     credited: Credited, verdicts: Mapping[str, Any], update: UpdateMetrics
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line per rollout of a step: how its model calls were trained.
+    """Yield one line of ``credit.jsonl`` per rollout: how its model calls were trained.
 
-    Each call has its ``bucket`` and its ``reason``. A trained call has its
-    ``advantage`` and the trained ``spans`` of its response's tokens as [start, end).
-    If the engine measured them, a trained call also has, in nats: ``gaps``, the
-    learner's log-probabilities minus those at sampling, for the trained tokens, empty
-    if all are below 0.0005; and the means ``entropy`` and ``kl`` over these tokens. A
-    rollout that was judged has the verdict, ``judge``. An engine that reads the
-    rollouts itself adds the effect of its rules on each.
+    Each call has ``bucket`` (trained, masked or dropped) and ``reason``. A trained call
+    also has ``advantage``, and ``spans``: ranges [start, end) of trained tokens in its
+    response. If the engine measured them, there are three more fields, in nats:
+    ``gaps`` (for each trained token, the learner's log-probability minus that at
+    sampling; empty if all are below 0.0005), and ``entropy`` and ``kl`` (means over the
+    trained tokens). A judged rollout has the verdict in ``judge``. An engine that reads
+    the rollouts itself adds how its rules changed a rollout.
 
     Args:
         credited: The step's rollouts, with their training data.
-        verdicts: The judge's verdicts by rollout.
+        verdicts: The judge's verdicts, by rollout id.
         update: The metrics of the update with this data.
     """
     trained: dict[int, dict[str, Any]] = {}
@@ -131,7 +131,7 @@ def credit_lines(
 
 
 def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Convert positions to ranges [start, end)."""
+    """Convert ascending positions to ranges [start, end)."""
     found = []
     for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
         own = [place for _, place in run]
@@ -140,6 +140,6 @@ def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _mean(found: Sequence[float | None]) -> float | None:
-    """Return the mean of the known values; None if there are none."""
+    """Return the mean of the values that are not None; None if all are."""
     known = [value for value in found if value is not None]
     return sum(known) / len(known) if known else None

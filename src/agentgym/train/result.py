@@ -21,15 +21,15 @@ RESULT_FILE = "result.json"
 
 
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
-    """Check that training changed the weights.
+    """Raise if nothing has changed the weights: no trained call, and no warm start.
 
     Args:
         ledger: How the model calls were used.
         run: The run's folder.
-        warmed: Whether there was a warm start, which changes them too.
+        warmed: Whether there was a warm start.
 
     Raises:
-        TrainingFailedError: It did not.
+        TrainingFailedError: The weights did not change.
     """
     if not ledger.trained and not warmed:
         raise TrainingFailedError(
@@ -41,11 +41,11 @@ def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
 
 
 class Artifacts(BaseModel, extra="forbid"):
-    """Where a run's files are.
+    """Paths of a run's results.
 
     Attributes:
         run: The run folder.
-        agent: The trained agent, loadable by path.
+        agent: Folder of the trained agent, for ``TrainedAgent.load``.
     """
 
     run: Path
@@ -56,29 +56,29 @@ class TrainingResult(BaseModel, extra="forbid"):
     """Metrics before and after training on held-out tasks, and paths of the results.
 
     Attributes:
-        scenario: The scenario trained on.
-        baseline: Metrics of the untrained policy on the test split.
+        scenario: Name of the scenario that the policy was trained on.
+        baseline: Metrics of the untrained policy on the main set of held-out tasks.
         metrics: Metrics of the trained policy on the same tasks.
-        breakdown: Further held-out measurements by name (``level 3``,
-            ``out of vocabulary``): before and after.
+        breakdown: Metrics before and after training on the other held-out sets, by name
+            (``level 3``, ``out of vocabulary``).
         warm_start: Metrics after the warm start, on the same tasks as ``baseline``;
-            None without one. ``warm_breakdown`` has the other sets.
-        imitated: Record of the warm start; None without one.
+            None without a warm start. ``warm_breakdown`` has the other held-out sets.
+        imitated: Record of the warm start; None without a warm start.
         criteria: The scenario's success criteria; see :attr:`goals`.
         stopped: Why training ended.
         steps: Number of policy updates.
-        weights_step: The step of the exported weights: the best on validation tasks, or
-            the newest if the goal was reached.
+        weights_step: Step of the exported weights: those of the best validation, or the
+            newest if the goal was reached.
         episodes: Number of training rollouts.
         device: Description of the training device; empty if it was not recorded.
-        wall_seconds: Wall seconds of the whole run, evaluations included, over all
+        wall_seconds: Wall seconds of the whole run, with evaluations; the sum over all
             resumes.
-        cpu_seconds: CPU seconds of this machine's processes, likewise.
-        peak_memory_mb: Peak memory of all processes together, shared pages counted
-            once.
+        cpu_seconds: CPU seconds of this machine's processes; the sum over all resumes.
+        peak_memory_mb: Peak memory of all processes together, in MiB. Shared memory
+            counts once.
         ledger: How every model call was used.
-        forgetting: How far training moved the model on plain questions.
-        saved: The version that the agent was saved as, and whether it is the default.
+        forgetting: How much training changed the model's answers to plain questions.
+        saved: The saved version of the agent, and whether it became the default.
     """
 
     scenario: str
@@ -138,13 +138,13 @@ class TrainingResult(BaseModel, extra="forbid"):
     def effect(self) -> Effect | None:
         """Whether training helped, and which metrics changed significantly.
 
-        None if the two measurements have different tasks.
+        None if the measurements before and after training have different tasks.
         """
         return measure_effect(self.baseline, self.metrics, self.breakdown)
 
     @property
     def goals(self) -> list[Goal]:
-        """The success criteria with the shares reached on held-out tasks."""
+        """The success criteria, each with the share that held-out tasks reached."""
         return compare_goals(self.criteria, self.baseline, self.metrics)
 
     @property
@@ -154,11 +154,10 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def agent(self) -> Any:
-        """Your own agent with the trained model; ``trained`` if you passed none.
+        """Your own agent, with the trained model.
 
-        For a program, use ``trained``, which can serve its model.
-
-        It has the same type as the agent that you passed, which is not changed.
+        It has the same type as the agent that you passed, which is not changed. If you
+        passed no agent or a program's command, this is :attr:`trained`.
         """
         trained = self.trained
         reference = agent_reference(self.config)
@@ -168,7 +167,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def export(self) -> str:
-        """Name of the agent's method that converts it to the run's framework."""
+        """Name of the ``TrainedAgent`` method that converts to the run's framework."""
         name = f"to_{self.config.get('framework')}"
         return name if hasattr(TrainedAgent, name) else "to_langchain"
 

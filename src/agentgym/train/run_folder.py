@@ -1,4 +1,4 @@
-"""RunFolder: a run's files, its lock, and reading them later."""
+"""RunFolder: write, lock and read the files of a run."""
 
 import fcntl
 import json
@@ -46,32 +46,34 @@ from agentgym.train.warm_start.record import WarmStart
 _MINIMUM_FREE_BYTES = 200 * 2**20
 _KEPT = 2  # number of checkpoints
 _PAUSES = (LimitReached, MachineTakenError, StoreError, UnreachableError, OSError)
-"""Errors after which a run can go on."""
+"""Errors after which a run counts as interrupted: it can be resumed."""
 CREDIT_FILE = "credit.jsonl"
 
 
 class RunState(BaseModel, extra="forbid"):
-    """The state of a run in a checkpoint, without weights.
+    """Everything that a checkpoint keeps besides the weights.
 
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
         stream: Position in the stream of training tasks.
-        wall_seconds: Wall seconds so far, over all resumes.
-        cpu_seconds: CPU seconds, likewise.
-        rollout_seconds: Wall seconds per rollout as first timed; None if not timed.
-        training_began: ``wall_seconds`` when the first step began.
-        baseline: Held-out measurements of the untrained policy, by name.
+        wall_seconds: Wall seconds so far; the sum over all resumes.
+        cpu_seconds: CPU seconds so far; the sum over all resumes.
+        rollout_seconds: Wall seconds per rollout, used to fit the run to its time
+            limit; None without a limit.
+        training_began: ``wall_seconds`` when the first step began; None before.
+        baseline: Metrics of the untrained policy, by held-out set.
         warm_start: Record of the warm start; None if there was none yet.
-        warmed: Held-out measurements after the warm start, by name; empty before.
+        warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
-        validation: The newest validation measurement.
-        confirmation: Measurement of as many other tasks, after a good validation.
+        validation: The newest validation; None while a new one is due.
+        confirmation: Metrics of as many other validation tasks, if ``validation``
+            reached the goal; otherwise None.
         confirmations: Number of confirmations in the whole run.
         watch: The results of all validations so far.
         ledger: Counts of model calls so far.
-        forgetting: Answers of the untrained model to plain questions, and the last
-            measured distance from it; None before they were asked.
+        forgetting: The untrained model's answers to plain questions, and the newest
+            distance from that model; None before the questions were asked.
     """
 
     step: int = 0
@@ -94,7 +96,7 @@ class RunState(BaseModel, extra="forbid"):
 
     @property
     def start(self) -> Metrics:
-        """Held-out metrics of the main set before on-policy training."""
+        """Metrics of the main held-out set before the first training step."""
         return next(iter((self.warmed or self.baseline).values()))
 
 
@@ -108,7 +110,7 @@ class RunFolder:
         metrics.jsonl       one line a step, see :func:`metrics_line`
         credit.jsonl        how each model call was trained, see :func:`credit_lines`
         rollouts.db         every rollout, model call, tool call and reward (SQLite)
-        checkpoints/        step-000012/, the two newest and the best validated
+        checkpoints/        step-000012/: the two newest and that of the best validation
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
         result.json         before and after, once done
@@ -121,11 +123,11 @@ class RunFolder:
 
     @classmethod
     def check_new(cls, config: TrainingConfig) -> Self:
-        """Return the folder of a new run, without creating it.
+        """Check that a new run's folder can be created; return the folder.
 
         Raises:
-            RunFolderError: It exists and is not empty, cannot be written, or the disk
-                is nearly full.
+            RunFolderError: The folder exists and is not empty, or cannot be written, or
+                the disk is nearly full.
             ConfigError: A setting contains a secret.
         """
         _refuse_secrets(config)
@@ -163,7 +165,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Create a new folder for ``config``.
+        """Create the folder of a new run, with the settings ``config``.
 
         Raises:
             RunFolderError: See :meth:`check_new`.
@@ -185,8 +187,7 @@ class RunFolder:
         """Find a run by path, or by name below ``output``.
 
         Raises:
-            NotFoundError: The run is unknown; the message has the nearest and all
-                names.
+            NotFoundError: The run is unknown; the message lists the known names.
         """
         for path in (Path(name), output / name):
             if os.path.exists(path / "run.json"):  # False if it may not be read
@@ -197,7 +198,9 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder against other processes; a kill releases the lock, too.
+        """Lock the folder against other processes within the block.
+
+        The lock ends with the process, even if it is killed.
 
         Raises:
             RunFolderError: Another process trains in this folder.
@@ -217,23 +220,23 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return the error that says where the run stopped and how to resume it.
+        """Return an error that says where the run stopped and how to resume it.
 
         Args:
-            lost: Sentence on lost work; empty if none is lost.
+            lost: Sentence about lost work; empty if nothing was lost.
         """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
 
     def can_go_on(self) -> bool:
-        """Return whether anything is finished, on this or another machine."""
+        """Return whether a checkpoint, or a record of another machine, exists."""
         if not (self.path / "run.json").exists():
             return False
         return bool(self.checkpoints() or self.record().get("elsewhere"))
 
     def discard_unless_begun(self) -> None:
-        """Remove the folder if it never had a checkpoint.
+        """Remove the folder unless the run can be resumed.
 
         A folder with the record of a rented machine is kept.
         """
@@ -249,7 +252,7 @@ class RunFolder:
         """Return the content of run.json.
 
         Raises:
-            RunFolderError: It is missing or corrupt, or has no settings.
+            RunFolderError: The file is missing or corrupt, or has no settings.
         """
         try:
             if not (self.path / "run.json").is_file():
@@ -265,14 +268,14 @@ class RunFolder:
             ) from None
 
     def write_record(self, **changes: Any) -> None:
-        """Update fields of run.json."""
+        """Set the fields ``changes`` of run.json, and keep all others."""
         path = self.path / "run.json"
         old = self.record() if path.exists() else {"created": _now()}
         write_json(path, {**old, **changes, "updated": _now()})
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record in run.json that the run is running, and how it ended.
+        """Record in run.json that the run is running, and after the block how it ended.
 
         Args:
             config: Every setting.
@@ -295,15 +298,15 @@ class RunFolder:
         self.write_record(status="done")
 
     def config(self) -> TrainingConfig:
-        """Return the settings that the run was started with."""
+        """Return the run's settings from run.json."""
         return TrainingConfig.restore(self.record()["config"])
 
     @contextmanager
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
-        """Yield a folder that becomes the checkpoint of ``state.step``, atomically.
+        """Yield a new folder for a checkpoint, which appears complete after the block.
 
-        Of the older checkpoints, the newest, the best validated one and that of a warm
-        start are kept; the others are removed afterwards.
+        Then old checkpoints are removed, except for the two newest, that of the best
+        validation, and that of a warm start.
         """
         try:
             with new_folder(self._checkpoint(state.step)) as folder:
@@ -316,23 +319,23 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Keep so many of the newest checkpoints, the best validated and the first."""
+        """Remove all checkpoints but the ``newest`` newest, the best and the first."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
                 shutil.rmtree(old, ignore_errors=True)
 
     def best_checkpoint(self, state: RunState) -> Path | None:
-        """Return the checkpoint of the best validation, or None."""
+        """Return the checkpoint of the best validation; None if it does not exist."""
         path = self._checkpoint(state.watch.best_step)
         return path if path.exists() and state.watch.best is not None else None
 
     def first_checkpoint(self, state: RunState) -> Path | None:
-        """Return the checkpoint of the warm start, or None."""
+        """Return the checkpoint of the warm start; None without a warm start."""
         return self._checkpoint(0) if state.warmed else None
 
     def validation(self, step: int) -> Metrics | None:
-        """Return the validation after a step, or None."""
+        """Return the validation after a step; None if there was none."""
         for line in self.metrics():
             if line["step"] == step and "validation" in line:
                 return Metrics.model_validate(line["validation"])
@@ -346,10 +349,10 @@ class RunFolder:
         return sorted((self.path / "checkpoints").glob("step-*"))
 
     def load_state(self) -> tuple[RunState, Path] | None:
-        """Return the newest checkpoint's state and folder, or None.
+        """Return state and folder of the newest checkpoint; None if there is none.
 
         Raises:
-            CheckpointError: Its state cannot be read.
+            CheckpointError: The state cannot be read.
         """
         found = self.checkpoints()
         if not found:
@@ -364,19 +367,19 @@ class RunFolder:
             ) from None
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """Append one step's line to metrics.jsonl: durable, all or nothing."""
+        """Append a step's line to metrics.jsonl and flush it to disk."""
         self._append("metrics.jsonl", [line])
 
     def append_credit(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Append a step's lines to credit.jsonl: durable, all or nothing.
+        """Append a step's lines to credit.jsonl and flush them to disk.
 
-        If a resumed run repeats a step, the file has its lines twice; the later ones
+        If a resumed run repeats a step, the file has lines for both; the later ones
         count.
         """
         self._append(CREDIT_FILE, lines)
 
     def _append(self, name: str, lines: Iterable[dict[str, Any]]) -> None:
-        """Append lines to a file: durable, all or nothing."""
+        """Append lines to a file and flush them to disk; on failure, change nothing."""
         redactor = Redactor.of_environment()
         texts = (f"{redactor.written(json.dumps(line))}\n" for line in lines)
         left = "".join(texts).encode()
@@ -391,18 +394,18 @@ class RunFolder:
                 raise
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, without a truncated last one.
+        """Return the lines of metrics.jsonl; ignore a last line without its line end.
 
         Raises:
-            RunFolderError: Another line is not a step; the message says which.
+            RunFolderError: A line is not a step; the message has its number.
         """
         return self.metrics_from(0)[0]
 
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the lines of metrics.jsonl from a byte offset, and their end offset.
+        """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
         Raises:
-            RunFolderError: See :meth:`metrics`; lines are counted from ``start``.
+            RunFolderError: See :meth:`metrics`; the number counts from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -414,7 +417,7 @@ class RunFolder:
         return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
-        """Remove the lines of steps after ``step``, which will be repeated."""
+        """Remove the lines of steps after ``step``: the resumed run repeats these."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
         write_atomically(self.path / "metrics.jsonl", text)
@@ -428,11 +431,11 @@ def metrics_line(
     """Return a step's line of metrics.jsonl.
 
     Args:
-        report: The step's report, whose fields the line has.
-        validation: The validation after the step, added as ``validation``; None after
-            most steps.
-        forgetting: The distance from the untrained model: its ``kl`` is added after a
-            validation.
+        report: The step's report; all its fields are in the line.
+        validation: The validation after the step, for the field ``validation``; None if
+            there was none.
+        forgetting: The distance from the untrained model; its ``kl`` becomes the field
+            ``forgetting_kl`` if there was a validation.
     """
     line = asdict(report)
     if validation is not None:
@@ -457,7 +460,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 def _refuse_secrets(config: TrainingConfig) -> None:
     """Raise ConfigError if a setting contains a secret.
 
-    The run folder keeps settings without secrets, so the run could not be resumed.
+    The run folder keeps its settings, and secrets must not be written to it.
     """
     redactor = Redactor.of_environment()
     for name, value in config.model_dump(mode="json").items():
@@ -476,7 +479,7 @@ def _unwritable(path: Path, why: str) -> RunFolderError:
 
 
 def list_runs(output: Path) -> list[RunFolder]:
-    """Return the runs below ``output``, oldest first."""
+    """Return the runs in the folder ``output``, sorted by folder name."""
     return [RunFolder(path.parent) for path in sorted(output.glob("*/run.json"))]
 
 

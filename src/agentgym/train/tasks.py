@@ -1,10 +1,10 @@
-"""TaskStream: choose training tasks; families with a training signal come more often.
+"""TaskStream: choose training tasks; prefer task families with a training signal.
 
-A group whose attempts all earn the same reward has no training signal (its advantages
-are zero), and late in a run most families are like that. DAPO (arXiv:2503.14476)
-samples until enough groups differ, and discards the others, as does ``dapo`` here. With
-any algorithm, earlier groups predict which families are worth sampling, so that fewer
-rollouts are discarded.
+A group of attempts that all earn the same reward has no training signal: its advantages
+are zero. Late in a run, most families have only such groups. DAPO (arXiv:2503.14476),
+and the algorithm ``dapo``, sample until enough groups have different rewards, and
+discard the others. TaskStream helps any algorithm: earlier groups predict which
+families are worth sampling, so that fewer rollouts are wasted.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +21,21 @@ from agentgym.scenarios.task_lists import make_tasks
 
 _TASKS_PER_EPOCH = 1024
 _NEWEST = 0.5
-"""Weight of a family's newest group in its running mean."""
+"""Weight of the newest group in a family's running mean of the spread."""
 _FULL_SPREAD = 0.3
-"""Standard deviation of rewards from which a family is taken every time; about that of
-one failure in eight attempts."""
+"""Standard deviation of rewards from which on every task of a family is taken: about
+that of one failure in eight attempts."""
 _LEAST_SHARE = 0.25
-"""Least probability of taking a family, so that it is not forgotten."""
+"""Least probability of taking a task of a family, so that no family disappears."""
 
 
 class StreamState(BaseModel, extra="forbid"):
     """Position of a task stream.
 
     Attributes:
-        position: Number of the scenario's tasks taken or skipped so far.
-        spread: By family, the running mean of the standard deviation of rewards of
-            attempts at one task.
+        position: Number of training tasks taken or skipped so far.
+        spread: Training signal of each family: the standard deviation of the rewards in
+            a group, as a running mean over the family's groups.
     """
 
     position: int = 0
@@ -43,16 +43,16 @@ class StreamState(BaseModel, extra="forbid"):
 
 
 class TaskStream:
-    """Training tasks of a scenario, in an order determined by state and seed.
+    """Chooses the training tasks of a scenario; state and seed determine the choice.
 
-    If a scenario has fewer tasks than an epoch, they start again from the first.
+    After the scenario's last task, the first one comes again.
 
     Args:
         scenario: The scenario that creates the tasks.
-        config: The settings: the seed, the penalty of a failed tool call (also a
-            training signal), the size of a step, and ``task_choice``: ``adaptive``
-            sometimes skips families without a signal; otherwise every task is taken.
-        state: The state, which is updated.
+        config: The settings. ``task_choice="adaptive"`` skips tasks at random: those of
+            families with little training signal more often. Otherwise every task is
+            taken. ``failure_cost`` counts as a training signal, too.
+        state: The stream's state; it is updated in place.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class TaskStream:
         attempt: Callable[[Sequence[Task], int], Sequence[Sequence[Trajectory]]],
         has_signal: Callable[[Sequence[Trajectory]], bool],
     ) -> list[Sequence[Trajectory]]:
-        """Sample the groups of a step.
+        """Sample the groups of a step: the attempts at each of its tasks.
 
-        ``dapo`` draws further tasks in place of those whose groups have no signal,
-        while the budget allows it. Groups without a signal are returned too, since they
-        are part of the budget and of the run's record; they add nothing to the loss.
+        ``dapo`` then attempts further tasks to replace groups without a signal, while
+        the budget allows it. Groups without a signal are returned too: they count for
+        the budget and the run's record, but add nothing to the loss.
 
         Args:
-            room: Number of groups left in the budget; at least one is sampled.
-            attempt: Attempts tasks; gets them and the number of the step's groups so
-                far.
-            has_signal: Whether a group can be trained on.
+            room: Number of groups left in the budget; at least one group is sampled.
+            attempt: Attempts tasks and returns their groups. Its arguments are the
+                tasks, and the number of groups that the step has so far.
+            has_signal: Returns whether a group can be trained on.
         """
         groups: list[Sequence[Trajectory]] = []
         wanted = max(1, min(self._size, room))
@@ -110,7 +110,7 @@ class TaskStream:
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Update the families' training signal from the attempts of each group."""
+        """Update the training signal of the groups' families in the state."""
         spread = self._state.spread
         for group in groups:
             rewards = [

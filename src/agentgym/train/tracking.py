@@ -1,4 +1,4 @@
-"""Trackers of a run's metrics: TensorBoard by default, or Weights & Biases."""
+"""Write a run's metrics to a tracker: TensorBoard (default) or Weights & Biases."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from agentgym.evaluate.progress import StepReport
 from agentgym.integrations.registry import require
 
 _NEEDS = {"tensorboard": "local", "wandb": "wandb"}
-"""The extra with the library of each tracker."""
+"""For each tracker, the pip extra that installs its library."""
 _VALIDATED: tuple[MetricName, ...] = (
     "tool_reliability",
     "right_tool",
@@ -19,14 +19,14 @@ _VALIDATED: tuple[MetricName, ...] = (
 )
 
 Track = Callable[[StepReport, Metrics | None], None]
-"""Records a step's metrics, and its validation if there was one."""
+"""A function that records a step's metrics, and its validation or None."""
 
 
 def require_tracker(name: str) -> None:
     """Check that the library of a tracker is installed, without importing it.
 
     Raises:
-        MissingExtraError: It is missing; the message has the install command.
+        MissingExtraError: The library is missing; the message has the install command.
     """
     if name in _NEEDS:
         require([name], _NEEDS[name], f"--tracker {name}")
@@ -37,7 +37,7 @@ def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
     """Yield a function that records steps in the configured tracker.
 
     Raises:
-        MissingExtraError: Its library is not installed.
+        MissingExtraError: The tracker's library is not installed.
     """
     require_tracker(config.tracker)
     if config.tracker == "tensorboard":

@@ -37,13 +37,13 @@ MODEL_FOLDER = "model"
 
 
 class Provenance(BaseModel, extra="forbid"):
-    """Where an agent comes from.
+    """How an agent was trained.
 
     Attributes:
         base_model: The model that training started from.
         config: Every setting of the run.
-        run: The run's folder at that time; empty if there was none.
-        folder: The working folder of training; empty if unknown.
+        run: Path of the run's folder during training; empty if there was no run.
+        folder: The training process's working directory; empty if unknown.
         steps: Number of policy updates.
         episodes: Number of training rollouts.
         created: Time in ISO 8601.
@@ -64,15 +64,15 @@ class TrainedAgent(BaseModel):
     """A trained agent, loadable into any supported framework.
 
     Attributes:
-        path: Its folder: ``agent.json`` and ``model/`` in Hugging Face format.
+        path: The agent's folder: ``agent.json``, and ``model/`` in Hugging Face format.
         spec: Prompt, tools and limits.
-        provenance: How it was made.
+        provenance: How the agent was trained.
         baseline: Held-out metrics before training.
         metrics: Held-out metrics after training.
         checksums: SHA-256 of each file in ``model/``, checked before weights are used;
-            empty if it was saved without.
-        constrain: Whether calls are restricted to the tools' schemas when this process
-            runs the weights; ``auto`` is as in training.
+            empty if the agent was saved without checksums.
+        constrain: Whether tool calls must follow the tools' schemas when this process
+            runs the weights; ``auto`` does the same as training.
     """
 
     path: Path = Field(exclude=True)
@@ -85,7 +85,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def folder(self) -> str:
-        """The working folder of training; empty if unknown."""
+        """The training process's working directory; empty if unknown."""
         return self.provenance.folder
 
     @property
@@ -95,7 +95,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The agents of its team with adapters of their own; none if all share one."""
+        """Names of the team's agents that have their own adapters; maybe empty."""
         return held_roles(self.model_path)
 
     @property
@@ -105,21 +105,21 @@ class TrainedAgent(BaseModel):
 
     @property
     def wording(self) -> Wording:
-        """The prompts and tool descriptions that it was trained with.
+        """The new prompts and tool descriptions that the agent was trained with.
 
-        They replace those of its own wherever the weights answer from this process.
+        They replace the texts of the agent's code when this process runs the weights.
         """
         return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the tasks file that the agent was trained on, if that is meant.
+        """Return the reference of the tasks file that the agent was trained on.
 
         Args:
-            scenario: The scenario's name, or the file without its tools.
+            scenario: The scenario's name, or the path of the tasks file.
 
         Returns:
-            The reference that loads it, with its tools, none of them live: that must be
-            allowed again. None if ``scenario`` is another one.
+            The reference, with the tools; ``live`` tools do not run until the user
+            allows it again. None if ``scenario`` is another one or has no tasks file.
         """
         if not is_tasks_file(self.scenario):
             return None
@@ -132,17 +132,17 @@ class TrainedAgent(BaseModel):
 
     @property
     def version(self) -> Version | None:
-        """The saved version; None for any other folder."""
+        """The version, if the folder is a saved one in ``AGENTGYM_HOME``; else None."""
         return Version.at(self.path)
 
     @property
     def name(self) -> str:
-        """Its name: ``coding@3`` or ``owner/name``, else the folder's name."""
+        """The agent's name: ``coding@3``, ``owner/name``, or else the folder's name."""
         return str(self.version or hub.repository_of(self.path) or self.path.name)
 
     @property
     def is_default(self) -> bool:
-        """Whether the plain name loads this version."""
+        """Whether the agent's name without a number loads this version."""
         version = self.version
         return version is not None and Versions(version.name).default() == version
 
@@ -150,13 +150,13 @@ class TrainedAgent(BaseModel):
     def load(cls, name: str | Path, *, constrain: Constrain = "auto") -> Self:
         """Load an agent.
 
-        Its weights are read only when they are needed.
+        The weights are read only when they are needed.
 
         Args:
             name: ``coding@3``, ``coding`` for its default, a folder, or a Hugging Face
                 id, ``owner/name``, which is downloaded.
-            constrain: ``calls`` restricts its tool calls to the tools' schemas,
-                ``none`` restricts nothing; ``auto`` is as in training.
+            constrain: ``calls`` makes tool calls follow the tools' schemas, ``none``
+                restricts nothing, ``auto`` does the same as training.
 
         Raises:
             NotFoundError: The agent is unknown; the message has the nearest and all
@@ -211,10 +211,10 @@ class TrainedAgent(BaseModel):
         return version.path
 
     def make_default(self) -> str | None:
-        """Make this version its name's default; later runs will not change it.
+        """Make this version the default of its name; later runs do not change that.
 
         Returns:
-            The earlier default, ``coding@4``; None if it was deleted.
+            The earlier default, such as ``coding@4``; None if it was deleted.
 
         Raises:
             UsageError: The agent is not a saved version.
@@ -229,7 +229,7 @@ class TrainedAgent(BaseModel):
 
     @property
     def unchecked(self) -> str | None:
-        """Why its weights cannot be checked for damage, or None."""
+        """Why the weights cannot be checked for damage; None if they can."""
         if self.checksums:
             return None
         return (
@@ -254,7 +254,7 @@ class TrainedAgent(BaseModel):
         """Load the weights into this process; closing the policy frees them.
 
         Raises:
-            CorruptModelError: They differ from those saved.
+            CorruptModelError: The weights differ from those saved.
         """
         from agentgym.engines.local.support import load_policy
 
@@ -264,11 +264,11 @@ class TrainedAgent(BaseModel):
         return WordedPolicy(policy, wording) if wording else policy
 
     def transport(self) -> "httpx.AsyncBaseTransport":
-        """Load the weights behind an OpenAI-style client; closing it frees them.
+        """Load the weights; return an httpx transport that answers chat completions.
 
-        Pass it to ``httpx.AsyncClient(transport=...)``: this process then answers chat
-        completions of any address, with the sampling of the agent's evaluation unless a
-        request sets it.
+        Pass it to ``httpx.AsyncClient(transport=...)``. This process then answers for
+        any address; temperature and length are those of the agent's evaluation unless a
+        request sets them. Closing the transport frees the weights.
 
         Raises:
             CorruptModelError: The weights differ from those saved.
@@ -288,8 +288,8 @@ class TrainedAgent(BaseModel):
 
         Args:
             folder: The new folder; it must not exist yet.
-            form: ``hf``, the model as it was trained (maybe an adapter), or ``merged``,
-                an adapter merged into full weights.
+            form: ``hf`` for the model as it was trained (maybe an adapter), ``merged``
+                for full weights into which the adapter is merged.
 
         Returns:
             The folder, with a model card.
@@ -350,10 +350,10 @@ class TrainedAgent(BaseModel):
         Args:
             tools: LangChain tools or functions to use; None takes the scenario's tools,
                 on a new example environment.
-            agent: Your own agent to put the weights into, if not the one imported in
-                training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent that gets the weights; None takes the one that was
+                trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:
@@ -372,15 +372,15 @@ class TrainedAgent(BaseModel):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "ChatAgent | Team":
-        """Return the agent as an AutoGen ``AssistantAgent``, or as its factory does.
+        """Return an AutoGen ``AssistantAgent``, or the agent or team of your factory.
 
         Args:
             tools: AutoGen tools or functions to use; None takes the scenario's tools,
                 on a new example environment.
-            agent: Your own agent to put the weights into, if not the one imported in
-                training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent that gets the weights; None takes the one that was
+                trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:
@@ -397,7 +397,7 @@ class TrainedAgent(BaseModel):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "Agent | Crew":
-        """Return the agent as a CrewAI Agent, or the Crew that its factory builds.
+        """Return the agent as a CrewAI Agent, or the Crew that your factory builds.
 
         CrewAI then prints no panels and sends no traces in this process, unless
         ``CREWAI_TRACING_ENABLED`` is set.
@@ -405,10 +405,10 @@ class TrainedAgent(BaseModel):
         Args:
             tools: CrewAI tools to use; None takes the scenario's tools, on a new
                 example environment.
-            agent: Your own agent to put the weights into, if not the one imported in
-                training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent that gets the weights; None takes the one that was
+                trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:
@@ -430,10 +430,10 @@ class TrainedAgent(BaseModel):
         Args:
             tools: Tools of Agent Framework to use; None takes the scenario's tools, on
                 a new example environment.
-            agent: Your own agent or workflow to put the weights into, if not the one
-                imported in training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent or workflow that gets the weights; None takes the one
+                that was trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:
@@ -457,10 +457,10 @@ class TrainedAgent(BaseModel):
         Args:
             tools: The SDK's function tools to use; None takes the scenario's tools, on
                 a new example environment.
-            agent: Your own agent to put the weights into, if not the one imported in
-                training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent that gets the weights; None takes the one that was
+                trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:
@@ -484,10 +484,10 @@ class TrainedAgent(BaseModel):
         Args:
             tools: pydantic-ai's tools to use; None takes the scenario's tools, on a new
                 example environment.
-            agent: Your own agent to put the weights into, if not the one imported in
-                training; it is not changed.
-            base_url: Address of an OpenAI-compatible server with the weights; its list
-                of models is read. None runs the policy in this process.
+            agent: Your own agent that gets the weights; None takes the one that was
+                trained, if it was your own. It is not changed.
+            base_url: Address of an OpenAI-compatible server that has the weights. None
+                runs the model in this process.
             api_key: Key of that server.
 
         Raises:

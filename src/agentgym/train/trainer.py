@@ -60,8 +60,8 @@ class Trainer:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
         progress: Receives the events; True prints lines to standard error, False is
             silent.
-        began: Start of a run's time limit, in ``time.monotonic()``; None: the call of
-            ``train``.
+        began: When a run's time limit begins, as a value of ``time.monotonic()``; None:
+            when ``train`` is called.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Trainer:
         self._began = began
 
     def plan(self) -> Plan:
-        """Check everything that needs no model, and return the run's plan.
+        """Check all settings without loading a model, and return the run's plan.
 
         Raises:
             UsageError: A setting is unusable; the message says which, and the fix.
-            RunFolderError: The run folder is taken or cannot be written.
+            RunFolderError: The run folder already exists or cannot be written.
         """
         config = located(self.config)
         plan = make_plan(config)
@@ -89,11 +89,11 @@ class Trainer:
         return tried(plan, self._progress)
 
     def plan_elsewhere(self) -> Elsewhere:
-        """Return the uploads of a run on another machine, without contacting it.
+        """Return the plan of a run on another machine, without contacting the machine.
 
         Raises:
             UsageError: A setting is unusable.
-            RunFolderError: The run folder is taken or cannot be written.
+            RunFolderError: The run folder already exists or cannot be written.
         """
         config = located(self.config)
         plan = place_of(config.gpu).plan(config)
@@ -122,22 +122,22 @@ class Trainer:
         """Train until the success criteria hold or the budget is spent.
 
         Args:
-            scenario: Its name, or the result of ``Scenario.from_tools``; like all
-                arguments it overrides the config.
+            scenario: The scenario's name, or the result of ``Scenario.from_tools``.
+                Like all arguments, it overrides the trainer's config.
             agent: Your own agent: a compiled graph, an AutoGen agent or team, a CrewAI
                 Agent, Task or Crew, an Agent of the OpenAI Agents SDK or of
                 pydantic-ai, an Agent or Workflow of Agent Framework, a function that
                 returns one, or ``module:name`` of it. Worker processes import it, so it
                 must be at the top level of a module. It is not changed; the result's
-                ``agent`` is one like it with the trained model.
+                ``agent`` is the same kind of agent, with the trained model.
             command: Instead of ``agent``: a program in any language that attempts one
                 task, ``"node agent.js"``; see docs/any_program.md.
             tasks: Instead of a scenario: a tasks file for the agent's own tools.
-            check: Scores these tasks instead of their expected calls; see
-                ``Scenario.from_tools``. ``"posted"`` takes the reward that a program
-                posts.
-            check_command: A command that scores them instead, run in the program's
-                folder.
+            check: A function that scores attempts at ``tasks``, instead of the expected
+                calls; see ``Scenario.from_tools``. ``"posted"`` takes the reward that a
+                program posts.
+            check_command: Instead of ``check``: a command that scores attempts, run in
+                the program's folder.
             framework: The agent's framework; detected from ``agent`` if that is given.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
@@ -146,9 +146,9 @@ class Trainer:
                 ``spot``, ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings
                 of memory and servers may change (``memory_share``,
                 ``vllm={"max_model_len": 4096}``, …).
-            yes: Train even if the baseline shows that it will hardly work.
-            warm_start: Imitate known calls first; on resuming only before the first
-                step.
+            yes: Train without a question even if the baseline gives little hope.
+            warm_start: Imitate known calls first. A resumed run can do so only before
+                its first step.
             progress: False to train silently, or another observer than the trainer's.
             **settings: Further fields of :class:`TrainingConfig`.
 
@@ -193,7 +193,7 @@ class Trainer:
             return self._run(make_plan(config), run, began, is_new=False)
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
-        """Create the folder of a run on another machine, and train it."""
+        """Create the folder of a new run, and train the run on another machine."""
         place_of(config.gpu).plan(config)
         require_sound(config)
         run = RunFolder.create(config)
@@ -268,24 +268,24 @@ class Trainer:
         """Measure an agent, or the untrained model, without training.
 
         Args:
-            scenario: Its name, or the result of ``Scenario.from_tools``.
-            agent: A trained agent, or its name for ``TrainedAgent.load``. Your own
-                agent, as in :meth:`train` (or ``config.agent.reference``), is measured
-                with ``config.model``. None measures ``config.model``, which may be a
-                provider's, ``openai:MODEL``, or a server's address.
+            scenario: The scenario's name, or the result of ``Scenario.from_tools``.
+            agent: A trained agent, or its name for ``TrainedAgent.load``. Or your own
+                agent, as in :meth:`train`; it is measured with ``config.model``. None
+                takes ``config.agent.reference`` or, without one, the scenario's agent.
+                ``config.model`` may be a provider's ``openai:MODEL`` or an address.
             command: Instead of ``agent``: a program's command, as in :meth:`train`.
             split: ``validation``, ``test`` or ``out_of_vocabulary``; ``all`` takes
-                tasks of each, training tasks too.
+                tasks of every split, also training tasks.
             tasks: Number of tasks.
             samples: Attempts per task.
             prices: Prices of the model's tokens, for the cost.
-            baselines: Whether to measure a do-nothing and a call-everything agent on
-                the same tasks.
-            task: The id of the only task to measure.
+            baselines: Whether to measure two simple agents on the same tasks, for
+                comparison: one does nothing, one calls every tool.
+            task: Id of a task, to measure only this task.
 
         Raises:
             UsageError: A setting is unusable.
-            ProviderError: The model's server refuses for good.
+            ProviderError: The model's server permanently refuses to answer.
             RolloutError: No rollout could be scored.
         """
         from agentgym.evaluate.evaluation import evaluate
@@ -364,7 +364,7 @@ class Trainer:
             agent: A training result, an agent, or its name for ``TrainedAgent.load``.
             target: ``local``, the only target.
             host: Address to listen on; one reachable from other machines needs a key.
-            port: 0 takes a free one.
+            port: Port to listen on; 0 takes a free port.
             api_key: Key that requests must have; None requires none.
 
         Returns:
@@ -398,12 +398,12 @@ def named_subject(
     """Convert a user's arguments to the settings ``scenario`` and ``agent``.
 
     Args:
-        scenario: See :meth:`Trainer.train`, as for all others.
+        scenario: The scenario; see :meth:`Trainer.train` for all arguments.
         agent: The user's own agent, or None.
         command: A program's command, instead of ``agent``.
         tasks: A tasks file, instead of ``scenario``.
-        check: Scores these tasks.
-        check_command: A command that scores them.
+        check: A function that scores attempts at ``tasks``.
+        check_command: A command that scores attempts at ``tasks``.
 
     Raises:
         UsageError: Other processes could not import the agent or the check.
@@ -422,7 +422,11 @@ def named_subject(
 
 @contextmanager
 def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
-    """Add to any error that ends a run how to resume it, if that is possible."""
+    """Add to an error that ends the run how to resume it, if it can be resumed.
+
+    After an interrupt or a UsageError, also remove a new run's folder if it has no
+    checkpoint.
+    """
     try:
         yield
     except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
@@ -455,17 +459,17 @@ def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
 
 
 def _observer(progress: Progress | bool) -> Progress:
-    """Return the progress observer: lines by default, or none."""
+    """Return a progress observer; True prints lines, False prints nothing."""
     if isinstance(progress, Progress):
         return progress
     return LinesProgress() if progress else Progress()
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
-    """Return the settings under which a user's own agent was trained.
+    """Return the settings with which a user's own agent was trained.
 
-    Its own tools are answered now, even those that ran for real: that must be allowed
-    again.
+    The agent's own tools now get made-up results, even if they ran for real in
+    training: the user must allow that again.
     """
     given = flattened(trained.provenance.config)
     has_own = given.get("own_tools") or given.get("allow_tools")

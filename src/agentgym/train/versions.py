@@ -1,13 +1,13 @@
-"""Saved agents in ``AGENTGYM_HOME``: numbered versions by name, one the default.
+"""Saved agents in ``AGENTGYM_HOME``: each name has numbered versions and a default.
 
 ::
 
     agents/coding/1/agent.json, model/
     agents/coding/2/agent.json, model/
     agents/coding/default                the default's number
-    agents/coding/pinned                 there if a user chose it: no run changes it
+    agents/coding/pinned                 exists if no run may change the default
 
-``agentgym agents list`` imports this, so it imports nothing heavy.
+``agentgym agents list`` must start fast, so this module imports nothing heavy.
 """
 
 import fcntl
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Version(NamedTuple):
-    """One version of a saved agent; as text ``coding@3``."""
+    """One version of a saved agent; ``str()`` gives ``coding@3``."""
 
     name: str
     number: int
@@ -54,7 +54,7 @@ class Version(NamedTuple):
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version in a folder, or None if it is not a version's."""
+        """Return the version saved in ``folder``; None if it is not such a folder."""
         folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
         home = os.path.abspath(agents_folder())
@@ -64,10 +64,10 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """All versions of one name.
+    """The saved versions of the agent with one name.
 
     Raises:
-        UsageError: An agent cannot have this name.
+        UsageError: The name is not valid for an agent.
     """
 
     def __init__(self, name: str) -> None:
@@ -86,9 +86,9 @@ class Versions:
         return sorted(Version(self.name, int(n)) for n in found if _is(self.name, n))
 
     def default(self) -> Version | None:
-        """Return the default version; None if it was deleted.
+        """Return the default version; None if it was deleted, or nothing is saved.
 
-        It is the first version unless another one was chosen.
+        The first version is the default until another one is chosen.
         """
         every = self.all()
         try:
@@ -114,10 +114,10 @@ class Versions:
             yield self
 
     def add(self, agent: Path) -> Version:
-        """Add an agent's folder as the next version; needs the lock.
+        """Copy an agent's folder as the next version; the caller must hold the lock.
 
-        The version appears complete or not at all. Weights are hard links if the file
-        system has them.
+        The version appears complete or not at all. Weights become hard links if the
+        file system supports them.
         """
         unfinished = self._folder / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
@@ -132,7 +132,7 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default; needs the lock.
+        """Make ``version`` the default; the caller must hold the lock.
 
         Args:
             version: The new default.
@@ -145,16 +145,16 @@ class Versions:
             self.unpin()
 
     def unpin(self) -> None:
-        """Let later runs change the default again; needs the lock."""
+        """Let later runs change the default again; the caller must hold the lock."""
         (self._folder / _PINNED).unlink(missing_ok=True)
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the default exists and a user chose it."""
+        """Whether the default exists and a user chose it, so that no run changes it."""
         return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
-        """Return an unused number, above the default's even if that was deleted."""
+        """Return the next number; also above that of a default that was deleted."""
         taken = [path.name for path in self._folder.iterdir()]
         if (self._folder / _DEFAULT).is_file():
             taken.append((self._folder / _DEFAULT).read_text(errors="replace").strip())
@@ -162,18 +162,18 @@ class Versions:
 
 
 def saved_names() -> list[str]:
-    """Return the names that have versions."""
+    """Return the names of saved agents, sorted."""
     found = agents_folder().glob(f"*/*/{AGENT_FILE}")
     names = ((path.parent.parent.name, path.parent.name) for path in found)
     return sorted({name for name, number in names if _is(name, number)})
 
 
 def find(text: str) -> Version:
-    """Return the version for ``coding@3``, or the default for ``coding``.
+    """Return the version for a text such as ``coding@3``; for ``coding``, the default.
 
     Raises:
-        NotFoundError: It does not exist; the message has those that do.
-        UsageError: The version is not a number, or there is no default.
+        NotFoundError: The name or version is unknown; the message lists known ones.
+        UsageError: The version is not a number, or the default was deleted.
     """
     name, at, number = text.partition("@")
     names = saved_names()
@@ -204,12 +204,12 @@ def find(text: str) -> Version:
 
 
 def _is(name: str, number: str) -> bool:
-    """Return whether two folder names are valid as a name and a version."""
+    """Return whether two folder names are valid as an agent's name and version."""
     return bool(_NAME.fullmatch(name) and _NUMBER.fullmatch(number))
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Copy a file; hard-link weights, which are never edited, if possible."""
+    """Copy a file. Make a hard link instead for weights, since they never change."""
     if target.endswith(_WEIGHTS):
         with suppress(OSError):  # another file system, or no hard links
             os.link(os.path.realpath(source), target)

@@ -1,1 +1,1 @@
-"""Show runs to people: the live terminal view, tables, and reports."""
+"""Show runs to people: a live view and tables in the terminal, and report files."""

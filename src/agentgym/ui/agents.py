@@ -1,4 +1,4 @@
-"""Show a user's agent in the terminal."""
+"""Show a user's agent, not yet trained, in the terminal."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _PROMPT = 200
 
 
 def agent_view(report: AgentReport) -> RenderableType:
-    """Show the definition of an agent, and whether it can be trained."""
+    """Return a view of an agent's definition, and of whether it can be trained."""
     head = Text.assemble(
         (report.agent, "bold"), f"  {report.kind} ({report.framework})"
     )

@@ -1,4 +1,4 @@
-"""Show one object in full: a scenario, a run, an agent, rollouts."""
+"""Show the details of a scenario, a run, a trained agent, or rollouts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ _SHARES = {
 
 
 def scenario_view(scenario: Scenario) -> RenderableType:
-    """Show a scenario's tasks, tools and success criteria."""
+    """Return a view of a scenario: goals, system prompt, tools and example tasks."""
     goal = scenario.success_criteria().items()
     trained = tokens_name(scenario.define_trainable_components())
     facts = grid(
@@ -65,13 +65,13 @@ def scenario_view(scenario: Scenario) -> RenderableType:
 def run_view(
     run: RunFolder, status: str, result: TrainingResult | None, machine: str = ""
 ) -> RenderableType:
-    """Show a run's settings, its newest step, its validations, and its result.
+    """Return a view of a run: settings, newest step, validations and result.
 
     Args:
-        run: Its folder.
-        status: Its status.
-        result: Its result, if it has one.
-        machine: State and cost of its rented machine.
+        run: The run's folder.
+        status: The run's status.
+        result: The run's result; None if it has none yet.
+        machine: State and cost of the rented machine; empty without one.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(
@@ -112,7 +112,10 @@ def run_view(
 
 
 def _history(steps: list[dict[str, Any]]) -> RenderableType:
-    """Show the shares of each validation, one row per step."""
+    """Return a table of the metrics of all validations, one row per step.
+
+    ``steps`` are those with a validation.
+    """
     table = headed(3)
     for label in ("step", *_SHARES):
         table.add_column(label, justify="right")
@@ -123,7 +126,7 @@ def _history(steps: list[dict[str, Any]]) -> RenderableType:
 
 
 def agent_view(agent: TrainedAgent) -> RenderableType:
-    """Show a trained agent: its origin, its tools and its metrics."""
+    """Return a view of a trained agent: its origin, its tools and its metrics."""
     spec, made = agent.spec, agent.provenance
     spent = f"{plural(made.steps, 'step')}, {plural(made.episodes, 'episode')}"
     facts = grid(
@@ -150,19 +153,19 @@ def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _standing(agent: TrainedAgent, version: Version) -> str:
-    """Describe whether a saved version is the default, or how to make it so."""
+    """Describe whether a saved version is the default; if not, how to make it that."""
     if agent.is_default:
         return f"  the default of {version.name}"
     return f"  not the default; make it so with: agentgym agents use {version}"
 
 
 def _below(view: RenderableType) -> Padding:
-    """Return ``view`` indented, with an empty line after it."""
+    """Return ``view`` with an indent, and with an empty line after it."""
     return Padding(view, (0, 0, 1, 2))
 
 
 def summary_view(summary: Summary) -> RenderableType:
-    """Show the outcomes of all rollouts, with reasons, time and tokens."""
+    """Return a view of many rollouts: outcomes with reasons, calls, tokens and time."""
     title = Text.assemble(
         (f"{plural(summary.rollouts, 'rollout')}: ", "bold"),
         f"{summary.succeeded:,} succeeded, {summary.failed:,} failed, "
@@ -189,7 +192,7 @@ def summary_view(summary: Summary) -> RenderableType:
 
 
 def _drop_view(drop: DropKind) -> RenderableType:
-    """Show one kind of dropped rollouts: number, ids, and the first reason."""
+    """Return a view of the rollouts dropped for one kind of reason."""
     named = zip(drop.rollouts, drop.tasks, strict=True)
     which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
     more = drop.count - len(drop.rollouts)
@@ -202,7 +205,10 @@ def _drop_view(drop: DropKind) -> RenderableType:
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
-    """Show the places where conversations lost context, by rollout."""
+    """Return a view of the places where conversations lost context.
+
+    ``losses`` describes these places for each rollout.
+    """
     if not losses:
         return Text("No conversation lost context.", "green")
     lines = [f"  {name} {loss}" for name, found in losses.items() for loss in found]

@@ -1,4 +1,4 @@
-"""Compare metrics before and after, row by row, for the terminal and for reports."""
+"""Compare metrics before and after training, for the terminal and for reports."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -25,15 +25,16 @@ class MetricRow:
 
     @property
     def full_gain(self) -> str:
-        """The gain with its interval."""
+        """The gain and its confidence interval, as one text."""
         return f"{self.gain} {self.interval}".strip()
 
 
 @dataclass(frozen=True)
 class _Measure:
-    """How to show a metric; for costs, less is better.
+    """Label, kind and scale with which a metric is shown.
 
-    Unusual metrics are only shown by evaluations, and only if measured.
+    Of the kind ``cost``, less is better. Metrics that are not ``usual`` are only shown
+    in evaluations, and only if they were measured.
     """
 
     label: str
@@ -68,13 +69,13 @@ _MEASURES = (
 )
 USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
-"""The metrics to compare on further held-out sets."""
+"""Metrics to compare on the further held-out sets, next to the main one."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
-    """Return each metric's label, and its value with interval in each measurement.
+    """Return a row per metric: its label, and its value in each measurement.
 
-    Metrics that are not measured at all are left out.
+    Values have confidence intervals. Metrics that no measurement has are left out.
     """
     shown = (metrics, *others)
     return [
@@ -90,13 +91,13 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Compare two measurements, paired if the tasks are the same.
+    """Compare two measurements metric by metric, paired if the tasks are the same.
 
     Args:
         before: The first measurement.
         after: The second measurement.
-        names: The metrics to compare; an unusual one only if it was measured.
-        warm: A measurement between them, after a warm start.
+        names: The metrics to compare; those that are not usual only if measured.
+        warm: A measurement between the two, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
@@ -113,9 +114,9 @@ def rows(
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
 ) -> list[MetricRow]:
-    """Return success by family, the worst after training first.
+    """Compare success by family of tasks; the worst family after training is first.
 
-    A single family is not shown.
+    Return [] if there are fewer than two families.
     """
     old, new = before.family_success(), after.family_success()
     between = {} if warm is None else warm.family_success()
@@ -139,7 +140,11 @@ def family_rows(
 
 
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
-    """Return whether a metric differs from the rows before it."""
+    """Return whether a metric can differ from the metrics in the rows above it.
+
+    ``pass_1_of_all`` only can if rollouts were dropped, ``pass_k`` and ``pass_at_k``
+    only for more than one attempt per task (``k``).
+    """
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
     return measure.name not in ("pass_k", "pass_at_k") or k > 1
@@ -171,7 +176,10 @@ def _row(
 
 
 def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str, str]:
-    """Return the gain and its interval, in the metric's units."""
+    """Return the gain and its confidence interval, in points, in % or as a number.
+
+    ``kind`` is that of :class:`_Measure`.
+    """
     low, high = difference.low, difference.high
     if kind == "score":
         sign = "+" if new >= old else ""

@@ -18,14 +18,14 @@ STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bol
 
 
 def p_words(p_value: float) -> str:
-    """Return ``"p = 0.0312"``, or an upper bound if it is very small."""
+    """Format a p-value as ``"p = 0.0312"``; a very small one as ``"p < 0.0001"``."""
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
 
 
 def verdict_words(effect: Effect) -> str:
     """Return a sentence on whether training helped, with the p-value.
 
-    If there are few tasks, a warning follows.
+    If there are few tasks, the text ends with a warning.
     """
     said = (
         f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
@@ -36,9 +36,10 @@ def verdict_words(effect: Effect) -> str:
 
 
 def few_words(tasks: int) -> str:
-    """Return a warning about too few held-out tasks, or "".
+    """Return a warning if there are too few held-out tasks, else "".
 
-    The paired test needs six tasks that change in one direction for p < 0.05.
+    For p < 0.05, the paired test needs at least six tasks that change, all in the same
+    direction.
     """
     if tasks >= _ENOUGH:
         return ""
@@ -57,12 +58,12 @@ def few_words(tasks: int) -> str:
 
 
 def better_words(effect: Effect) -> str:
-    """List the metrics that rose significantly; empty if there are none."""
+    """Return a sentence with the results that got significantly better, or ""."""
     return _named("Better beyond chance", effect.better)
 
 
 def worse_words(effect: Effect) -> str:
-    """List the metrics that fell significantly, or say that none did."""
+    """Return a sentence with the results that got significantly worse, if any."""
     return (
         _named("Worse beyond chance", effect.worse)
         or "No metric got worse beyond chance."
@@ -70,7 +71,7 @@ def worse_words(effect: Effect) -> str:
 
 
 def goal_words(goals: Sequence[Goal]) -> str:
-    """Describe which of a scenario's criteria hold; empty without criteria."""
+    """Describe which success criteria of a scenario are reached; "" if it has none."""
     if not goals:
         return ""
     each = ", ".join(map(_goal, goals))

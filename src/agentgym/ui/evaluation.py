@@ -1,4 +1,4 @@
-"""Show an evaluation, or a comparison of two, in the terminal."""
+"""Show an evaluation, or a comparison of two evaluations, in the terminal."""
 
 from collections import Counter
 
@@ -25,11 +25,11 @@ from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural, share_span
 
 _MOST_ROWS = 24
-"""Most rows in a table of calls by tool."""
+"""Maximum number of rows in a table of families or of tools."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:
-    """Show metrics, baselines, calls by class, and the confusion matrix."""
+    """Return a view of an evaluation: metrics, baselines, calls, confusion matrix."""
     title = f"{found.subject} on {found.scenario}, {found.split} split"
     parts: list[RenderableType] = [
         Text(title, "bold"),
@@ -53,7 +53,7 @@ def evaluation_view(found: Evaluation) -> RenderableType:
 def comparison_of_two(
     before: Evaluation, after: Evaluation, found: Comparison
 ) -> RenderableType:
-    """Show two evaluations of the same tasks, their differences and the test."""
+    """Return a view of two evaluations of the same tasks, and of their differences."""
     where = f"{before.scenario}, {before.split} split, seed {before.seed}"
     size = (
         f"{plural(found.tasks, 'task')} on both sides; 95 % intervals in brackets, "
@@ -72,7 +72,7 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 
 def verdict(found: Comparison) -> str:
-    """Describe in a sentence the result of the test of pass^1."""
+    """Return a sentence on which side, A or B, has the better pass^1, with p-value."""
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"
@@ -108,9 +108,10 @@ def _calls_table(found: Evaluation) -> Table:
 
 
 def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
-    """Return pass^1 and the number of tasks of each family, the lowest first.
+    """Return a row per family of tasks: name, pass^1, and number of tasks.
 
-    Empty for a single family, and for too many to read.
+    The lowest pass^1 is first. Return [] for a single family, or if there are too many
+    families to read.
     """
     shares = metrics.family_success()
     tasks = [task for task in metrics.by_task if task.attempts]
@@ -124,13 +125,14 @@ def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
 
 
 def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]:
-    """Return the non-empty rows and columns, in the tools' order.
+    """Choose the rows and columns of a confusion matrix to show, in the tools' order.
 
-    If there are very many rows, e.g. because each task has its own tools, only those
-    with the most wrong calls are returned.
+    Empty rows and columns are left out. If there are very many rows, e.g. because each
+    task has its own tools, only those with the most wrong calls are kept.
 
     Returns:
-        Rows, columns, and a sentence about rows left out, or "".
+        The names of the rows, the names of the columns, and a sentence about rows that
+        were left out, or "".
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
     message = ""
@@ -177,6 +179,6 @@ def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
 
 
 def _confusion_line(matrix: ConfusionMatrix, row: str) -> tuple[str, str]:
-    """Return a row as text, for when its columns do not fit side by side."""
+    """Return a row's name and its counts as one text, for a narrow terminal."""
     ordered = sorted(matrix.counts[row].items(), key=lambda cell: -cell[1])
     return row, ", ".join(f"{name} {count:,}" for name, count in ordered)

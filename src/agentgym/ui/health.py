@@ -25,7 +25,7 @@ _STYLES = {
 
 
 def checks_view(checks: Sequence[Check]) -> RenderableType:
-    """Show the checks of a machine."""
+    """Return a view of the checks of a machine."""
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for check in checks:
@@ -34,7 +34,7 @@ def checks_view(checks: Sequence[Check]) -> RenderableType:
 
 
 def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
-    """Show the result of each check of a scenario (tripwire)."""
+    """Return a view of the checks that a scenario must pass before training."""
     return grid(
         *((_styled(f.status), Text(f.name, "bold"), Text(f.why)) for f in findings)
     )
@@ -43,7 +43,10 @@ def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
 def findings_view(
     run: Evidence, findings: Sequence[Obstacle], status: str
 ) -> RenderableType:
-    """Show a run's ledger, and the reasons why it does not learn."""
+    """Return a view of a run's ledger, and of the reasons why it does not learn.
+
+    The ledger counts how each model call was used.
+    """
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")
     parts: list[RenderableType] = [Text(head, "dim"), ledger_view(run.ledger)]

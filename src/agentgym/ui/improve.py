@@ -1,4 +1,4 @@
-"""Show the bill that ``agentgym improve`` prints."""
+"""Show the bill of ``agentgym improve``: the results and costs of all that it tried."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,7 +12,10 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Return a view of each rung's result and cost, and why the ladder ended."""
+    """Return a view of the result and cost of each way to improve that was tried.
+
+    Each such way (rung) is a row. Below are the sum and the reason why it ended.
+    """
     table = headed(2)
     table.add_column("rung", no_wrap=True)
     for name in ("pass^1 before", "after", "$", "tokens", "time"):

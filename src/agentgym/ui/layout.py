@@ -1,4 +1,4 @@
-"""Lay out tables, and parts that depend on the terminal's width."""
+"""Create tables, indented views, and views that depend on the terminal's width."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class ByWidth:
-    """A part that is drawn for the available width."""
+    """A view that ``draw`` creates for the available width, in columns."""
 
     draw: Callable[[int], RenderableType]
 
@@ -21,7 +21,7 @@ class ByWidth:
 
 
 def grid(*lines: tuple[RenderableType, ...]) -> Table:
-    """Return a table of labels and values."""
+    """Return a table without header: a dim label, then one or more values, per line."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -31,10 +31,10 @@ def grid(*lines: tuple[RenderableType, ...]) -> Table:
 
 
 def headed(gap: int) -> Table:
-    """Return a table with dim headers and ``gap`` spaces between columns."""
+    """Return an empty table with dim headers and ``gap`` spaces between columns."""
     return Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
 
 
 def indent(view: RenderableType) -> Padding:
-    """Return ``view`` slightly indented."""
+    """Return ``view`` with an indent of two spaces."""
     return Padding(view, (0, 0, 0, 2), expand=False)

@@ -18,10 +18,10 @@ class ProviderRow(NamedTuple):
     """A provider of machines.
 
     Attributes:
-        name: Its name for ``--gpu``.
-        key: Environment variable of its key, empty if it needs none.
-        problem: A sentence on the missing key or program; empty if none is missing.
-        costs: Whether its machines cost money.
+        name: The provider's name for ``--gpu``.
+        key: Environment variable with the API key; empty if no key is needed.
+        problem: A sentence about a missing key or program; empty if nothing is missing.
+        costs: Whether the machines cost money.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ProviderRow(NamedTuple):
 
 
 def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
-    """Show machine providers, with the setup that each needs."""
+    """Return a table of machine providers, with the setup that each needs."""
     table = grid()
     table.add_column(style="dim", overflow="fold")
     for row in rows:
@@ -45,7 +45,7 @@ def providers_view(rows: Sequence[ProviderRow]) -> RenderableType:
 
 
 def offers_view(offers: Sequence[Offer]) -> RenderableType:
-    """Show offers of machines, with prices."""
+    """Return a table of machines that can be rented, with prices."""
     if not offers:
         return Text("No provider offers a machine that fits.")
     table = headed(2)
@@ -69,7 +69,7 @@ def offers_view(offers: Sequence[Offer]) -> RenderableType:
 
 
 def quote_view(quotes: Sequence[Quote]) -> RenderableType:
-    """Show the cost of a run on the cheapest machine, and the alternatives."""
+    """Return a view of a run's cost on the first machine, and on up to three others."""
     first, others = quotes[0], quotes[1:4]
     parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]
@@ -88,7 +88,7 @@ def _brief(quote: Quote) -> str:
 
 
 def machines_view(found: Sequence[Found]) -> RenderableType:
-    """Show rented machines, with their runs."""
+    """Return a table of rented machines, with their cost and their runs."""
     table = headed(2)
     for name in ("machine", "of", "$ an hour", "so far", "run"):
         table.add_column(name, overflow="fold")

@@ -35,7 +35,10 @@ _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
-    """Return the ledger's counts by role and in total; empty for one role."""
+    """Return a row of model call counts for each role, and a row with the total.
+
+    Return [] if there is only one role.
+    """
     if len(ledger.roles) < 2:
         return []
     parts = sorted(ledger.roles.items(), key=lambda item: -item[1].calls)
@@ -45,9 +48,10 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return each role's metrics, before → after; empty for an agent without roles.
+    """Return a row of metrics for each role, each as before → after.
 
-    If only one measurement is given, the lines show that one.
+    If only one measurement is given, the values are those of that one. Return [] for an
+    agent without roles.
     """
     sides = [role_metrics(found) for found in (before, after) if found is not None]
     return [
@@ -59,7 +63,7 @@ def metrics_lines(
 def roles_view(
     ledger: Ledger, before: Metrics | None, after: Metrics | None
 ) -> list[RenderableType]:
-    """Show the roles of a team; if there are many, those with the most model calls."""
+    """Return tables of a team's roles; if there are many, of those that call most."""
     parts: list[RenderableType] = []
     calls = ledger_lines(ledger)
     if calls:
@@ -71,7 +75,7 @@ def roles_view(
 
 
 def measured_roles_view(found: Metrics) -> list[RenderableType]:
-    """Show the figures of each role of a team in one measurement."""
+    """Return a table of the metrics of a team's roles in one measurement."""
     return _metrics_view(metrics_lines(None, found), METRICS_NOTE)
 
 
@@ -85,7 +89,7 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Return a table; without room for changes, show only the results."""
+    """Return a table; in a narrow terminal, cells show only the value after →."""
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

@@ -38,7 +38,7 @@ class TeamLines:
         self._console = console
 
     def __call__(self, event: TeamEvent) -> None:
-        """Print an event; print nothing when a role's model is only asked."""
+        """Print an event; print nothing for the start of a model call (``asked``)."""
         if event.kind == "asked":
             return
         if event.kind == "turn" and event.role == "supervisor":
@@ -58,7 +58,7 @@ class TeamLines:
 
 
 def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableType:
-    """Return a solution: its files, tests, review and cost.
+    """Return a view of a solution: its files, tests, review and cost.
 
     Args:
         solution: The solution.
@@ -80,7 +80,7 @@ def solution_view(solution: Solution, *, with_files: bool = True) -> RenderableT
 
 
 def _printable(text: str) -> str:
-    """Return a model's text without control characters and half surrogate pairs."""
+    """Replace characters that cannot be printed, such as control characters."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Show a plan, a measurement and a result in the terminal."""
+"""Show the plan, the measurements and the result of a run in the terminal."""
 
 from collections.abc import Collection
 
@@ -31,7 +31,7 @@ from agentgym.ui.words import (
 )
 
 WARM = "warm start"
-"""Name of the column between before and after."""
+"""Name of the column for metrics after the warm start, between before and after."""
 
 _NARROW = 72
 _TIGHT = 92
@@ -53,7 +53,7 @@ def _form_words(plan: Plan) -> str:
 
 
 def plan_view(plan: Plan) -> RenderableType:
-    """Show the plan of a run."""
+    """Return a view of the plan of a run."""
     config = plan.config
     budget = f"{plural(config.episodes, 'episode')} in {plural(plan.steps, 'step')}"
     if config.time is not None:
@@ -130,13 +130,13 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def _ahead(plan: Plan) -> str:
-    """Describe a run's time before anything was measured."""
+    """Describe the expected time of a run that has not been measured yet."""
     known = "known once the baseline is measured"
     return f"{plan.expected}; {known}" if plan.expected else known
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:
-    """Show the uploads of a run on another machine."""
+    """Return a view of the plan of a run on another machine, with its uploads."""
     size = sum(plan.uploads.values())
     sent = f"{plural(len(plan.uploads), 'file')}, {size / 2**20:,.1f} MB"
     facts = grid(
@@ -162,13 +162,13 @@ def elsewhere_view(plan: Elsewhere) -> RenderableType:
 
 
 def metrics_view(title: str, metrics: Metrics) -> RenderableType:
-    """Show one measurement with its intervals."""
+    """Return a view of one measurement, with confidence intervals."""
     table = indent(grid(*values(metrics)))
     return Group(Text(title, "bold"), Text(over(metrics), "dim"), table)
 
 
 def result_view(result: TrainingResult) -> RenderableType:
-    """Show the comparison, the ledger, and how to use the trained agent."""
+    """Return a view of a run's result, and of how to use the trained agent."""
     parts: list[RenderableType] = [
         Text(""),
         *effect_view(result),
@@ -211,7 +211,10 @@ def result_view(result: TrainingResult) -> RenderableType:
 
 
 def forgetting_view(result: TrainingResult) -> list[RenderableType]:
-    """Show how far training moved the model on unrelated questions, if measured."""
+    """Return a line on how far training moved the model on unrelated questions.
+
+    Return [] if this was not measured.
+    """
     moved = result.forgetting
     if moved is None or moved.kl is None:
         return []
@@ -220,7 +223,7 @@ def forgetting_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def saved_as(saved: Saved) -> str:
-    """Describe the saved version of an agent, and whether it is the default."""
+    """Describe a saved version of an agent, and whether it is the default."""
     if saved.is_default:
         return f"Saved as {saved.name}, now the default: {saved.reason}."
     return (
@@ -235,13 +238,13 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Show measurements on the same tasks side by side."""
+    """Return a table that compares measurements on the same tasks."""
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 
 
 def effect_view(result: TrainingResult) -> list[RenderableType]:
-    """Show whether training helped, which metrics fell, and if the goal is reached."""
+    """Return lines on whether training helped, and whether the goal is reached."""
     parts: list[RenderableType] = []
     if (effect := result.effect) is not None:
         parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
@@ -254,7 +257,10 @@ def effect_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:
-    """Show success by family; if there are many, those that changed most."""
+    """Return a table of success by family; if there are many, those that changed most.
+
+    ``found`` are the rows of :func:`family_rows`.
+    """
     most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
     parts = [comparison_table([row for row in found if row in most])]
     if left_out := [row for row in found if row not in most]:
@@ -268,7 +274,7 @@ def families_view(found: list[MetricRow]) -> RenderableType:
 
 
 def over(metrics: Metrics) -> str:
-    """Describe the sample behind the figures: tasks and rollouts."""
+    """Describe the size of a measurement: number of tasks and of rollouts."""
     dropped = f", {metrics.dropped} dropped" if metrics.dropped else ""
     return (
         f"{plural(metrics.tasks, 'task')}, {plural(metrics.rollouts, 'rollout')}"
@@ -277,7 +283,7 @@ def over(metrics: Metrics) -> str:
 
 
 def ledger_view(ledger: Ledger) -> Text:
-    """Show how every model call was used, with reasons, in a few lines."""
+    """Describe in a few lines how many model calls were trained, masked or dropped."""
     text = Text.assemble(
         (f"{plural(ledger.calls, 'model call')}: ", "bold"),
         f"{ledger.trained:,} trained, {ledger.masked.total():,} masked, "
@@ -303,9 +309,9 @@ def ledger_view(ledger: Ledger) -> Text:
 def comparison_table(
     compared: list[MetricRow], names: tuple[str, str, str] = ("before", "after", "gain")
 ) -> RenderableType:
-    """Show rows with the names of the three columns.
+    """Return a table of compared metrics; ``names`` are the titles of its columns.
 
-    If there was a warm start, its metrics are in a column between the others.
+    Metrics after a warm start, if there was one, get a column after the first.
     """
     between = [WARM] if any(row.warm for row in compared) else []
 

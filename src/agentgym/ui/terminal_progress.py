@@ -1,4 +1,4 @@
-"""TerminalProgress: show a running run, live in a terminal, else as plain lines."""
+"""TerminalProgress: show the progress of a run, live in a terminal or as lines."""
 
 import sys
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ _WORST = 3  # number of families to name
 
 
 class TerminalProgress(LinesProgress):
-    """Shows a run on ``console``; use it as a context manager.
+    """Shows a run's progress on ``console``; use it as a context manager.
 
-    In a terminal the newest state is redrawn in place. Elsewhere (a log file, a pipe, a
-    terminal without cursor movement) it writes plain lines.
+    In a terminal, the newest state is redrawn in the same place. A log file, a pipe or
+    a terminal without cursor movement gets plain lines.
     """
 
     def __init__(self, console: Console) -> None:
@@ -61,7 +61,7 @@ class TerminalProgress(LinesProgress):
             self._live.stop()
 
     def planned(self, plan: Plan) -> None:
-        """Print the plan."""
+        """Print the plan of the run."""
         self._show(plan_view(plan), Text(""))
 
     def write(self, line: str) -> None:
@@ -70,7 +70,7 @@ class TerminalProgress(LinesProgress):
         self._print(line)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to count a phase's rollouts."""
+        """Start to show the progress of a phase with ``total`` rollouts."""
         self._waiting = False
         super().phase(name, total)
 
@@ -81,7 +81,7 @@ class TerminalProgress(LinesProgress):
         self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Print the remaining time."""
+        """Print the expected time until the end of training."""
         super().forecast(least, most, soonest)
         self._print("")
 
@@ -92,14 +92,14 @@ class TerminalProgress(LinesProgress):
         self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
 
     def stepped(self, report: StepReport) -> None:
-        """Show a step's figures."""
+        """Show the figures of a training step that has ended."""
         self._phase = None
         self._reported_at = monotonic()
         self._rewards.append(report.reward)
         super().stepped(report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Print a validation's figures."""
+        """Print the metrics of a validation, and the worst families of tasks."""
         self._phase = None
         line = Text.assemble(
             (f"step {step:<4}", "dim"),
@@ -123,30 +123,30 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print the doubts and ask the user, if there is a terminal."""
+        """Print doubts, and ask whether to train; return False without a terminal."""
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Print the offer and ask the user, if there is a terminal."""
+        """Ask the user whether to do a warm start; return None without a terminal."""
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask the user, if there is a terminal."""
+        """Ask whether a tool may really run; return None without a terminal."""
         missing = f"The scenario has no tool named {tool}, which the agent has."
         return self._asked(
             [missing], "May it really run? Else its answers are made up."
         )
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Print the quote and ask the user, if there is a terminal."""
+        """Print a quote, and ask whether to rent; return None without a terminal."""
         return self._asked(quote, "Rent it?")
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Print the terms and ask the user, if there is a terminal."""
+        """Print terms, and ask whether to spend; return None without a terminal."""
         return self._asked(terms, "Spend it?")
 
     def _asked(self, lines: Sequence[str], question: str) -> bool | None:
-        """Print lines and ask; None without a terminal."""
+        """Print lines, and ask a yes-or-no question; return None without a terminal."""
         self._phase = None
         if not (self._console.is_terminal and sys.stdin.isatty()):
             return None
@@ -162,11 +162,11 @@ class TerminalProgress(LinesProgress):
             self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
-        """Print that the run waits for the disk, or continues."""
+        """Print that the run waits for the disk, or continues if ``reason`` is None."""
         self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
-        """Print why training ended."""
+        """Print the reason why training ended."""
         self.write_step()
         report, self._report, self._phase = self._report, None, None
         if words := ended_words(report, reason):
@@ -179,7 +179,8 @@ class TerminalProgress(LinesProgress):
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
         """Print above the live view.
 
-        Redrawing must wait: lines drawn during a long print would stay on the screen.
+        The live view is not redrawn meanwhile, because its lines would then stay on the
+        screen.
         """
         with self._live._lock:
             self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
@@ -205,9 +206,10 @@ class TerminalProgress(LinesProgress):
 
 
 def live_width(console: Console) -> int:
-    """Return the live view's width, such that its lines never wrap.
+    """Return a width of the live view, in columns, at which its lines never wrap.
 
-    That includes terminals that are narrowed, down to 80 columns, and that echo ^C.
+    The width leaves room for ``^C``, which terminals echo, and fits a terminal that the
+    user makes narrower, down to 80 columns.
     """
     return min(console.width, 80) - len("^C ")
 

@@ -1,4 +1,4 @@
-"""Format estimates and results, the same everywhere."""
+"""Format estimates and results as text, in the same way for terminal and reports."""
 
 from contextlib import suppress
 from itertools import pairwise
@@ -34,7 +34,7 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def share_span(estimate: Estimate) -> str:
-    """Return a share with its interval, ``"93 % [90, 95]"``."""
+    """Format a share with its confidence interval, as in ``"93 % [90, 95]"``."""
     if estimate.n == 0:
         return "not measured"
     low, high = (percent(end)[:-2] for end in (estimate.low, estimate.high))
@@ -42,7 +42,7 @@ def share_span(estimate: Estimate) -> str:
 
 
 def number_span(estimate: Estimate, scale: float = 1.0) -> str:
-    """Return a number with its interval, with suitable precision."""
+    """Format a number, times ``scale``, with its confidence interval."""
     if estimate.n == 0:
         return "not measured"
     ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
@@ -51,7 +51,7 @@ def number_span(estimate: Estimate, scale: float = 1.0) -> str:
 
 
 def weights_words(result: TrainingResult) -> str:
-    """Describe the step that a result's weights come from."""
+    """Return a sentence on the training step that the saved weights come from."""
     if not result.steps:
         return "The weights are those of the warm start: no step came after it."
     if result.weights_step == 0:
@@ -68,7 +68,11 @@ def weights_words(result: TrainingResult) -> str:
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """Draw the means of ``values`` over time in at most ``width`` characters."""
+    """Draw values over time as a curve of at most ``width`` characters.
+
+    If there are more values than characters, each character is a mean. Return "" for
+    fewer than two values.
+    """
     if len(values) < 2 or width < 2:
         return ""
     count = min(width, len(values))
@@ -80,7 +84,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return how to use a trained agent: the language, and the code in it."""
+    """Return the language (``sh`` or ``python``) and the code to use the agent."""
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (
@@ -95,9 +99,10 @@ def use_of(result: TrainingResult) -> tuple[str, str]:
 
 
 def _exported(result: TrainingResult) -> str:
-    """Return the code that exports a trained agent, with tools if it has none.
+    """Return the method call that exports a trained agent, as in ``to_langchain()``.
 
-    Tools from a tasks file cannot run, nor can those of a scenario with tools per task.
+    It has the argument ``tools=[...]`` if the agent has no tools that can run: tools
+    from a tasks file, or different tools for each task.
     """
     source = str(result.config.get("scenario", ""))
     has_none = is_tasks_file(source) and "tools=%40" not in source
@@ -108,10 +113,11 @@ def _exported(result: TrainingResult) -> str:
 
 
 def trained_words(tokens: str) -> str:
-    """Describe the tokens that a model learns from.
+    """Describe the kinds of tokens that a model learns from.
 
     Args:
-        tokens: A value of ``train_tokens``, or the names of components.
+        tokens: A value of the setting ``train_tokens``. Other texts, such as names of
+            components, are returned unchanged.
     """
     return {
         "calls": "tool calls: the choice of a tool and its arguments, no other text",

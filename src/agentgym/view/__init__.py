@@ -1,1 +1,1 @@
-"""The viewer: a read-only server for the browser page of runs, its data and files."""
+"""The viewer: a read-only web server for a page that shows runs."""

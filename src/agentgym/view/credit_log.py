@@ -14,12 +14,13 @@ class Learned(NamedTuple):
     """Sums over the trained tokens of some model calls, in nats.
 
     Attributes:
-        gap: Absolute differences between the log-probabilities of sampler and learner.
-        gap_tokens: Number of tokens with a gap.
-        entropy: Entropies of the policy before the update.
-        entropy_tokens: Number of tokens with an entropy.
-        kl: The k3 estimates between the sampling and the updated policy.
-        kl_tokens: Number of tokens with a k3 estimate; only part of a batch has one.
+        gap: Sum of the absolute differences between the tokens' log-probabilities at
+            sampling and at the learner.
+        gap_tokens: Number of tokens in this sum.
+        entropy: Sum of the policy's entropies before the update.
+        entropy_tokens: Number of tokens in this sum.
+        kl: Sum of the k3 estimates of KL between the sampling and the updated policy.
+        kl_tokens: Number of tokens in this sum; only part of a batch is measured.
     """
 
     gap: float = 0.0
@@ -42,10 +43,10 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
-        """Yield batches of new lines, as rollout id and the sums of each model call.
+        """Yield new lines in batches: each line's rollout id, and sums per model call.
 
-        The sums are None for a call that was not trained or not measured. Lines without
-        any sums are left out.
+        The sums are None for a call that was not trained or not measured. A line whose
+        calls all have None is left out.
         """
         try:
             with open(self._path, "rb") as file:
@@ -64,7 +65,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout id and sums; None if it has none or is not valid."""
+    """Return a line's rollout id and sums; None without sums, or if it is not valid."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

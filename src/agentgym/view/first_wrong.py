@@ -38,7 +38,7 @@ STOPPED = "The agent stopped before it made this call."
 
 
 class CallJudge:
-    """Judges the calls of a run's rollouts with its scenario, which is loaded once.
+    """Judges the tool calls of a run's rollouts by the needed calls of its scenario.
 
     Args:
         reference: The scenario's reference in the run's settings.
@@ -58,9 +58,11 @@ class CallJudge:
     def judge(self, rollout_input: Any, trajectory: Trajectory) -> dict[str, Any]:
         """Return each tool call's class, the needed calls, and the first wrong call.
 
+        If the needed calls are not known, ``problem`` says why.
+
         Args:
-            rollout_input: Input of the stored rollout: its task.
-            trajectory: The rollout's record.
+            rollout_input: The stored rollout's input, which contains the task.
+            trajectory: The rollout's steps.
         """
         problem, needs = self.problem, Needs({}, {})
         if self._scenario is not None:
@@ -101,7 +103,10 @@ class CallJudge:
     def confusion(
         self, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
     ) -> dict[str, Any]:
-        """Return the confusion matrix of some rollouts, if it is known."""
+        """Return the confusion matrix of rollouts, as ``matrix``.
+
+        If it cannot be computed, ``matrix`` is None and ``problem`` says why.
+        """
         empty: dict[str, Any] = {"rollouts": len(trajectories), "matrix": None}
         if self._scenario is None:
             return empty | {"problem": self.problem}
@@ -117,9 +122,10 @@ class CallJudge:
 def _first_wrong(
     judged: Sequence[JudgedCall], needed: int, succeeded: bool
 ) -> dict[str, Any] | None:
-    """Return the positions of the first wrong call and of the needed one, or None.
+    """Return the positions of the first wrong call and of the call needed instead.
 
-    A needless call counts only if the attempt failed and no call was wrong.
+    If the attempt failed and no call was wrong, the first needless call counts. If the
+    agent stopped too early, ``call`` is None. Returns None if nothing was wrong.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:
@@ -139,13 +145,13 @@ def _first_wrong(
 
 
 def _is_wrong(call: JudgedCall) -> bool:
-    """Return whether a call failed or is not the needed one; needless ones are fine."""
+    """Return whether a call failed or was wrong; a needless call is not wrong."""
     if call.call.outcome is not ToolOutcome.OK:
         return True
     return call.kind not in _HARMLESS | _NEEDLESS
 
 
 def _next_needed(before: Sequence[JudgedCall], needed: int) -> int | None:
-    """Return the index of the first needed call without a right call, or None."""
+    """Return the index of the first needed call that was not made; None if all were."""
     done = {call.needed for call in before if call.kind is CallClass.RIGHT}
     return next((place for place in range(needed) if place not in done), None)

@@ -1,4 +1,4 @@
-"""PageKeys: the requests that the viewer accepts, and its response headers."""
+"""PageKeys: refuse all requests that do not come from the viewer's own page."""
 
 import hmac
 from collections.abc import Callable
@@ -20,19 +20,19 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Response headers: no inline script, no other host, no embedding in other sites."""
+"""Response headers that forbid inline scripts, other hosts, and embedding elsewhere."""
 _API = "/api/"
 
 
 class PageKeys(Keys):
     """Accepts only requests of the viewer's own page.
 
-    Another site's page could send requests to this machine. They are refused by their
-    ``Origin``, or by their ``Host`` if the site's name was pointed at this machine.
-    Data also requires the token, which only the printed address has.
+    The page of another site could also send requests to this machine. Their ``Origin``
+    differs, or their ``Host`` if the site's name was made to mean this machine.
+    Requests for data also need the token, which only the printed address contains.
 
     Args:
-        token: The token in the address.
+        token: The token in the printed address.
         address: Returns the server's base URL.
     """
 
@@ -45,8 +45,8 @@ class PageKeys(Keys):
         """Check the host, the origin and the token of a request.
 
         Raises:
-            ApiError: 403: it is for another host or from another site. 401: the token
-                is missing or wrong. 405: it would change something.
+            ApiError: Status 403: the request is for another host or from another site.
+                401: the token is missing or wrong. 405: the method may change data.
         """
         request.key = "none"
         own = urlsplit(self._address())

@@ -1,4 +1,4 @@
-"""OpenedRun: a run in the viewer, with the part of its database read so far."""
+"""OpenedRun: read a run for the viewer, with an index of its rollouts."""
 
 import threading
 import zlib
@@ -64,12 +64,12 @@ class WatchedRun(RunFolder):
 
 
 class OpenedRun:
-    """A run with the index of its rollouts, which grows while the run is running.
+    """A run that the viewer shows, with an index of its rollouts.
 
-    Every method reads the current files. Thread-safe.
+    Every method reads the current files, also while the run goes on. Thread-safe.
 
     Args:
-        run: Its folder.
+        run: The run's folder.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -84,13 +84,13 @@ class OpenedRun:
         self._confusions: dict[Any, Any] = {}
 
     def signature(self) -> Signature:
-        """Return sizes and times of the run's files, which change while it runs."""
+        """Return sizes and times of the run's files: they differ if the run changed."""
         return file_marks(self.run.path, _FILES)
 
     def cursor(self) -> dict[str, str]:
-        """Return hashes of the current steps and of the current rollouts.
+        """Return hashes that change with the run's steps and with its rollouts.
 
-        Data that is read afterwards is at least as new.
+        Data that is read after this call is at least as new as the hashes.
         """
         now = self.signature()
         parts = {"steps": now[_STEPS], "rollouts": now[_ROLLOUTS]}
@@ -129,7 +129,7 @@ class OpenedRun:
         return found | {"is_loading": is_loading}
 
     def facets(self) -> dict[str, Any]:
-        """Return the values for filters, with their counts."""
+        """Return the values of each filter, with the number of rollouts."""
         is_loading = self._refresh()
         return self._index.facets() | {"is_loading": is_loading}
 
@@ -139,7 +139,7 @@ class OpenedRun:
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
     def rollout(self, rollout_id: str) -> dict[str, Any]:
-        """Return a rollout's page, with the other rollouts of its group and its task.
+        """Return a rollout's page, with the rollouts of its group and of its task.
 
         Raises:
             NotFoundError: The rollout is unknown.
@@ -212,10 +212,12 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events for up to ``patience_s``; return whether there are more.
+        """Read new events in a thread; wait for its end at most ``patience_s`` seconds.
+
+        Returns whether the thread is still reading.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The database cannot be read.
         """
         if not self._store.exists:
             return False
@@ -237,7 +239,7 @@ class OpenedRun:
         return False
 
     def _raise_problem(self) -> None:
-        """Raise the error that ended the last read, once."""
+        """Raise the error that ended the last read, if there was one, and forget it."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
@@ -251,7 +253,7 @@ class OpenedRun:
 
 
 def file_marks(folder: Path, names: Iterable[str]) -> Signature:
-    """Return size and time of a folder's files; None for missing ones."""
+    """Return size and modification time of each file; None for a missing file."""
     found: list[tuple[int, int] | None] = []
     for name in names:
         try:
@@ -268,5 +270,5 @@ def digest(value: object) -> str:
 
 
 def as_text(cursor: Mapping[str, str]) -> str:
-    """Return a cursor as one text, for the page to send back."""
+    """Return a cursor as one text, which the page sends back later."""
     return ".".join(cursor.values())

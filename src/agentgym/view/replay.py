@@ -9,15 +9,15 @@ from agentgym.core.task import EVERY_SPLIT
 from agentgym.scenarios.packs import is_tasks_file
 
 MODEL = "MODEL"
-"""Placeholder for a model's name."""
+"""Placeholder in the command, which the user replaces by a model's name."""
 
 
 def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     """Return the command with which another model attempts a task of a run.
 
-    A user's own agent attempts it in its framework, as in the run; otherwise the plain
-    agent of ``agentgym rollout``. Run it in the folder in which the run was started, so
-    that the agent's module is found.
+    If the run trained a user's own agent, this agent attempts the task; otherwise the
+    plain agent of ``agentgym rollout``. The command must be run in the folder in which
+    the run was started, so that the agent's module is found.
 
     Args:
         config: The run's settings.

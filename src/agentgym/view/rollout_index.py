@@ -38,9 +38,9 @@ EQUAL = (
     "outcome",
     "reason",
 )
-"""Columns that a filter compares with one or several values."""
+"""Columns whose filter keeps the rows with a given value."""
 LISTED = ("rules", "roles")
-"""Columns with several values, of which a filter names one."""
+"""Columns with several values in a row; a filter keeps the rows with a given one."""
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
 _HAS_WORDS = "has_words(number)"
 _WRONG_ARGUMENT = "right_tool > right_arguments"
@@ -56,7 +56,7 @@ _RATIOS = {
     "entropy": ("sum(part.entropy)", "sum(part.entropy_tokens)"),
     "kl": ("sum(part.kl)", "sum(part.kl_tokens)"),
 }
-"""Metrics by step: the ratio of two sums over rollouts, or over a role's calls."""
+"""For each metric of :meth:`RolloutIndex.curves`, the two SQL sums that it divides."""
 _LEARNED = ", ".join(f"{name} REAL" for name in Learned._fields)
 _TURNS = f"""CREATE TABLE turns (number INTEGER, role TEXT, model_calls INTEGER,
     tokens INTEGER, {_LEARNED}, PRIMARY KEY (number, role)) WITHOUT ROWID"""
@@ -69,7 +69,7 @@ _SET_LEARNED = (
 _UNKNOWN = ", NULL" * len(Learned._fields)
 _WRONG, _ALL = "wrong_argument", "all"
 Facets = dict[str, Counter[Any]]
-"""By filter, the number of rollouts with each value."""
+"""For each filter, the number of rollouts with each value."""
 _KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
 
 
@@ -115,7 +115,8 @@ class RolloutIndex:
     def update(self) -> int:
         """Read new events; return the number of changed rows.
 
-        If rows were removed, as by a resumed run, it reads again from the start.
+        If the database has lost rows, as after a resumed run, the whole database is
+        read again.
 
         Raises:
             StoreError: The database cannot be read.
@@ -130,9 +131,9 @@ class RolloutIndex:
             return changed
 
     def _read_credit(self) -> None:
-        """Read the learner's measurements of the rollouts of new steps.
+        """Read new lines of the credit log into the rows of their rollouts.
 
-        A line is kept until its rollout's end is in the database.
+        A line waits until its rollout's end was read.
         """
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
@@ -140,7 +141,10 @@ class RolloutIndex:
                 self._uncredited += [line for line in lines if not self._learn(*line)]
 
     def _learn(self, rollout_id: str, calls: Sequence[Learned | None]) -> bool:
-        """Set the sums of a rollout's calls; return whether the rollout has ended."""
+        """Write the learner's sums of a rollout's calls into the rollout's rows.
+
+        Returns False, and writes nothing, if the rollout has not ended yet.
+        """
         row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
         if row is None:
             return False
@@ -159,7 +163,10 @@ class RolloutIndex:
         return True
 
     def _read_chunk(self) -> tuple[int, bool]:
-        """Read some events and completed rollouts; return whether there are more."""
+        """Read some events and ended rollouts.
+
+        Returns the number of changed rows, and whether there is more to read.
+        """
         with self._store.reading() as store:
             if self._has_shrunk(store):
                 with self._lock:
@@ -217,7 +224,7 @@ class RolloutIndex:
             self._open_counts = _count(still_open, {})
 
     def _number(self, rollout_id: str) -> int:
-        """Return a rollout's row number, or a new one."""
+        """Return the row number of an open rollout, or a new number."""
         number = self._numbers.pop(rollout_id, None)
         if number is None:
             number, self._next = self._next, self._next + 1
@@ -226,7 +233,7 @@ class RolloutIndex:
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Return ended rollouts whose events were all read, up to a gap."""
+        """Return the ``ended`` rollouts before the first with events still to read."""
         last = """SELECT max(rowid) FROM events WHERE rollout_id = ?"""
         found = []
         for row in ended:
@@ -261,9 +268,10 @@ class RolloutIndex:
         """Return a page of rollouts, and their total number.
 
         Args:
-            filters: Values, or comma-separated values, by column. ``text`` searches the
-                instruction, the calls, the errors and the ids; ``wrong_argument`` keeps
-                rollouts that called the right tool with wrong arguments.
+            filters: The required value by column; ``step`` and ``level`` may have
+                several, with commas. ``text`` searches the instruction, the calls, the
+                errors and the ids. ``wrong_argument`` keeps rollouts that called the
+                right tool with wrong arguments.
             sort: A column, with ``-`` before it for descending order.
             offset: Number of rows to skip.
             limit: Most rows, up to 500.
@@ -302,9 +310,9 @@ class RolloutIndex:
         return found | {name: both[name].total() for name in (_WRONG, _ALL)}
 
     def speakers(self, filters: Mapping[str, str]) -> list[tuple[list[str], int]]:
-        """Return sequences of roles that spoke, with their number of occurrences.
+        """Return the sequences in which roles spoke, each with its number of rollouts.
 
-        Only scored rollouts have them.
+        Only scored rollouts count.
 
         Args:
             filters: See :meth:`find`.
@@ -320,13 +328,12 @@ class RolloutIndex:
         return [(text.split("\n"), count) for text, count in rows]
 
     def curves(self, by: str) -> list[dict[str, Any]]:
-        """Return metrics of training rollouts by step and a column.
+        """Return metrics of training rollouts for each step and value of a column.
 
-        These are success, reliability, reward, right choices, model calls and sampled
-        tokens per rollout, and means over trained tokens: the gap of log-probabilities
-        between sampler and learner, entropy and KL; None if not recorded. By role, a
-        rollout counts for every role that spoke in it, with the role's own calls,
-        tokens and means.
+        Most metrics are means over rollouts: success, reward, model calls, …. The gap
+        of log-probabilities between sampler and learner, entropy and KL are means over
+        trained tokens. A metric is None if it was not recorded. By role, a rollout
+        counts for every role that spoke in it, with this role's calls and tokens.
 
         Raises:
             UsageError: The column is not ``family``, ``level`` or ``roles``.
@@ -346,7 +353,7 @@ class RolloutIndex:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _conditions(self, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
-        """Return filters as SQL, with its parameters."""
+        """Convert filters to an SQL condition and its parameters."""
         parts: list[str] = []
         values: list[Any] = []
         for name, given in filters.items():
@@ -368,7 +375,7 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Define SQL's ``has_words``: whether a row has all words of a text."""
+        """Define the SQL function ``has_words``: whether a row has a text's words."""
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__
@@ -382,7 +389,7 @@ def _by_type(item: tuple[Any, int]) -> tuple[bool, Any]:
 
 
 def _count(rows: Sequence[tuple[Any, ...]], counts: Facets) -> Facets:
-    """Count each filter column's values."""
+    """Add the values of the rows' filter columns to ``counts``, and return it."""
     for row in rows:
         record = dict(zip(NAMES, row, strict=True))
         named = {name: [record[name]] for name in FACETS}

@@ -18,12 +18,12 @@ def rollout_page(
     """Return a rollout's task, steps, judgements and reward.
 
     Args:
-        rollout: Its record; it may be running.
-        trajectory: Its steps so far.
-        judge: Judge with the run's scenario.
+        rollout: The stored rollout, which may still be running.
+        trajectory: The rollout's steps so far.
+        judge: Judges the calls by the run's scenario.
 
     Raises:
-        RolloutError: Its input is not a task.
+        RolloutError: The rollout's input is not a task.
     """
     task = read_task(rollout.input)
     judged = judge.judge(rollout.input, trajectory)
@@ -61,7 +61,7 @@ def speaker_graph(
     """Return the roles of a team, and how often each spoke after another.
 
     Args:
-        conversations: Sequences of roles, with their number of occurrences.
+        conversations: Sequences in which roles spoke, each with its number of rollouts.
     """
     roles, turns, rollouts = Counter[str](), Counter[tuple[str, str]](), 0
     for speakers, times in conversations:
@@ -85,7 +85,8 @@ def task_line(
 ) -> dict[str, Any]:
     """Return the task as a line of a tasks file.
 
-    The expected calls are the needed ones if known, else those of this rollout.
+    Its ``expect`` has the needed calls; if these are unknown, the calls that this
+    rollout made without an error.
     """
     made = [call for call in trajectory.get_tool_calls() if call.outcome == "ok"]
     needed = [
@@ -104,7 +105,7 @@ def task_line(
 
 
 def _steps(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return the steps in order; each prompt has only its new messages."""
+    """Return the steps in order; a model call has only its new prompt messages."""
     found: list[dict[str, Any]] = []
     before: dict[str, list[dict[str, Any]]] = {}
     results = {call.id for call in trajectory.get_tool_calls() if call.id}

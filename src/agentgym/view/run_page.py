@@ -40,7 +40,7 @@ _CURVES = (
 
 
 def run_row(run: RunFolder) -> dict[str, Any]:
-    """Return a run's row in the list; unreadable files are named in it."""
+    """Return a run's row in the list of runs; ``problem`` names unreadable files."""
     try:
         result, problem = read_result(run)
         row = _row(run, result, None if result is None else result.effect)
@@ -101,7 +101,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
 
 
 def curves(steps: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return each training metric as a list over steps; None if missing."""
+    """Return each training metric as a list over steps; None where it is missing."""
     return {name: [step.get(name) for step in steps] for name in _CURVES}
 
 
@@ -114,7 +114,7 @@ def _validations(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _sets(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return the held-out sets with their measurements before and after."""
+    """Return the held-out sets with their metrics before and after training."""
     result = evidence.result
     if result is None:
         before = evidence.baseline
@@ -172,7 +172,7 @@ def _estimate(found: Estimate) -> dict[str, Any]:
 
 
 def _cost(run: Path) -> dict[str, Any] | None:
-    """Return the cost of a rented machine, or None."""
+    """Return the cost of the run's rented machine; None if none was rented."""
     try:
         record = MachineRecord.read(run)
     except ComputeError:

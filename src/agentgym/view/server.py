@@ -34,9 +34,9 @@ _TYPES = {
 }
 _BARE = b'from"preact"'
 _RESOLVED = b'from"./preact.mjs"'
-"""Preact's hooks import its package by name, which a browser cannot resolve."""
+"""Replaces ``_BARE`` in files: a browser cannot resolve a package's bare name."""
 _LISTED = ("run.json", "result.json")
-"""Files of a run that its row in the list shows."""
+"""Files of a run from which its row in the list is made."""
 _GONE = (
     "It was removed, or lies in another folder: go back to the list of runs, or start "
     "`agentgym view --output FOLDER`."
@@ -49,12 +49,12 @@ class ViewServer:
 
     ::
 
-        with ViewServer(list_runs(Path("runs"))).start() as server:
+        with ViewServer(lambda: list_runs(Path("runs"))).start() as server:
             webbrowser.open(server.url)
 
     Args:
-        runs: Returns the folders to show; called for each list.
-        port: 0 takes a free one.
+        runs: Returns the folders of the runs to show; called for each request.
+        port: Port to listen on; 0 takes a free port.
 
     Raises:
         UsageError: The port cannot be used.
@@ -107,7 +107,7 @@ class ViewServer:
         return f"{self._listener.url}/?open={self.token}"
 
     def start(self) -> Self:
-        """Start to answer requests, and to read the database of a single run."""
+        """Start to answer requests; if there is only one run, start to read it."""
         self._listener.start()
         runs = self._find()
         if len(runs) == 1:
@@ -153,7 +153,7 @@ class ViewServer:
     def _json(
         self, read: Callable[[Request, Mapping[str, str]], Any]
     ) -> Callable[[Request], Awaitable[web.Response]]:
-        """Return a handler that reads in a thread, and reports errors as messages."""
+        """Return a request handler that calls ``read`` in a thread and replies JSON."""
 
         async def handler(request: Request) -> web.Response:
             query = dict(parse_qsl(request.rel_url.raw_query_string))
@@ -182,7 +182,7 @@ class ViewServer:
         return {"runs": rows, "cursor": cursor}
 
     def _cursor(self) -> dict[str, str]:
-        """Return a hash of the current list of runs."""
+        """Return a hash that changes with the list of runs and their rows."""
         runs = [(run.path.name, file_marks(run.path, _LISTED)) for run in self._find()]
         return {"runs": digest(runs)}
 
@@ -199,7 +199,7 @@ class ViewServer:
 
 _RUN = "/api/runs/{run}"
 _Read = Callable[[OpenedRun, Mapping[str, str], str], Any]
-"""Reads a part of a run for a query, maybe about the rollout with an id."""
+"""A function that reads data of a run; it gets the query, and a rollout's id or ""."""
 _OF_RUN: dict[str, _Read] = {
     "": lambda run, query, name: run.page(),
     "/curves": lambda run, query, name: run.curves(query.get("by", "family")),
@@ -222,8 +222,8 @@ async def _send_changes(
 ) -> web.StreamResponse:
     """Send an event when one of the cursor's hashes changes, until the page closes.
 
-    The page sends in ``since`` the state that it shows, so that no change is lost
-    before this connection or between two connections.
+    In ``since``, the page sends the cursor of the data that it shows, so that no change
+    is lost before this connection or between two connections.
     """
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}

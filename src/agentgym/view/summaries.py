@@ -1,4 +1,4 @@
-"""Summaries: one row per rollout, from its record and its events."""
+"""Summaries: compute the row of a rollout from its record and its events."""
 
 import re
 from collections import Counter
@@ -41,9 +41,9 @@ COLUMNS = (
 )
 """Columns of a summary, in the order of a row; the first is its key.
 
-The last three are not shown: the roles of all model calls in order; each role with its
-calls and sampled tokens, stored in a separate table; and the words to search, stored in
-a separate index.
+The last three are not shown. ``speakers``: the roles of all model calls, in order.
+``turns``: each role's numbers of model calls and sampled tokens, for a separate table.
+``words``: the text to search, for a separate index.
 """
 NAMES = tuple(column.partition(" ")[0] for column in COLUMNS)
 
@@ -104,12 +104,13 @@ class Attempt:
     def summarize(
         self, rollout_id: str, text: str, place: int | None
     ) -> tuple[Any, ...]:
-        """Return the row of a rollout.
+        """Return the row of a rollout, in the order of ``COLUMNS``.
 
         Args:
-            rollout_id: Its id.
-            text: Its record, as JSON.
-            place: Its position in the order of ends; None if it has not ended.
+            rollout_id: The rollout's id.
+            text: The rollout's record, as JSON.
+            place: Position of the rollout in the order in which rollouts ended; None if
+                it has not ended.
         """
         record = orjson.loads(text)
         task, metadata = _task(record.get("input")), record.get("metadata") or {}
@@ -152,7 +153,7 @@ class Attempt:
         )
 
     def _outcome(self, status: dict[str, Any]) -> tuple[str, str]:
-        """Return how the rollout ended, and the reason if it did not succeed."""
+        """Return the outcome, e.g. ``succeeded`` or ``unfinished``, and its reason."""
         state = status.get("state")
         if state not in (RolloutState.SUCCEEDED, RolloutState.FAILED):
             return "unfinished", ""
@@ -179,7 +180,10 @@ def _task(given: Any) -> dict[str, Any]:
 
 
 def _phase(is_train: bool, group: str) -> tuple[str, str]:
-    """Return a rollout's phase, and its held-out set."""
+    """Return a rollout's phase and its held-out set, from the name of its group.
+
+    The set is empty unless the phase measures held-out tasks.
+    """
     if is_train:
         return TRAIN, ""
     if found := _MEASURED.match(group):
@@ -189,7 +193,7 @@ def _phase(is_train: bool, group: str) -> tuple[str, str]:
 
 
 def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int | None]]:
-    """Return a team's roles, each with its model calls and sampled tokens."""
+    """Return each role of a team with its numbers of model calls and sampled tokens."""
     calls, sampled = Counter(speakers), Counter[str]()
     for role, count in zip(speakers, tokens, strict=False):
         sampled[role] += count

@@ -1,4 +1,4 @@
-"""The sampled tokens of a rollout: text, log-probability, and training."""
+"""Read the sampled tokens of a rollout: text, log-probability, and use in training."""
 
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ _UNKNOWN = (
 def token_texts(run: RunFolder, trajectory: Trajectory) -> dict[str, Any]:
     """Return the tokens of each model call of a rollout.
 
-    Without a tokenizer, a token is shown by its id. The policy's log-probability is
-    that at sampling; the gap is the learner's minus that, or None if not measured.
+    Without a tokenizer, ``texts`` are token ids. ``logprobs`` are those at sampling;
+    ``gaps`` are the learner's log-probabilities minus these, or None if not measured.
     """
     tokenizer, problem = _tokenizer(run)
     credit = read_credit(run.path / CREDIT_FILE, trajectory.rollout_id)
@@ -75,7 +75,7 @@ def _call(tokenizer: Any, call: ModelCall, earned: dict[str, Any]) -> dict[str, 
 
 
 def _tokenizer(run: RunFolder) -> tuple[Any, str]:
-    """Return the run's tokenizer, or None with the reason."""
+    """Return the run's tokenizer and "", or None and the reason."""
     try:
         from tokenizers import Tokenizer  # type: ignore[import-untyped,unused-ignore]
     except ImportError:

@@ -8,10 +8,10 @@ import numpy as np
 
 
 class WordIndex:
-    """The rows of each word, in memory; words are separated by whitespace.
+    """Finds the rows whose texts contain some words; kept in memory.
 
-    A searched word also matches inside longer words: many texts share few distinct
-    words, so all of these are searched.
+    Words are separated by whitespace. A searched word also matches parts of longer
+    words: it is compared with all distinct words, which are few even in many texts.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class WordIndex:
         self._size = 0
 
     def add(self, row: int, text: str) -> None:
-        """Add the words of a row with a final text."""
+        """Add the words of a row whose text will not change any more."""
         for word in set(text.split()):
             rows = self._rows.get(word)
             if rows is None:
@@ -34,7 +34,7 @@ class WordIndex:
         self._size = max(self._size, *(row + 1 for row in texts), 0)
 
     def find(self, words: Sequence[str]) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-        """Return for each row whether its words contain all the searched ones."""
+        """Return for each row whether its text contains all ``words``."""
         kept = np.ones(self._size, dtype=bool)
         for wanted in words:
             has = np.zeros(self._size, dtype=bool)

@@ -1,1 +1,1 @@
-"""The command that climbs from an agent as it is to its goal."""
+"""The command ``agentgym improve``, which tries ever costlier ways to reach a goal."""

@@ -1,4 +1,4 @@
-"""``agentgym improve``: rung by rung to a goal, with a bill."""
+"""``agentgym improve``: try better prompts, then training, until a goal is reached."""
 
 import os
 from pathlib import Path
@@ -188,10 +188,10 @@ def improve(
 
 
 def _prices(option: str, read: float | None, written: float | None) -> "Prices | None":
-    """Return the prices of two options.
+    """Return the prices in ``--OPTION-in`` and ``--OPTION-out``; None without both.
 
     Raises:
-        UsageError: One is missing.
+        UsageError: Only one of the two is given.
     """
     from agentgym.errors import UsageError
     from agentgym.evaluate.metrics import Prices

@@ -183,7 +183,10 @@ async def _talk(
     console: "Console",
     as_json: bool,
 ) -> "Solution | None":
-    """Work on the problem, then on further requests; return the last solution."""
+    """Let the team solve the problem, then further requests; return the last solution.
+
+    Return None if the user ends the chat before a request.
+    """
     from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
 
@@ -197,7 +200,8 @@ async def _talk(
         try:
             last = await session.ask(asked)
         except (KeyboardInterrupt, asyncio.CancelledError):
-            # Now: the loop's end waits for threads, and Ctrl-C ends the process sooner.
+            # Save now: asyncio waits for threads before it ends the loop, and a second
+            # Ctrl-C may end the process before that.
             with suppress(UsageError):
                 _keep(session.so_far("Interrupted"), save)
             raise
@@ -206,7 +210,7 @@ async def _talk(
             try:
                 console.print(_keep(last, save))
             except UsageError:
-                console.print(solution_view(last))  # the files are in no other place
+                console.print(solution_view(last))  # the only copy of the files
                 raise
         if as_json:
             print_json(last.record())
@@ -216,7 +220,7 @@ async def _talk(
 
 
 def _by_role(text: str | None) -> dict[str, str]:
-    """Parse ``--models``: models by role.
+    """Parse the value of ``--models``, and return the model's name for each role.
 
     Raises:
         UsageError: A part is not ``role=model``, or a role occurs twice.
@@ -250,7 +254,7 @@ def _person(console: "Console") -> Any:
 
 
 def _read(console: "Console", prompt: str) -> str | None:
-    """Read a line from the terminal; None at its end."""
+    """Read a line from standard input; return None if the input has ended."""
     try:  # the prompt holds names of files, not markup
         return console.input(prompt, markup=False, emoji=False)
     except EOFError:
@@ -258,10 +262,10 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder for the files before models cost anything.
+    """Create the folder for the files, before any model is called and costs money.
 
     Raises:
-        UsageError: It cannot be written to.
+        UsageError: The folder cannot be created or written to.
     """
     from agentgym.errors import UsageError
 
@@ -276,7 +280,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:
-    """Save the changed files; return a sentence about them."""
+    """Save the changed files, if there is a folder; return a sentence about this."""
     if save is None:
         return "Nothing was saved; --save FOLDER keeps the files."
     written = solution.save(save)

@@ -17,11 +17,11 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save a remote run's agent locally, and write its result with local paths.
+    """Save a remote run's agent, and return the run's result with local paths.
 
     Args:
-        text: The result as the remote machine wrote it.
-        run: The local folder, with the agent.
+        text: The content of the remote ``result.json``.
+        run: The run's local folder, which already has the agent.
         config: The run's settings with local paths.
     """
     settings = config.model_dump(mode="json")
@@ -43,7 +43,15 @@ def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult
 def ended_with(
     outcome: dict[str, Any], run: RunFolder, where: str, upload: Upload, folder: str
 ) -> AgentGymError:
-    """Return the exception for a remote run with this outcome."""
+    """Return the exception for a remote run that did not finish.
+
+    Args:
+        outcome: The content of the remote ``outcome.json``.
+        run: The run's local folder.
+        where: The machine's address, for messages.
+        upload: Replaces remote paths in messages.
+        folder: The run's remote folder.
+    """
     log = f"Its log is in {run.path / 'elsewhere.log'}."
     match outcome["kind"]:
         case "interrupted":

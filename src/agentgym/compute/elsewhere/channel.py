@@ -47,7 +47,7 @@ class Channel:
 
         Raises:
             UnreachableError: There is no connection.
-            ComputeError: Another client follows the run.
+            ComputeError: Another client is connected to the run.
         """
         self.close()
         self._errors = scratch_errors()
@@ -80,18 +80,18 @@ class Channel:
         patience_s: float = _ANSWER_S,
         **more: Any,
     ) -> tuple[Any, bytes]:
-        """Send a request; return its answer and the bytes after it.
+        """Send a request; return the answer, and the bytes that follow the answer.
 
         Args:
             op: Name of a method of ``RunServer``.
-            payload: Bytes to send with it; use them for secrets.
+            payload: Bytes to send after the request; use them for secrets.
             patience_s: Seconds without data after which the connection counts as
                 broken.
             **more: Arguments of the method.
 
         Raises:
             UnreachableError: The connection could not be made, or broke.
-            ComputeError: The remote machine refuses.
+            ComputeError: The remote machine answered with an error.
         """
         if self._process is None:
             raise UnreachableError(f"There is no connection to {self.shell.address}.")

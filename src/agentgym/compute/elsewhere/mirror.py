@@ -1,7 +1,7 @@
-"""Mirror: copy a remote run's files to the client, and a run's files to a machine.
+"""Mirror: copy a run's files between the client and a remote machine.
 
-Files on the client are always complete: checkpoints and the database are renamed into
-place, and received parts wait in ``.incoming`` for the rest.
+Checkpoints and the database on the client are always complete: they are first fetched
+into the folder ``.incoming``, and then renamed.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 PART = 4 << 20
 _INCOMING = ".incoming"
 _FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Parts of the state of step 0, which is written again as they come."""
+"""Keys in ``state.json`` of step 0, a file that is written again as they get values."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -44,7 +44,7 @@ class Transfers:
         self._slowest = 0.0
 
     def note(self, size: int, seconds: float) -> None:
-        """Record a transfer."""
+        """Record a transfer of ``size`` bytes."""
         if size <= 0:
             return
         self._size, self._seconds = self._size + size, self._seconds + seconds
@@ -55,23 +55,24 @@ class Transfers:
 
     @property
     def longest_s(self) -> float | None:
-        """Seconds for the largest transfer so far, at the present speed, or None.
+        """Seconds to expect for a transfer as large as the largest so far, or None.
 
-        The present speed is the slower one of the last large transfer's and the mean.
+        The assumed speed is the mean of all transfers, or that of the last large one if
+        this was slower. None before the first transfer.
         """
         return self._largest * self._slowest if self._largest else None
 
 
 class Mirror:
-    """One run's local and remote files.
+    """Copies one run's files between the client and a machine.
 
     Attributes:
-        transfers: Measures its transfers.
+        transfers: Measures how long fetching takes.
 
     Args:
         channel: Channel to the machine.
         run: The run's folder on the client.
-        beat: Called between parts.
+        beat: Called after each transferred part of a file.
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class Mirror:
     def continues_local(self) -> bool:
         """Return whether the remote run continues the newest local checkpoint.
 
-        It does if its metrics are equal up to that step. Otherwise the run continued
-        locally or on a third machine, and nothing may be fetched.
+        It does if both have the same metrics up to that checkpoint's step. Otherwise
+        the run has continued locally or on a third machine, and the remote files must
+        not be fetched.
         """
         found = self._run.checkpoints()
         if not found:
@@ -103,23 +105,23 @@ class Mirror:
             return False
         state = (newest / "state.json").read_bytes()
         there = self._whole(f"{folder}/checkpoints/{newest.name}/state.json")
-        if there in (b"", state):  # a newer one may have replaced it
+        if there in (b"", state):  # b"": newer checkpoints may have replaced it
             return True
         mine, theirs = json.loads(state), json.loads(there)
         return step == 0 and all(mine[k] in (None, {}, theirs[k]) for k in _FIRST)
 
     def _whole(self, path: str, most: int = 1 << 30) -> bytes:
-        """Return a small remote file, or its start; empty if it is missing."""
+        """Return up to ``most`` bytes of a remote file; empty if it is missing."""
         found = b""
         while part := self._part(path, len(found), most - len(found)):
             found += part
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Fetch new files of the run; return the machine's report about it.
+        """Fetch the run's new files; return the answer of ``RunServer.files``.
 
-        The database is fetched before a checkpoint that counts its rollouts. The remote
-        run must continue the local files: see :meth:`continues_local`.
+        The database comes before the checkpoints, which count its rollouts. Call this
+        only if :meth:`continues_local` returns True.
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}
@@ -136,14 +138,14 @@ class Mirror:
         return found
 
     def pull_agent(self, sizes: dict[str, int]) -> None:
-        """Fetch the trained agent."""
+        """Fetch the trained agent; ``sizes`` are its files' sizes in bytes, by name."""
         with new_folder(self._run.path / "agent") as folder:
             for name, size in sizes.items():
                 source = f"runs/{self._name}/agent/{name}"
                 self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
-        """Copy the run to the machine, with these settings in its record."""
+        """Copy the run to the machine, with ``config`` as settings in ``run.json``."""
         path = self._run.path
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             record = Path(scratch) / "run.json"
@@ -161,7 +163,10 @@ class Mirror:
             self.send(file, f"runs/{self._name}")
 
     def send(self, file: IO[bytes], to: str) -> None:
-        """Send an archive and unpack it; continue after a broken connection."""
+        """Send an archive, and unpack it in the remote folder ``to``.
+
+        After a broken connection, a second call continues where the first one stopped.
+        """
         file.seek(0)
         digest = hashlib.sha256()
         while part := file.read(PART):
@@ -194,13 +199,16 @@ class Mirror:
             file.truncate(found["size"])
             file.flush()
             os.fsync(file.fileno())
-        for log in ("-wal", "-shm"):  # of a process that trained here before
+        for log in ("-wal", "-shm"):  # left by an earlier local training
             path.with_name(f"{DATABASE_FILE}{log}").unlink(missing_ok=True)
         new.replace(path)
         self._blocks = found["blocks"]
 
     def _pull_lines(self, name: str, size: int) -> None:
-        """Fetch the lines added to a file; all of it the first time."""
+        """Append a remote file's new lines to the local copy.
+
+        The first call fetches the whole file.
+        """
         path = self._run.path / _checked(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         is_known = name in self._seen and path.exists()
@@ -226,7 +234,7 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
-        """Fetch a checkpoint from ``outbox/NAME-VERSION``; replace an older version."""
+        """Fetch the checkpoint ``outbox/NAME-VERSION``; replace an older local one."""
         incoming = self._incoming(_checked(stage))
         for file, size in sizes.items():
             self._fetch(f"outbox/{stage}/{file}", size, incoming / _checked(file))
@@ -238,7 +246,7 @@ class Mirror:
         sync_folder(folder)
 
     def _fetch(self, source: str, size: int, target: Path) -> None:
-        """Fetch a file; continue after a broken connection."""
+        """Fetch a file; continue after the bytes that ``target`` already has."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "ab", opener=private) as file:
             while (offset := file.tell()) < size:
@@ -262,15 +270,15 @@ class Mirror:
         return folder / name
 
     def forget_parts(self) -> None:
-        """Remove partly fetched files, before files of another machine are fetched."""
+        """Remove partly fetched files; call this before fetching from a new machine."""
         shutil.rmtree(self._run.path / _INCOMING, ignore_errors=True)
 
 
 def _checked(name: str) -> str:
-    """Return a file name from the remote machine, if it stays inside the run's folder.
+    """Return a remote file's name after checking that it is below the run's folder.
 
     Raises:
-        ComputeError: It does not; nothing is written.
+        ComputeError: The name is a path outside of the folder.
     """
     if not is_below(name):
         raise ComputeError(

@@ -18,16 +18,16 @@ from agentgym.version import __version__
 FOLDER = ".agentgym/elsewhere"
 """Folder of all runs and environments, relative to the remote home folder."""
 ENGINES = ".agentgym/engines"
-"""Folder of engines' separate environments, relative to the remote home folder."""
+"""Folder with one environment per engine such as vLLM, relative to the home folder."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
-"""Environment variable on the remote machine: a Python with agentgym to use instead.
+"""Remote environment variable with the path of a Python that has agentgym.
 
-If it is set, no environment with agentgym is installed.
+If it is set, this Python is used, and no environment with agentgym is installed.
 """
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _FREE_FOR_ENGINE_MB = 35_000
-"""vLLM's environment has some 20 GB; packages and a model come besides."""
+"""Free disk needed to install vLLM, whose environment alone takes about 20 GB."""
 _INSTALL_S = 3_600.0
 
 _LOOK = """
@@ -154,11 +154,14 @@ def prepare(
 
 
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
-    """Return whether vLLM fits the machine's disk, and its GPU next to the learner."""
+    """Return whether disk and GPU memory suffice for vLLM next to training.
+
+    GPU memory counts as sufficient if the need is unknown.
+    """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
     memory = _number(found, "gpu_mb") * 2**20 / 1e9
-    with suppress(UsageError):  # the model's size is not known: the machine sees it
+    with suppress(UsageError):  # unknown model size: the machine itself checks it
         return not memory or needs_of(config)[0].gb <= memory
     return True
 
@@ -171,7 +174,7 @@ def _number(found: dict[str, str], name: str) -> int:
 def _with_uv(
     shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Install uv; return the machine's new description."""
+    """Install uv, and return the machine's description after that."""
     report(f"Installing uv on {shell.address}.")
     _get_uv(shell)
     return _look(shell, key, engine)
@@ -215,10 +218,10 @@ def _require_space(
 
 
 def _checked(shell: RetryingShell, python: str) -> str:
-    """Check that a remote Python has this version of agentgym; return it.
+    """Return the path of a remote Python if it has this version of agentgym.
 
     Raises:
-        ComputeError: It has another version, or none.
+        ComputeError: This Python has another version of agentgym, or none.
     """
     code = "import agentgym.version as v; print(v.__version__)"
     try:
@@ -255,7 +258,7 @@ def _get_uv(shell: RetryingShell) -> None:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Create the environment, and install agentgym and the run's packages into it."""
+    """Create the environment ``key`` of the wheel ``built`` and the run's packages."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"
@@ -284,7 +287,7 @@ def _install(
 def _install_engine(
     shell: RetryingShell, python: str, engine: str, uv: str, *, has_gpu: bool
 ) -> None:
-    """Install an engine's environment, which all runs on the machine share."""
+    """Install an engine's own environment, which all runs on the machine share."""
     wanted = engine if has_gpu else f"{engine} --cpu"
     install = _filled(
         _INSTALL_ENGINE,

@@ -1,6 +1,6 @@
 """Write a run's progress events as JSON lines, and replay them on the client.
 
-A question to the user is a line too; its answer is a file.
+A question to the user is also a line. The user's answer arrives as a file.
 """
 
 import json
@@ -29,7 +29,7 @@ _KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
     "validated": {1: _METRICS},
     "ended": {1: _LEDGER},
 }
-"""Types of arguments by method and position; other arguments are plain JSON."""
+"""Types of arguments to convert, by method and position; others are plain JSON."""
 QUESTIONS = ("wants_warm_start", "allows", "may_run")
 _LOOK_S = 0.1
 
@@ -94,7 +94,7 @@ class ProgressWriter(Progress):
         self._write("forecast", least, most, soonest)
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Forward the question to the client."""
+        """Forward the question to the client; wait for the answer."""
         answer: bool | None = self._ask("wants_warm_start", offer)
         return answer
 
@@ -103,11 +103,11 @@ class ProgressWriter(Progress):
         self._write("warmed", words, metrics)
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Forward the question to the client."""
+        """Forward the question to the client; wait for the answer."""
         return bool(self._ask("allows", list(doubts)))
 
     def may_run(self, tool: str) -> bool | None:
-        """Forward the question to the client."""
+        """Forward the question to the client; wait for the answer."""
         answer: bool | None = self._ask("may_run", tool)
         return answer
 
@@ -138,13 +138,13 @@ def replay_progress(
     adapted: Callable[[Plan], Plan],
     reply: Callable[[int, Any], None],
 ) -> bool:
-    """Replay the events in lines to an observer on the client.
+    """Call an observer on the client for each event that the remote run wrote.
 
     Args:
-        lines: Complete lines.
+        lines: Complete lines of ``progress.jsonl``.
         progress: The observer.
         adapted: Converts a plan's paths to the client's.
-        reply: Sends the answer to a question.
+        reply: Called with the number of a question and the observer's answer.
 
     Returns:
         Whether there are new files to fetch.

@@ -1,10 +1,10 @@
 """Answer the client's requests about one run on the remote machine.
 
-It is started over SSH while the connection lasts, and uses only the standard library,
-since it runs before anything is installed. A request is a line of JSON, followed by
-``size`` bytes; so is an answer. Files in the run's folder::
+The client starts it over SSH; it ends with the connection, and uses only the standard
+library. A request is a line of JSON, followed by ``size`` bytes. An answer has the same
+format. Files in the run's folder::
 
-    inputs/                   the user's code, packs and files; the folder of training
+    inputs/                   the user's code, packs and files; training runs in it
     runs/NAME/                the run, as on the client
     attempt-1/                one process of training: progress.jsonl, log, outcome.json
     incoming/, outbox/        files in transfer
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 BLOCK = 1 << 18
-"""Size of a database's blocks to compare and send, in bytes."""
+"""Size of a database's blocks in bytes; only changed blocks are sent."""
 STALE_S = 45.0
 """Seconds after which a silent client counts as gone."""
 _WAIT_S = 1.0
@@ -41,13 +41,13 @@ _LEFT_OUT = (
 
 
 class RunServer:
-    """One run's folder on this machine, and the requests about it.
+    """Answers requests about one run, which has its own folder on this machine.
 
     Args:
         folder: ``~/.agentgym/elsewhere/ID``.
 
     Attributes:
-        is_finished: Whether the client has everything, so that the folder can be
+        is_finished: Whether the client has all files, so that the folder can be
             removed.
     """
 
@@ -57,7 +57,7 @@ class RunServer:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
-        """Answer one request; return the answer, and bytes to send after it."""
+        """Call the requested method; return its answer, and bytes to send after it."""
         asked: dict[str, Callable[..., Any]] = {
             "hello": self.hello,
             "have": self.have,
@@ -79,7 +79,11 @@ class RunServer:
         return found if isinstance(found, tuple) else (found, b"")
 
     def hello(self, client: str) -> dict[str, Any]:
-        """Register a client for the run; refuse if another client is alive."""
+        """Register a client for the run, and return the run's state.
+
+        Raises:
+            BusyError: Another client is connected.
+        """
         path = self._folder / "client.json"
         with suppress(OSError, ValueError):
             other = json.loads(path.read_text())
@@ -93,7 +97,7 @@ class RunServer:
         return {**self._state(), "folder": str(self._folder)}
 
     def beat(self) -> None:
-        """Record that the client was heard."""
+        """Record the time of the client's last request."""
         with suppress(FileNotFoundError):  # the run was removed
             (self._folder / "heartbeat").touch()
 
@@ -103,7 +107,7 @@ class RunServer:
         return path.stat().st_size if path.exists() else 0
 
     def put(self, name: str, offset: int, payload: bytes) -> int:
-        """Append a part to a file in transfer."""
+        """Write a part of a file at ``offset``; return the file's size after it."""
         path = self._inside("incoming", name)
         path.parent.mkdir(exist_ok=True)
         with path.open("r+b" if path.exists() else "wb") as file:
@@ -113,7 +117,10 @@ class RunServer:
         return offset + len(payload)
 
     def unpack(self, name: str, to: str) -> None:
-        """Replace a folder by a received archive, or leave it unchanged."""
+        """Replace the folder ``to`` by a received archive's content.
+
+        After an error, the folder is unchanged.
+        """
         archive, target = self._inside("incoming", name), self._inside(to)
         new = target.with_name(f".{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
@@ -128,9 +135,10 @@ class RunServer:
             archive.unlink(missing_ok=True)
 
     def start(self, number: int, payload: bytes) -> dict[str, Any]:
-        """Start training, independent of this connection; send its order by a pipe.
+        """Start training in a process that continues without this connection.
 
-        A repeated request, after a lost answer, does not start it again.
+        If an attempt with this ``number`` exists already, nothing is started. So the
+        client may repeat a request. ``payload`` goes to the process by a pipe.
         """
         if self._last_attempt() >= number:
             return self._state()
@@ -153,7 +161,12 @@ class RunServer:
         return self._state()
 
     def poll(self, offset: int, log: int) -> tuple[dict[str, Any], bytes]:
-        """Return the run's new events and output; wait a moment if there are none."""
+        """Return the run's state, new events and new output; wait up to 1 s for them.
+
+        Args:
+            offset: Bytes of events that the client already has.
+            log: Bytes of output that the client already has.
+        """
         until = time.monotonic() + _WAIT_S
         while True:
             state = (
@@ -175,7 +188,7 @@ class RunServer:
         (self._attempt() / "stop").touch()
 
     def reply(self, number: int, value: Any) -> None:
-        """Write the user's answer to a question of the run."""
+        """Write the user's answer to the run's question ``number``."""
         _write(self._attempt() / f"reply-{number}.json", json.dumps(value))
 
     def files(self, run: str, have: dict[str, str]) -> dict[str, Any]:
@@ -183,8 +196,8 @@ class RunServer:
 
         Args:
             run: The run's name.
-            have: The client's checkpoints, with the version of each: that of step 0 is
-                written again after a warm start.
+            have: The version of each checkpoint that the client has, by name. The
+                checkpoint of step 0 gets a new version after a warm start.
         """
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
@@ -219,7 +232,7 @@ class RunServer:
         }
 
     def snapshot(self, run: str) -> dict[str, Any]:
-        """Copy a snapshot of the database; return the hash of each block."""
+        """Copy the database to ``outbox``; return its size and its blocks' hashes."""
         source = self._inside("runs", run) / "rollouts.db"
         if not source.exists():
             return {"size": 0, "blocks": []}
@@ -229,11 +242,11 @@ class RunServer:
         return {"size": target.stat().st_size, "blocks": digests(target)}
 
     def get(self, path: str, offset: int, length: int) -> tuple[Any, bytes]:
-        """Return a part of a file."""
+        """Return up to ``length`` bytes of a file from ``offset`` on."""
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Mark the run as fetched completely; :meth:`remove` follows the answer."""
+        """Record that the client has all files; the run is removed after the answer."""
         self.is_finished = True
 
     def remove(self) -> None:
@@ -243,7 +256,10 @@ class RunServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """Return the state of training: none, running, ended or lost."""
+        """Return the last attempt's outcome, and its state.
+
+        The state is none, running, ended, or lost if training died without an outcome.
+        """
         attempt, outcome = self._attempt(), None
         state = "none"
         if attempt.name != "attempt-0":
@@ -270,11 +286,14 @@ class RunServer:
 
 
 class BusyError(Exception):
-    """The request is impossible while another process works on the run."""
+    """Another client is connected to the run."""
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite database that others may write to a single file without a log."""
+    """Copy a SQLite database into one file, without a write-ahead log.
+
+    Other processes may write to ``source`` meanwhile.
+    """
     target.unlink(missing_ok=True)
     address = f"file:{source}?mode=ro"
     with (
@@ -286,7 +305,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def digests(path: Path) -> list[str]:
-    """Return the hash of each block of a file."""
+    """Return the hash of each block of :data:`BLOCK` bytes in a file."""
     with path.open("rb") as file:
         blocks = iter(lambda: file.read(BLOCK), b"")
         return [hashlib.blake2b(block, digest_size=16).hexdigest() for block in blocks]
@@ -315,7 +334,7 @@ def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _is_serving(pid: int, folder: Path) -> bool:
-    """Return whether a process is a server of the same run."""
+    """Return whether the process ``pid`` is another server of the same run."""
     if pid == os.getpid():
         return False
     try:
@@ -337,7 +356,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def version(checkpoint: Path) -> str:
-    """Return a digest of a checkpoint's state; empty if it is missing."""
+    """Return a digest of a checkpoint's ``state.json``; empty without this file."""
     try:
         state = (checkpoint / "state.json").read_bytes()
     except OSError:
@@ -346,7 +365,10 @@ def version(checkpoint: Path) -> str:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Hard-link a folder's files, so that they outlive it; skip if missing."""
+    """Hard-link the files of ``source`` into ``target``, to keep them if it is deleted.
+
+    Do nothing if that fails, e.g. since ``source`` is missing.
+    """
     new = target.with_name(f".{target.name}")
     shutil.rmtree(new, ignore_errors=True)
     target.parent.mkdir(exist_ok=True)
@@ -358,7 +380,7 @@ def _link_tree(source: Path, target: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the size of each file in a folder, by relative path."""
+    """Return the size in bytes of each file in a folder, by relative path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         with suppress(OSError):
@@ -377,7 +399,7 @@ def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
 
 
 def _read_lines(path: Path, offset: int) -> bytes:
-    """Return complete lines from an offset on, at least one if there is one."""
+    """Return the complete lines from a byte offset on; empty if none is complete."""
     most = _MOST
     while b"\n" not in (found := _read(path, offset, most)) and len(found) == most:
         most *= 4

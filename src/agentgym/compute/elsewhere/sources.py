@@ -19,7 +19,7 @@ _OWN_VARIABLES = frozenset(
         *("LD_LIBRARY_PATH", "PYTHONPATH", "SSH_AUTH_SOCK"),
     }
 )
-"""Environment variables that every machine sets itself."""
+"""Environment variables that are not sent, since every machine sets its own."""
 _SECRET = (".env", ".key", ".pem", ".p12", ".pfx")
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 _NOT_PINNED = frozenset({DISTRIBUTION, "torch"})
@@ -28,14 +28,16 @@ _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRET
 
 @dataclass
 class Sources:
-    """Files, packages and variables that some modules need.
+    """Files, packages and variables that the user's modules need.
 
     Attributes:
-        files: Local files by path below the remote working folder. A link is replaced
-            by its target.
-        links: Links to folders that are sent anyway, with those folders' names.
-        packages: Imported distributions, with the local version.
-        variables: Environment variables that are set and that the code names.
+        files: Local files by path below the remote working folder. A link to a file is
+            replaced by the file.
+        links: Links to folders, by path, with the path of the sent folder. Both paths
+            are below the remote working folder.
+        packages: Requirements for pip, e.g. imported packages in their local version.
+        variables: Names of set environment variables that the code contains, and of
+            some that are always sent.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -49,8 +51,9 @@ class Sources:
     def add_module(self, module: str, folder: Path) -> None:
         """Add a module, with its local imports and data files.
 
-        A package is added as a whole. Other files are added if the code contains their
-        path. Imports from outside the folder are packages to install.
+        Of a package, the whole folder is added. A data file is added if its path is a
+        string in the code. Modules that are not in ``folder`` are added as packages to
+        install.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
         distributions = packages_distributions()
@@ -70,7 +73,7 @@ class Sources:
                     waiting += self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add all files of a folder, and the packages that its modules import."""
+        """Add a folder's files as ``to``, and the packages that its modules import."""
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
@@ -78,9 +81,13 @@ class Sources:
                     self._add_package(distributions.get(top, []))
 
     def add_folder(self, folder: Path, to: str) -> list[Path]:
-        """Add the files in a folder but hidden, secret and cache files; return them.
+        """Add a folder's files, except hidden, secret and cache files; return them.
 
-        Each real folder is sent once, under its own name if it has one in the upload.
+        A folder that several links point to is added once; the others stay links.
+
+        Args:
+            folder: The local folder.
+            to: The folder's path in the upload.
         """
         names = {folder.resolve(): to}
         files, links = dict[str, Path](), dict[str, Path]()
@@ -112,20 +119,26 @@ class Sources:
         return list(files.values())
 
     def _read(self, path: Path, folder: Path) -> list[str]:
-        """Record the files and variables that a file names; return its imports."""
+        """Record files and variables named in a module; return the modules it imports.
+
+        Empty for a file that is not a Python module.
+        """
         if path.suffix != ".py":
             return []
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, SyntaxError):
-            return []  # importing it raises the error
+            return []  # the import by training raises the error
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self._note(node.value, folder, path.parent)
         return list(_imported(tree))
 
     def _note(self, text: str, folder: Path, beside: Path) -> None:
-        """Record a text in the code that names a variable or a file."""
+        """Record a string from the code if it names a set variable or a local file.
+
+        Paths are relative to ``folder`` or ``beside``.
+        """
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
                 self.variables.add(text)
@@ -152,10 +165,10 @@ def _has_module(folder: Path, top: str) -> bool:
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Return whether a path, and its link's target, may be sent: not hidden or secret.
+    """Return whether neither a path nor its link's target is hidden or secret.
 
-    For a target outside of the folder, only the part of its path below the last common
-    folder counts.
+    Of a target outside of ``folder``, only the part of its path that differs from
+    ``folder`` is checked.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

@@ -1,8 +1,8 @@
 """Train on the remote machine, and write progress events to a file.
 
-Settings, with this machine's paths, and values of variables arrive on standard input.
-Variables are put into no environment that other processes can read: workers get them
-over a socket.
+The settings and the values of environment variables arrive on standard input, since
+other processes can read the environment with which a process was started. Worker
+processes get the values over a socket.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ _MAY_CHANGE = ("episodes", "yes", "warm_start", *MACHINE)
 
 
 def main(attempt: Path) -> None:
-    """Train, and record the outcome."""
+    """Train, and write the outcome into ``outcome.json`` in the folder ``attempt``."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(OSError, AttributeError):  # if the watchdog dies, this ends too
+    with suppress(OSError, AttributeError):  # end training if the watchdog dies
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGINT)
     try:
         order = json.loads(sys.stdin.buffer.read())
@@ -62,7 +62,7 @@ def main(attempt: Path) -> None:
 
 
 def _home(folder: Path) -> Path:
-    """Return a home of this run alone, with the machine's environments of engines."""
+    """Return the run's own AGENTGYM_HOME, with a link to the machine's engines."""
     folder.mkdir(exist_ok=True)
     link = folder / "engines"
     if not link.is_symlink():

@@ -24,7 +24,7 @@ from agentgym.scenarios.tool_tasks.task_file import answers_path
 
 Named = Callable[[str], str]
 MOST_BYTES = 200 * 2**20
-"""Most bytes to send, without a model's folder."""
+"""Most bytes to send; a model's folder is not counted."""
 _FRAMEWORKS = (
     "langchain",
     "autogen",
@@ -34,7 +34,7 @@ _FRAMEWORKS = (
     "pydantic_ai",
 )
 ENGINES = ("local", "vllm")
-"""Those that train on another machine."""
+"""Engines that can train on another machine."""
 _HERE_ONLY = ("gpu", "engine", "output", "name", "scenario", "model")
 
 
@@ -44,13 +44,13 @@ class Upload:
 
     Attributes:
         config: The settings, with this machine's paths.
-        files: Files by path below the remote ``inputs/``.
-        links: Links to folders among them: remote path, and the folder's path.
-        extras: Extras of this package.
-        packages: To install, as pip names them.
+        files: Local files by path below the remote folder ``inputs/``.
+        links: Links to folders, by path, with the path that each links to.
+        extras: Extras of the package agentgym to install.
+        packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name.
-        scenario: Returns the scenario's remote reference for the path of ``inputs/``.
-        model: Returns the model's remote reference, likewise.
+        scenario: Converts the path of ``inputs/`` to the remote setting ``scenario``.
+        model: Converts the path of ``inputs/`` to the remote setting ``model``.
     """
 
     config: TrainingConfig
@@ -64,13 +64,13 @@ class Upload:
 
     @property
     def engine(self) -> str:
-        """The engine whose own environment the run needs; empty for ``local``."""
+        """The engine to install in its own environment; empty for ``local``."""
         name = "vllm" if self.may_choose else remote_engine(self.config)
         return "" if name == "local" else name
 
     @property
     def may_choose(self) -> bool:
-        """Whether the machine chooses between vLLM and the local engine."""
+        """Whether the remote machine chooses between vLLM and the local engine."""
         return remote_engine(self.config) == AUTO_ENGINE
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
@@ -88,7 +88,12 @@ class Upload:
     def with_remote_changes(
         self, sent: TrainingConfig, found: TrainingConfig
     ) -> TrainingConfig:
-        """Return the settings with the remote run's decisions, such as a warm start."""
+        """Return the local settings with the remote run's changes to its settings.
+
+        Args:
+            sent: The settings that were sent to the remote machine.
+            found: The settings of the remote run, e.g. with a warm start.
+        """
         old, new = sent.model_dump(), found.model_dump()
         changes = {
             key: value
@@ -106,11 +111,11 @@ class Upload:
 
     @property
     def size(self) -> int:
-        """Number of bytes of all files."""
+        """Total size of the files in bytes."""
         return sum(path.stat().st_size for path in self.files.values())
 
     def write(self, file: IO[bytes]) -> None:
-        """Write the files as an archive."""
+        """Write the files and links into ``file`` as a tar archive."""
         with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
             for name, path in sorted(self.files.items()):
                 tar.add(path, name, recursive=False)
@@ -125,7 +130,8 @@ def make_upload(config: TrainingConfig) -> Upload:
     """Collect a run's files and packages, without importing the user's code.
 
     Raises:
-        UsageError: They are too large, or a setting cannot work on another machine.
+        UsageError: The files are too large, or a setting cannot work on another
+            machine.
     """
     if engine_name(config) not in ENGINES:
         raise UsageError(
@@ -196,7 +202,7 @@ def _below(path: str) -> Named:
 
 
 def _add_scenario(reference: str, sources: Sources) -> Named:
-    """Add a scenario's files; return a function for its remote reference."""
+    """Add a scenario's files to ``sources``; return the value of Upload.scenario."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
         folder, path = Path(source.folder or os.getcwd()), Path(source.path)
@@ -225,7 +231,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
 
 
 def _add_data(reference: str, sources: Sources) -> Named:
-    """Add a benchmark's data, downloaded or named; return its remote reference."""
+    """Add a benchmark's data to ``sources``; return the value of Upload.scenario."""
     data = data_of(reference)
     if data is None:
         return _as_it_is(reference)

@@ -1,1 +1,1 @@
-"""Providers, one per file; ``api`` and ``sky_command`` send their requests."""
+"""Machine providers, one per file; ``api`` and ``sky_command`` send their requests."""

@@ -1,4 +1,4 @@
-"""Api: requests to a provider's HTTP API; retries safe ones, and hides the key."""
+"""Api: send requests to a provider's HTTP API; retry safe ones, and hide the key."""
 
 import json
 import math
@@ -25,19 +25,19 @@ _TRIES = 5
 _WAIT_CAP_S = 60.0
 _SHOWN = 300
 _LATER = frozenset({408, 425, 429, *range(500, 600)})
-"""HTTP statuses of requests that may succeed later."""
+"""HTTP statuses after which the same request may succeed later."""
 
 
 def key_from(variable: str, name: str, where: str) -> str:
-    """Return the key in an environment variable.
+    """Return a provider's API key from an environment variable.
 
     Args:
-        variable: Its name.
+        variable: Name of the environment variable.
         name: The provider's name on the command line.
-        where: Address of the page that creates keys.
+        where: Address of the web page that creates keys.
 
     Raises:
-        ComputeError: It is missing, or not a key.
+        ComputeError: The variable is empty, or its value cannot be a key.
     """
     key = os.environ.get(variable, "").strip()
     if not key:
@@ -56,11 +56,11 @@ def key_from(variable: str, name: str, where: str) -> str:
 def url_from(variable: str, usual: str, key: str) -> str:
     """Return the address of a provider's API, from a variable or the default.
 
-    The key is sent to this address. So another address must be encrypted or on this
-    machine, and may not come from the file ``.env``, which may belong to another user.
+    The key is sent to this address. So an address in the variable must use https or be
+    on this machine. It may not be in the file ``.env``, which others may have written.
 
     Args:
-        variable: Its name.
+        variable: Name of the environment variable.
         usual: The default address.
         key: Name of the variable with the key, for messages.
 
@@ -94,7 +94,7 @@ def url_from(variable: str, usual: str, key: str) -> str:
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """Convert errors of parsing an unexpected answer to a ComputeRefusedError."""
+    """Raise ComputeRefusedError for errors in a block that parses an answer."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -106,13 +106,13 @@ def understood(name: str) -> Iterator[None]:
 
 @dataclass
 class Api:
-    """Requests to one provider, with its key as bearer token.
+    """Sends requests to one provider, with its API key as bearer token.
 
     Attributes:
         name: The provider's name, for messages.
         url: Base URL, to which paths are appended.
-        key: The key; never part of an error, a log line or a repr.
-        variable: Name of the key's variable, for messages.
+        key: The API key; never part of an error, a log line or a repr.
+        variable: Name of the environment variable with the key, for messages.
         interval_s: Least seconds between two requests.
     """
 
@@ -130,11 +130,11 @@ class Api:
     ) -> dict[str, Any]:
         """Send a request that may be repeated, and return its answer.
 
-        Broken connections, 429, 5xx and answers other than JSON are retried with
-        growing waits; ``Retry-After`` is respected up to a minute.
+        Broken connections, statuses 429 and 5xx, and answers other than JSON are
+        retried with growing waits, or after ``Retry-After``, at most a minute.
 
         Raises:
-            ComputeRefusedError: The provider refused.
+            ComputeRefusedError: The provider refused the request.
             UnreachableError: There was no answer after all retries.
         """
         for attempt in range(1, _TRIES + 1):
@@ -155,10 +155,9 @@ class Api:
     def ask_once[T](
         self, path: str, body: Any, read: Callable[[dict[str, Any]], T]
     ) -> T:
-        """Send a POST that may not be repeated, and return its answer.
+        """Send a POST that may not be repeated, and return its parsed answer.
 
-        Only a 429, which means that nothing was done, is retried. Other 4xx also mean
-        that nothing was done; after all other answers, or none, that is unclear.
+        Only status 429 is retried, since it means that the provider did nothing.
 
         Args:
             path: The request's path.
@@ -166,9 +165,10 @@ class Api:
             read: Parses the answer; may raise lookup errors.
 
         Raises:
-            ComputeRefusedError: The provider refused: nothing was done.
-            UnclearLaunchError: It was sent, but there was no readable answer.
-            UnreachableError: It was never sent.
+            ComputeRefusedError: The provider refused, and did nothing.
+            UnclearLaunchError: The request was sent without a readable answer, so it
+                may have been executed.
+            UnreachableError: The request was never sent.
         """
         unclear = f"{self.name} was asked for a machine, and the outcome is not"
         unclear += " known:"
@@ -222,6 +222,7 @@ class Api:
         """Parse the JSON object of a response.
 
         Raises:
+            ComputeRefusedError: The provider refused the request.
             UnreachableError: A retry may succeed; ``wait_s`` is ``Retry-After``.
         """
         status = response.status_code
@@ -252,7 +253,7 @@ class Api:
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return the message in an error's body, in any of the common forms."""
+        """Return the error message in a response, for several common JSON formats."""
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")
@@ -263,7 +264,7 @@ class Api:
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
-        """Return a message without the key, on one line, and cut."""
+        """Return a message on one line, shortened, with the key replaced."""
         text = " ".join(str(said).split()).replace(self.key, "[key]")
         text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return text.rstrip(".") or type(said).__name__
@@ -280,7 +281,7 @@ def _code(found: Any) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return the seconds of Retry-After, or None."""
+    """Parse ``Retry-After`` as seconds; return None if it is not a number."""
     try:
         return max(0.0, float(text or ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""LambdaCloud: Lambda's public cloud, API v1: https://docs.lambda.ai/api/cloud."""
+"""LambdaCloud: rent from Lambda by its API v1: https://docs.lambda.ai/api/cloud."""
 
 import re
 import time
@@ -37,10 +37,10 @@ _STATES = {
 
 
 class LambdaCloud(Provider):
-    """On-demand instances of Lambda with one GPU.
+    """Rents on-demand instances of Lambda with one GPU.
 
-    An instance needs an SSH key that Lambda knows: one with the instance's name is
-    registered, and removed with it.
+    Before a launch, an SSH key with the instance's name is registered at Lambda. It is
+    removed after the instance has ended.
 
     Attributes:
         url: Base URL of the API.
@@ -67,7 +67,10 @@ class LambdaCloud(Provider):
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return instances with one GPU, per region; without one if all are taken."""
+        """Return an offer per one-GPU instance type and region with free machines.
+
+        A type without free machines has one offer, unavailable and without a region.
+        """
         types = _data(self._api().ask("GET", "/instance-types"), dict)
         with understood(self.name):
             return [
@@ -136,7 +139,7 @@ class LambdaCloud(Provider):
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Terminate an instance; a booting one may refuse."""
+        """Terminate an instance; Lambda may refuse while the instance boots."""
         try:
             self._api().ask("POST", _TERMINATE, {"instance_ids": [_id(machine)]})
         except ComputeRefusedError as error:
@@ -160,7 +163,7 @@ class LambdaCloud(Provider):
         return EndRequest("POST", api.url + _TERMINATE, api.key, body)
 
     def _register(self, name: str, public_key: str) -> None:
-        """Register a key, once."""
+        """Register an SSH key at Lambda, unless this name is registered."""
         if any(key["name"] == name for key in self._keys()):
             return
         body = {"name": name, "public_key": public_key}
@@ -186,7 +189,7 @@ class LambdaCloud(Provider):
             return
 
     def _api(self) -> Api:
-        """Return the Api, which remembers the time of its last request."""
+        """Return one Api for all requests, so that it can wait between them."""
         key = key_from(self.key, self.name, _KEYS_AT)
         url = url_from(self.url_variable, self.url, self.key)
         if self._asked is None or (self._asked.key, self._asked.url) != (key, url):
@@ -194,7 +197,7 @@ class LambdaCloud(Provider):
         return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Convert an instance's description, without its tokens, to a Machine."""
+        """Convert Lambda's description of an instance to a Machine, without tokens."""
         with understood(self.name):
             host = found.get("ip")
             return Machine(
@@ -208,10 +211,10 @@ class LambdaCloud(Provider):
 
 
 def _data(found: dict[str, Any], kind: type) -> Any:
-    """Return the data of an answer.
+    """Return the field ``data`` of an answer, which must be of type ``kind``.
 
     Raises:
-        ComputeRefusedError: The data has another type: it is not treated as empty.
+        ComputeRefusedError: The field is missing or has another type.
     """
     data = found.get("data")
     if not isinstance(data, kind):
@@ -222,7 +225,7 @@ def _data(found: dict[str, Any], kind: type) -> Any:
 
 
 def _id(machine: Machine) -> str:
-    """Return an instance's id, checked for use in a URL."""
+    """Return an instance's id; raise ComputeError if a URL cannot contain it."""
     if not re.fullmatch(r"[\w-]+", machine.id):
         raise ComputeError(f"{machine.id!r} is not the id of an instance.")
     return machine.id

@@ -1,4 +1,4 @@
-"""LocalMachine: this machine as a provider: its GPUs, else its CPU."""
+"""LocalMachine: offer this machine's GPUs, or its CPU if it has no GPU."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ _MIB_A_GB = 1000**3 / 2**20
 
 
 class LocalMachine(Provider):
-    """The local machine."""
+    """Offers the machine that runs this process; rents nothing."""
 
     name = "local"
     is_rented = False
@@ -19,7 +19,7 @@ class LocalMachine(Provider):
         """The local machine needs no setup."""
 
     def offers(self) -> list[Offer]:
-        """Return each GPU that NVIDIA's driver reports; without one, the CPU."""
+        """Return one offer per GPU that ``nvidia-smi`` lists, or one for the CPU."""
         import psutil
 
         memory = psutil.virtual_memory().total / 1000**3
@@ -46,7 +46,7 @@ class LocalMachine(Provider):
 
 
 def _gpus() -> list[tuple[str, float]]:
-    """Return names and memory in MiB from ``nvidia-smi``; empty without it."""
+    """Return each GPU's name and memory in MiB; empty without ``nvidia-smi``."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []

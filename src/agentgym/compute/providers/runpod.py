@@ -1,4 +1,4 @@
-"""RunPod: its REST API v2: https://docs.runpod.io/api-reference-v2/overview."""
+"""RunPod: rent by its API v2: https://docs.runpod.io/api-reference-v2/overview."""
 
 import re
 from typing import Any, ClassVar
@@ -20,14 +20,15 @@ from agentgym.errors import (
 )
 
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
-"""Ubuntu 24.04 with Python 3.12, CUDA 12.8 and an SSH server."""
+"""Image of each pod: Ubuntu 24.04 with Python 3.12, CUDA 12.8 and an SSH server."""
 _CUDA = "12.8"
 _DISK_GB = 100
 _DISK_HOURLY = _DISK_GB * 0.10 * 12 / (365 * 24)
-"""At $0.10 per GB and month: https://docs.runpod.io/pods/pricing (2026-08)."""
+"""$ per hour, from $0.10 per GB and month: https://docs.runpod.io/pods/pricing
+(2026-08)."""
 _KEYS_AT = "https://console.runpod.io/user/settings"
 _NO_CAPACITY = 400
-"""Status if all GPUs of a type are taken; RunPod has no code for just that."""
+"""HTTP status if all GPUs of a type are taken; RunPod has no error code for that."""
 _FORBIDDEN = 403
 _IN_STOCK = ("LOW", "MEDIUM", "HIGH")
 _NO_MONEY = 402
@@ -41,11 +42,11 @@ _STATES = {
 
 
 class RunPod(Provider):
-    """Pods in RunPod's own data centres (its ``SECURE`` cloud), with one GPU each.
+    """Rents pods with one GPU in RunPod's own data centres (its ``SECURE`` cloud).
 
     Attributes:
         url: Base URL of the API.
-        url_variable: Environment variable with another base URL.
+        url_variable: Name of the environment variable that overrides ``url``.
     """
 
     name = "runpod"
@@ -58,7 +59,7 @@ class RunPod(Provider):
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return NVIDIA's GPUs, those out of stock included."""
+        """Return an offer per type of NVIDIA GPU, also for types out of stock."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE"}
         found = self._api().ask(
             "GET", "/catalog/gpus", count="1", minCudaVersion=_CUDA, **query
@@ -153,7 +154,7 @@ class RunPod(Provider):
         return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Convert a pod's description, without its variables, to a Machine."""
+        """Convert RunPod's description of a pod to a Machine, without variables."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None
@@ -175,7 +176,7 @@ def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects in the list ``name`` of RunPod's answer.
 
     Raises:
-        ComputeRefusedError: The answer has no such list; it may not count as empty.
+        ComputeRefusedError: The answer has no such list.
     """
     items = found.get(name)
     if not isinstance(items, list):
@@ -184,7 +185,7 @@ def _listed(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _id(machine: Machine) -> str:
-    """Return a pod's id, checked for use in a URL."""
+    """Return a pod's id; raise ComputeError if a URL cannot contain it."""
     if not re.fullmatch(r"[\w-]+", machine.id):
         raise ComputeError(f"{machine.id!r} is not the id of a pod.")
     return machine.id

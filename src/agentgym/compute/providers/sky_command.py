@@ -27,10 +27,10 @@ _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): ?", re.MULTILINE)
 
 
 def command() -> str:
-    """Return the path of ``sky``: on PATH, or next to this interpreter.
+    """Return the path of the program ``sky``, on PATH or next to this Python.
 
     Raises:
-        ComputeError: It is not installed.
+        ComputeError: SkyPilot is not installed.
     """
     beside = Path(sys.executable).parent
     found = shutil.which(COMMAND) or shutil.which(COMMAND, path=beside)
@@ -43,11 +43,13 @@ def command() -> str:
 
 
 def answer(*words: str, timeout_s: float) -> Any:
-    """Return the JSON that a repeatable command prints.
+    """Run ``sky`` with ``--output json`` and return the parsed JSON.
+
+    Only for commands that may be repeated: a command without an answer is tried twice.
 
     Raises:
-        ComputeRefusedError: It failed, or printed no JSON.
-        UnreachableError: It did not answer in time.
+        ComputeRefusedError: The command failed, or printed no JSON.
+        UnreachableError: The command did not answer in time.
     """
     for attempt in range(1, _TRIES + 1):
         try:
@@ -63,13 +65,15 @@ def answer(*words: str, timeout_s: float) -> Any:
 def run(*words: str, timeout_s: float) -> str:
     """Run ``sky`` and return its output.
 
-    It runs in a new session, so that Ctrl-C in the terminal does not reach it. Its
-    output is a file: SkyPilot's server, which it may start, would keep a pipe open.
+    The command runs in a new session, so that Ctrl-C in the terminal does not reach it.
+    Its output goes to a file, since the command may start SkyPilot's server, which
+    would keep a pipe open.
 
     Raises:
-        ComputeRefusedError: It failed; ``code`` is the name of SkyPilot's exception.
-        UnreachableError: It did not answer in time. Its server may still execute the
-            request.
+        ComputeRefusedError: The command failed; ``code`` is the name of SkyPilot's
+            exception.
+        UnreachableError: The command did not answer in time. SkyPilot's server may
+            still execute the request.
     """
     environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -104,7 +108,7 @@ def _text(file: Any) -> str:
 
 
 def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Return the JSON at the end of the output, after other text."""
+    """Parse the JSON at the end of the output; ignore the text before it."""
     for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
         try:
             return json.loads(said[start.start() :])
@@ -118,7 +122,7 @@ def _json(said: str, words: tuple[str, ...]) -> Any:
 
 
 def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
-    """Return the last exception of a traceback as a ComputeRefusedError."""
+    """Return the exception for a failed command, from the last error in its output."""
     found = [*_ERROR.finditer(said)]
     code = found[-1][1] if found else ""
     if code == _NO_ACCESS:

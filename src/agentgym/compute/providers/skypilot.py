@@ -1,4 +1,4 @@
-"""SkyPilot: the clouds that its command ``sky`` has access to."""
+"""SkyPilot: rent from any cloud that SkyPilot's command ``sky`` has access to."""
 
 import math
 import re
@@ -47,21 +47,21 @@ _STATES = {
 }
 _UNHEALTHY = "unhealthy"
 _GIB = 1.073741824
-"""GB of a GiB, in which SkyPilot counts the memory of a GPU."""
+"""GB per GiB; SkyPilot counts a GPU's memory in GiB."""
 
 
 class SkyPilot(Provider):
-    """Machines with one GPU, on demand or spot, of any cloud that SkyPilot can use.
+    """Rents machines with one GPU, on demand or spot, by SkyPilot.
 
-    A cluster has one machine type and region, so that its price is the offered one. Its
-    only job runs while the client's heartbeat arrives; without a job, SkyPilot ends the
-    cluster. Training does not count as a job, since it runs over SSH, nor do
-    connections without a terminal.
+    Each machine is a SkyPilot cluster of the offered type and region, so that it has
+    the offered price. Its only job runs as long as the client sends heartbeats.
+    SkyPilot ends a cluster without a job. Training runs over SSH, and is not a job.
 
     Attributes:
-        answer_s: Timeout of a request; the first one starts SkyPilot's server.
-        launch_s: Timeout of a launch, after which the cluster is searched for by its
-            name.
+        answer_s: Timeout of a request in seconds; the first one starts SkyPilot's
+            server.
+        launch_s: Timeout of a launch in seconds. After it, the cluster is searched for
+            by its name.
     """
 
     name = "sky"
@@ -75,9 +75,10 @@ class SkyPilot(Provider):
         sky_command.command()
 
     def offers(self) -> list[Offer]:
-        """Return each machine type's cheapest region, of all enabled clouds.
+        """Return one offer per machine type of all enabled clouds.
 
-        A type with a spot price in that region is offered twice.
+        The offer is for the type's cheapest region. If this region has a spot price, a
+        second offer has the spot price.
         """
         clouds = self._clouds()
         found = sky_command.answer("gpus", "list", timeout_s=self.answer_s)
@@ -87,7 +88,7 @@ class SkyPilot(Provider):
                 row["accelerator_name"]: round(row["device_memory"] * _GIB, 1)
                 for row in rows
                 if _is_number(row["device_memory"])
-            }  # some clouds do not report it; equal GPUs have the same
+            }  # by GPU, since some clouds do not report the memory
             return [
                 Offer(
                     **price,
@@ -102,13 +103,13 @@ class SkyPilot(Provider):
                 for row in rows
                 if row["cloud"].lower() in clouds
                 and row["accelerator_count"] == 1
-                and _is_text(row["instance_type"])  # others are parts of a machine
+                and _is_text(row["instance_type"])  # without it: part of a machine
                 and _is_text(row["region"])
                 for price in _prices(row)
             ]
 
     def _clouds(self) -> set[str]:
-        """Return the enabled clouds, in lower case.
+        """Return the enabled clouds that can end machines automatically, in lower case.
 
         Raises:
             ComputeError: No cloud is enabled.
@@ -128,8 +129,8 @@ class SkyPilot(Provider):
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch a cluster; see :meth:`Provider.launch`.
 
-        SkyPilot creates a key and an entry in SSH's settings itself. The remains of a
-        failed launch are removed.
+        SkyPilot itself creates an SSH key and an entry in SSH's settings. After a
+        failed launch, the parts of the cluster that exist are removed.
         """
         with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
             task = Path(folder) / "task.yaml"
@@ -150,10 +151,10 @@ class SkyPilot(Provider):
         return Machine(self.name, name, name, MachineState.STARTING)
 
     def _clear(self, name: str, why: ComputeError) -> None:
-        """Remove the remains of a failed launch.
+        """Remove the parts of a cluster whose launch failed with the error ``why``.
 
         Raises:
-            UnclearLaunchError: That failed too.
+            UnclearLaunchError: A part still exists, or may exist.
         """
         machine = Machine(self.name, name, name, MachineState.STARTING)
         try:
@@ -172,7 +173,7 @@ class SkyPilot(Provider):
         return Machine(self.name, machine.id, machine.name, MachineState.GONE)
 
     def terminate(self, machine: Machine) -> None:
-        """Tear down a cluster, also one that is being launched."""
+        """Tear down a cluster, even if it is still being launched."""
         sky_command.run("down", "--yes", _safe(machine.name), timeout_s=self.answer_s)
 
     def machines(self) -> list[Machine]:
@@ -198,7 +199,7 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return the task to launch: this machine type, and its heartbeat guard."""
+    """Return SkyPilot's task: the machine to rent, and a job that awaits heartbeats."""
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -209,9 +210,10 @@ def _task(offer: Offer) -> dict[str, Any]:
 
 
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the prices of a machine type in an offer's fields: on demand, and spot.
+    """Return an :class:`Offer`'s price fields: first on demand, then spot if offered.
 
-    SkyPilot sets no limit to a spot price, so it may rise up to that on demand.
+    SkyPilot sets no limit to a spot price, so it may rise up to the price on demand.
+    Empty if the price is unknown.
     """
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):
@@ -224,15 +226,15 @@ def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _readable(gpu: str) -> str:
-    """Convert SkyPilot's name of a GPU to the usual one: ``RTX 6000 Ada``."""
+    """Convert SkyPilot's name of a GPU to the usual one, e.g. ``RTX 6000 Ada``."""
     return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name, which ``sky`` would treat as a pattern.
+    """Return a cluster's name after checking it, since ``sky`` would accept a pattern.
 
     Raises:
-        ComputeError: It is not one of AgentGym's.
+        ComputeError: It is not the name of one of AgentGym's clusters.
     """
     if not re.fullmatch(rf"{NAME_PREFIX}[a-z0-9-]+", name):
         raise ComputeError(f"{name!r} is not the name of a cluster of AgentGym's.")

@@ -1,6 +1,6 @@
-"""Tool-call formats: one grammar per file, and the detection of a template's format.
+"""Tool-call formats, one per file; ``detect`` finds the format of a chat template.
 
-To add one, write a file with a :class:`ToolFormat` and add it to :data:`FORMATS`.
+To add a format, write a file with a :class:`ToolFormat` and add it to :data:`FORMATS`.
 """
 
 from agentgym.core.formats.bare_json import BareJson
@@ -16,6 +16,6 @@ FORMATS: dict[str, ToolFormat] = {
     form.name: form
     for form in (Hermes(), Xml(), BareJson(), Harmony(), Gemma(), Mistral(), Pythonic())
 }
-"""Every format by name, in the order in which documentation lists them."""
+"""Every format by name, in the order of the documentation."""
 
 __all__ = ["FORMATS", "Reading", "ToolFormat", "WrittenCall"]

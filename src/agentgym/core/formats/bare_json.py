@@ -1,4 +1,4 @@
-"""A bare ``{"name": "f", "parameters": {…}}``: Llama 3.1 and 3.2."""
+"""The format of Llama 3.1 and 3.2: a bare ``{"name": "f", "parameters": {…}}``."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _SEPARATOR = re.compile(r"\s*;\s*")
 
 
 class BareJson(ToolFormat):
-    """A JSON object with name and parameters, with no marks around it."""
+    """Calls as JSON objects with name and parameters, without marks around them."""
 
     name: ClassVar[str] = "json"
     vllm_parser: ClassVar[str] = "llama3_json"
@@ -32,7 +32,7 @@ class BareJson(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the objects that have a name and parameters, wherever they stand."""
+        """Return the JSON objects, anywhere in the text, with a name and parameters."""
         calls: list[WrittenCall] = []
         while found := _CALL.search(text, start):
             brace = text.index("{", found.start())

@@ -1,7 +1,7 @@
 """ToolFormat: read tool calls and reasoning in a response's text.
 
-A *format* is the way in which a family of models writes tool calls and reasoning. It is
-a grammar over text; it knows no model names and no token ids.
+A *format* is the way in which a family of models writes tool calls and reasoning.
+Formats work on text only and do not depend on model names or token ids.
 """
 
 import json
@@ -27,12 +27,12 @@ class WrittenCall:
     """A tool call as the model wrote it in a response's text.
 
     Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        name: The tool; None if the call is malformed.
-        arguments: A JSON object as text; None if the call is malformed.
-        values: Offsets of the argument values, without syntax.
-        mark: Offset after the mark that opens the call.
+        start: Offset of the call's first character.
+        end: Offset after the call's last character.
+        name: Name of the tool; None if the call is malformed.
+        arguments: The arguments, a JSON object as text; None if the call is malformed.
+        values: Start and end offset of the arguments in the response's text.
+        mark: Offset after the mark that opens the call, e.g. ``<tool_call>``.
     """
 
     start: int
@@ -48,7 +48,7 @@ class WrittenCall:
         return self.name is None or self.arguments is None
 
     def spans(self) -> Iterator[Span]:
-        """Yield the spans of this call."""
+        """Yield the spans of this call, in order: its name, its arguments, its end."""
         if self.malformed:
             yield Span(self.start, max(self.start, self.mark), TOOL)
             yield Span(max(self.start, self.mark), self.end, MALFORMED)
@@ -60,17 +60,20 @@ class WrittenCall:
 
 
 class CallText(NamedTuple):
-    """The text around a call's arguments, for a grammar of calls.
+    """The fixed text around a call's arguments, for a grammar that restricts sampling.
+
+    A call is ``opening``, ``before``, the arguments, ``after``, ``closing``.
 
     Attributes:
-        opening: The mark that opens calls; empty without one.
-        before: Texts and marks between that mark and the arguments.
-        after: Texts and marks between the arguments and the closing mark.
-        closing: The mark that closes calls; empty without one.
-        notation: How arguments are written: a JSON object, Python's keyword arguments,
-            or tags until the function's closing tag.
-        around: The texts before and after calls that share their marks.
-        separator: Text between calls that share their marks; empty if each has its own.
+        opening: The mark that opens calls; empty if the format has no such mark.
+        before: Texts and marks between the opening mark and the arguments.
+        after: Text between the arguments and the closing mark.
+        closing: The mark that closes calls; empty if the format has no such mark.
+        notation: How arguments are written: ``json``: a JSON object; ``python``:
+            keyword arguments; ``tags``: one tag each, up to the function's closing tag.
+        around: If several calls stand between one pair of marks: the texts before the
+            first and after the last call, e.g. ``[`` and ``]``.
+        separator: The text between two such calls; empty if each has its own marks.
     """
 
     opening: str
@@ -87,10 +90,10 @@ class Reading:
     """A parsed response.
 
     Attributes:
-        text: The response, end mark included if it has one.
-        spans: Cover the text without gaps or overlaps, in order.
+        text: The whole response, with its end token if it has one.
+        spans: The parts of the response, in order, without gaps or overlaps.
         calls: Tool calls in order, malformed ones included.
-        content: The text for the user: neither calls nor reasoning nor marks.
+        content: The text for the user, without calls, reasoning and marks.
         reasoning: The text of the reasoning, without its marks.
     """
 
@@ -102,24 +105,23 @@ class Reading:
 
     @property
     def written(self) -> str:
-        """The text of all calls, malformed ones included."""
+        """The text of all calls, malformed ones included, joined."""
         return "".join(self.text[call.start : call.end] for call in self.calls)
 
 
 class ToolFormat(ABC):
-    """One format of tool calls. Instances hold no state.
+    """Base class of tool-call formats. Instances hold no state.
 
-    A format whose answer is one text with marked calls in it implements only
-    :meth:`find_calls`; a format whose answer is several messages with headers overrides
-    :meth:`read`.
+    Most formats write calls into one text and implement only :meth:`find_calls`. A
+    format with several messages per answer also overrides :meth:`read`.
 
     Attributes:
         name: The name that ``--tool-format`` accepts.
-        vllm_parser: vLLM's parser of this format, for serving with vLLM.
-        openers: Texts that open a call. Streaming shows no text after one.
+        vllm_parser: Name of vLLM's parser for this format.
+        openers: Texts that open a call. Streaming stops to show text at an opener.
         reasoning_marks: Pairs of texts that open and close reasoning.
-        end_marks: Texts that may end an answer without being part of its content.
-        example: A call, for error messages and documentation.
+        end_marks: Texts that may end an answer; they are removed from its content.
+        example: An example call, for error messages and documentation.
     """
 
     name: ClassVar[str]
@@ -137,20 +139,20 @@ class ToolFormat(ABC):
 
         Args:
             text: The response.
-            start: Where its reasoning ends.
-            tools: OpenAI-shaped tools of the request. Formats that write untyped values
-                read them by these schemas.
+            start: Offset where the response's reasoning ends.
+            tools: The request's tools in OpenAI's format. Formats that write values
+                without types convert them by the tools' schemas.
         """
 
     def call_text(self, name: str, written: str) -> CallText | None:
         """Return the text around the arguments of a call of the tool ``name``.
 
-        The default is None: no grammar of such calls can be written.
+        None, the default, if calls of this format cannot be restricted by a grammar.
 
         Args:
-            name: The tool.
-            written: A call as the model's chat template writes it, for formats with
-                several spellings.
+            name: Name of the tool.
+            written: An example call from the model's chat template. Formats with
+                several spellings use the spelling of the example.
         """
         return None
 
@@ -162,13 +164,13 @@ class ToolFormat(ABC):
         tools: Sequence[Mapping[str, Any]] = (),
         end: str = "",
     ) -> Reading:
-        """Read a response.
+        """Parse a response into calls, reasoning and content.
 
         Args:
-            text: The response, end token included if it has one.
-            prefix: The end of its prompt, which may open the reasoning.
-            tools: OpenAI-shaped tools that were offered.
-            end: The text of the end token that ``text`` ends with; empty without one.
+            text: The response, with its end token if it has one.
+            prefix: The last characters of the prompt, which may open the reasoning.
+            tools: The offered tools in OpenAI's format.
+            end: The end token as text if ``text`` ends with it, else empty.
         """
         body = text.removesuffix(end) if end else text
         opened, closed = self._reasoning(body, prefix, tools)
@@ -196,16 +198,20 @@ class ToolFormat(ABC):
         )
 
     def thinks(self, prefix: str) -> bool:
-        """Return whether a prompt that ends in ``prefix`` has opened reasoning."""
+        """Return whether a prompt that ends in ``prefix`` opens reasoning.
+
+        The model's response then starts inside the reasoning.
+        """
         return any(
             prefix.rfind(opening) > prefix.rfind(closing)
             for opening, closing in self.reasoning_marks
         )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Return the start of an unfinished answer that is certainly content.
+        """Return the part of an unfinished answer that streaming can already show.
 
-        The rest is reasoning, a call, or possibly the start of their marks.
+        The text after it is a call, or may become the mark of a call or of reasoning.
+        Empty while the answer's reasoning is not closed.
         """
         _, closed = self._reasoning(text, prefix, ())
         if self._unclosed(text, prefix):
@@ -226,10 +232,11 @@ class ToolFormat(ABC):
     def _reasoning(
         self, text: str, prefix: str, tools: Sequence[Mapping[str, Any]]
     ) -> tuple[int, int]:
-        """Return where the reasoning at the beginning of a response starts and ends.
+        """Return start and end offset of the reasoning that begins a response.
 
-        Its opening mark may be in the prompt, or missing (some models only close it). A
-        closing mark inside a call's arguments does not end it.
+        Both are 0 without reasoning. The opening mark may be in the prompt, or
+        missing (some models write only the closing mark). A closing mark inside a
+        call's arguments does not end the reasoning.
         """
         start = len(text) - len(text.lstrip())
         for opening, closing in self.reasoning_marks:
@@ -262,15 +269,15 @@ def call_of(
     values: tuple[int, int],
     mark: int,
 ) -> WrittenCall:
-    """Return a call, malformed unless its parts are a name and an object.
+    """Build a call; it is malformed unless name and arguments are valid.
 
     Args:
         text: The response.
-        span: Where the call starts and ends.
-        name: The tool's name.
-        arguments: A dictionary; or a string of JSON, which is kept as written.
-        values: Offsets of the argument values.
-        mark: Where the opening mark ends.
+        span: Start and end offset of the call.
+        name: The tool's name; valid if it is a non-empty string without outer spaces.
+        arguments: A dictionary, or a JSON object as text, which is kept as written.
+        values: Start and end offset of the arguments.
+        mark: Offset after the opening mark.
     """
     broken = WrittenCall(*span, mark=mark)
     written = arguments if isinstance(arguments, str) else ""
@@ -288,7 +295,7 @@ def call_of(
 
 
 def is_object(text: str) -> bool:
-    """Return whether ``text`` is a JSON object."""
+    """Return whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -296,7 +303,12 @@ def is_object(text: str) -> bool:
 
 
 class JsonObject(NamedTuple):
-    """A JSON object in a text: its fields with values and offsets, and its end."""
+    """A JSON object that was read from a text.
+
+    Attributes:
+        fields: For each key, the value and its start and end offset in the text.
+        end: Offset after the object.
+    """
 
     fields: dict[str, tuple[Any, int, int]]
     end: int
@@ -310,10 +322,10 @@ _END = re.compile(r"\s*\}")
 
 
 def read_object(text: str, start: int) -> JsonObject | None:
-    """Read the JSON object at ``start`` with the offsets of its values.
+    """Read the JSON object at offset ``start``, with the offsets of its values.
 
-    If a key occurs twice, the last value counts, as for ``json.loads``. Returns None if
-    the object is incomplete.
+    If a key occurs twice, the last value counts, as for ``json.loads``. None if the
+    text at ``start`` is not a complete JSON object.
     """
     fields: dict[str, tuple[Any, int, int]] = {}
     try:
@@ -343,7 +355,7 @@ def _after(mark: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return the length of the longest suffix of ``text`` that starts ``mark``."""
+    """Return how many characters at the end of ``text`` may begin ``mark``."""
     for count in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:count]):
             return count
@@ -353,9 +365,9 @@ def _begun(text: str, mark: str) -> int:
 def parameter_types(
     tools: Sequence[Mapping[str, Any]], name: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return the JSON types that each parameter of a tool may have.
+    """Return the JSON types that each parameter of the tool ``name`` may have.
 
-    A parameter whose schema names no type is left out.
+    A parameter without a type in its schema is left out. Empty for an unknown tool.
     """
     for tool in tools:
         function = tool.get("function", tool)
@@ -369,7 +381,7 @@ def parameter_types(
 
 
 def referred(reference: str, root: Any) -> Any:
-    """Return the part of a schema that a ``$ref`` names, or None."""
+    """Return the part of the schema ``root`` that a ``$ref`` points to, or None."""
     found = root
     for part in reference.removeprefix("#").strip("/").split("/"):
         found = found.get(part) if part and isinstance(found, Mapping) else found
@@ -399,12 +411,14 @@ _TYPE_NAMES = {
 
 
 def typed_value(raw: str, types: frozenset[str] | None) -> Any:
-    """Convert a text without quotes to a value of the parameter's type.
+    """Convert a parameter's text to a value of the parameter's type.
+
+    The text itself is returned if it cannot be converted.
 
     Args:
-        raw: The text between a parameter's marks.
-        types: JSON types of the parameter; None or empty if its schema is not known:
-            then the text is a string.
+        raw: The text between the parameter's marks, without quotes.
+        types: JSON types of the parameter. If None or empty, the type is unknown and
+            the value is the text itself.
     """
     if not types or types == {"string"}:
         return raw

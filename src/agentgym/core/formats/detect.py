@@ -1,8 +1,8 @@
 """Detect the format in which a chat template writes tool calls.
 
-The template renders a probe call; the format that reads the same call back is the right
-one. Detection uses the template's output, not model names, so fine-tunes and local
-folders work like their base models.
+The template renders a test call; the format that can parse this call is the right one.
+Detection uses the template's output, not model names, so fine-tunes and local folders
+work like their base models.
 """
 
 import json
@@ -36,16 +36,19 @@ _ARGUMENTS = {"text": _TEXT, "count": _COUNT}
 _LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
 _THOUGHT = "probe thought"
 PREFIX = 200
-"""Number of characters at a prompt's end that show whether it leaves reasoning open."""
+"""Characters at a prompt's end to search for a mark that opens reasoning."""
 
 
 class Render(Protocol):
-    """Renders messages with a chat template; raises the template's own errors."""
+    """A function that renders messages with a chat template.
+
+    It raises the template's own errors.
+    """
 
     def __call__(
         self, messages: list[Message], tools: list[Message], *, prompt: bool
     ) -> str:
-        """Return the text; ``prompt`` adds the generation prompt."""
+        """Return the rendered text; ``prompt`` appends the generation prompt."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,13 @@ class TemplateForm:
     """How a chat template writes and expects tool calls.
 
     Attributes:
-        format: The format of its calls.
-        takes_objects: Whether it wants arguments as objects, not as JSON text.
-        short_ids: Whether it refuses call ids other than nine letters and digits.
-        begins_reasoning: Whether its prompts open reasoning.
-        one_call: Whether it refuses an answer with several calls, or leaves some out.
-        written: An example call, as the template writes it.
+        format: The format of the template's calls.
+        takes_objects: Whether arguments must be passed as objects, not as JSON text.
+        short_ids: Whether call ids must have exactly nine letters and digits.
+        begins_reasoning: Whether the template's prompts open reasoning.
+        one_call: Whether an answer may have one call only. With several calls, the
+            template fails or leaves some out.
+        written: An example call as the template writes it.
     """
 
     format: ToolFormat
@@ -71,7 +75,7 @@ class TemplateForm:
     def call_text(self, name: str) -> CallText | None:
         """Return the text around the arguments of a call of the tool ``name``.
 
-        None if a grammar of such calls cannot be written.
+        None if calls of the template's format cannot be restricted by a grammar.
         """
         return self.format.call_text(name, self.written)
 
@@ -79,16 +83,17 @@ class TemplateForm:
 def find_form(
     model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
 ) -> TemplateForm:
-    """Return the format of a chat template's tool calls.
+    """Detect how a chat template writes tool calls.
 
     Args:
-        model: Name of the model, for messages.
+        model: Name of the model, for error messages.
         render: Renders messages with the template.
         formats: The formats to choose from, by name.
-        forced: Name of the required format; empty: exactly one must fit.
+        forced: Name of the only format to try; empty tries all.
 
     Raises:
-        ModelError: No format fits, or several do; quotes the template's output.
+        ModelError: No format can parse the template's calls, or several can. The
+            message quotes the template's output.
     """
     first_error = ""
     written = ""
@@ -126,14 +131,15 @@ def find_form(
 
 
 def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
-    """Return whether the template keeps earlier reasoning after the next user message.
+    """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
-    If it drops reasoning, an earlier turn has other tokens than were sampled.
+    If the template drops reasoning after the next user message, earlier answers no
+    longer have the tokens that were sampled.
 
     Args:
         render: Renders messages with the template.
-        form: The template's tool format; its reasoning marks are also tried in the
-            text.
+        form: The template's tool format, to test also reasoning that is written between
+            the format's marks in the answer's text. None tests message fields only.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -147,7 +153,7 @@ _FIELDS = "reasoning_content", "reasoning", "thinking"
 
 
 def _is_dropped(render: Render, answer: Message) -> bool:
-    """Return whether the template drops an answer's reasoning in later turns."""
+    """Return whether a template shows an answer's reasoning, but drops it later."""
     said: list[Message] = [
         {"role": "user", "content": "u"},
         {"role": "assistant", **answer},
@@ -167,14 +173,14 @@ _ADVICE = (
 
 
 def _attempts() -> Iterator[tuple[bool, str]]:
-    """Yield ways to pass a call to the template, arguments as JSON text first."""
+    """Yield ways to pass a call to a template, as (arguments as object, call id)."""
     for call_id in (_LONG_ID, SHORT_ID):
         yield False, call_id
         yield True, call_id
 
 
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
-    """Render a test prompt and a tool call as its answer; return both texts."""
+    """Render a test prompt and a test call; return the texts of both."""
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
@@ -202,7 +208,7 @@ def _answer(*calls: Message) -> Message:
 
 
 def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
-    """Return whether the template cannot write two calls in one answer."""
+    """Return whether a template fails to write two calls in one answer."""
     texts = "first value", "second value"
     calls = [
         _call({"text": text, "count": number}, as_object, f"{call_id[:-1]}{number}")
@@ -228,9 +234,12 @@ def _read_back(
     *,
     as_object: bool,
 ) -> WrittenCall | None:
-    """Return the probe call if ``form`` reads it and no other format's call."""
+    """Return the test call as ``form`` reads it from ``answer``.
+
+    None if ``form`` misreads the call, or if the text around it has marks of calls.
+    """
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
-        return None  # written as a string within a string: not the call that was made
+        return None  # the template wrote the JSON text as a quoted string
     reading = form.read(answer, prefix=before[-PREFIX:], tools=[PROBE_TOOL])
     if len(reading.calls) != 1:
         return None

@@ -1,9 +1,8 @@
 """Separate free text from decisions in an answer with a JSON schema.
 
-A field that takes one of a few values (an enum, a boolean, a number, a text with a
-format) is a decision, as an argument of a tool is. A field for any text is the answer's
-own words. Where a schema has fields for text alone, the agent goes by these, and all of
-them are decisions.
+A field for limited values (an enum, a boolean, a number, a text with a format) is a
+decision, like an argument of a tool. A field for any text is free text. If a schema has
+no other fields, the agent acts on the texts, so all of them count as decisions.
 """
 
 import json
@@ -21,11 +20,14 @@ _BRANCHES = ("anyOf", "oneOf", "allOf")
 def free_text(
     text: str, span: tuple[int, int], schema: Mapping[str, Any]
 ) -> list[tuple[int, int]]:
-    """Return the offsets of strings that are free text, closing quote included.
+    """Return start and end offset of each free text in an answer.
+
+    The opening quote is not included, the closing quote is. Empty if the schema has
+    fields for free text only.
 
     Args:
         text: A response.
-        span: Where its answer, a JSON object, starts and ends.
+        span: Start and end offset of the answer in it, a JSON object.
         schema: The answer's JSON schema.
     """
     if not _decides(schema, schema, 0):
@@ -36,7 +38,7 @@ def free_text(
 def _free(
     text: str, at: int, schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the free strings of the JSON value at ``at``."""
+    """Yield the offsets of each free text in the JSON value at offset ``at``."""
     at = _skipped(text, at, " \t\r\n")
     if depth > _MOST_DEPTH or at >= len(text):
         return
@@ -67,7 +69,7 @@ def _skipped(text: str, at: int, blanks: str) -> int:
 def _options(
     schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the alternatives of a schema (``anyOf`` and so on), references resolved."""
+    """Yield the alternatives of a schema (``anyOf`` etc.), with ``$ref`` resolved."""
     if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
         return
     if isinstance(reference := schema.get("$ref"), str):

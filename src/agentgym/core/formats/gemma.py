@@ -1,4 +1,4 @@
-"""``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``: Gemma 4, FunctionGemma."""
+"""Gemma 4 and FunctionGemma: ``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _NAME = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
 
 
 class Gemma(ToolFormat):
-    """A tool name and an object in Gemma's own notation, with marks for quotes."""
+    """Calls as tool name and object in Gemma's notation, with marks as quotes."""
 
     name: ClassVar[str] = "gemma"
     vllm_parser: ClassVar[str] = "gemma4"
@@ -30,7 +30,7 @@ class Gemma(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between the marks of either model."""
+        """Return the calls between the marks of Gemma 4 or FunctionGemma."""
         calls = []
         while found := _CALL.search(text, start):
             calls.append(_read(text, found))

@@ -1,4 +1,4 @@
-"""Messages with headers, ``to=functions.f`` and channels: gpt-oss."""
+"""The format of gpt-oss: messages with headers such as ``to=functions.f``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 
 
 class Harmony(ToolFormat):
-    """Messages with headers; each header names a channel and a recipient."""
+    """Calls as messages whose header names a channel and the function to call."""
 
     name: ClassVar[str] = "harmony"
     vllm_parser: ClassVar[str] = "openai"
@@ -37,7 +37,7 @@ class Harmony(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the messages that are addressed to a function."""
+        """Return the calls: the messages whose header names a function."""
         found = (_call(text, m) for m in _MESSAGE.finditer(text, start))
         return [call for call in found if call is not None]
 
@@ -49,7 +49,10 @@ class Harmony(ToolFormat):
         tools: Sequence[Mapping[str, Any]] = (),
         end: str = "",
     ) -> Reading:
-        """Read an answer message by message."""
+        """Parse a response message by message; see :meth:`ToolFormat.read`.
+
+        Messages in the channel ``analysis`` are reasoning.
+        """
         if end and end not in self.end_marks:
             found = self.read(text.removesuffix(end), prefix=prefix, tools=tools)
             ending = Span(len(found.text), len(text), TOOL)
@@ -77,7 +80,7 @@ class Harmony(ToolFormat):
             spans += [Span(message.start(), last, kind), Span(last, at, TOOL)]
         rest = text[at:]
         if rest:
-            # A header that was cut off: the decision was made, but not the message.
+            # A cut-off header: if it names a function, the call counts as malformed.
             addressed = _RECIPIENT.search(rest)
             if addressed:
                 calls.append(WrittenCall(at, len(text), mark=at + addressed.start()))
@@ -96,7 +99,7 @@ class Harmony(ToolFormat):
         return False
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Return the messages of an unfinished answer that are for the user."""
+        """Return the text for the user in an unfinished answer."""
         shown = ""
         for message in _MESSAGE.finditer(text):
             channel = _CHANNEL.search(message["header"])

@@ -1,4 +1,4 @@
-"""``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``: Qwen2.5, Qwen3."""
+"""Qwen2.5 and Qwen3: ``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from agentgym.core.formats.base import (
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _CLOSING = re.compile(rf"\s*{CLOSE}")
 _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
-"""The closing mark may be missing after an answer's last call; vLLM allows it too."""
+"""An answer's last call may lack its closing mark; vLLM also accepts such a call."""
 
 
 class Hermes(ToolFormat):
-    """A JSON object with name and arguments between two marks."""
+    """Calls as JSON objects with name and arguments, each between two marks."""
 
     name: ClassVar[str] = "hermes"
     vllm_parser: ClassVar[str] = "hermes"
@@ -33,7 +33,7 @@ class Hermes(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between the marks; arguments may be JSON in a string."""
+        """Return the calls between marks; arguments may also be JSON in a string."""
         calls = []
         while (start := text.find(OPEN, start)) >= 0:
             calls.append(_read(text, start))

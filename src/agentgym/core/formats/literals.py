@@ -1,7 +1,7 @@
-"""Parse values in notations other than JSON, with their offsets.
+"""Parse values in Python's and in Gemma's notation at an offset in a text.
 
-Both readers also accept common invalid text: newlines within quotes, and true and null
-in JSON's as well as Python's spelling.
+Both parsers also accept common mistakes: newlines within quotes, and true and null in
+the spelling of Python or of JSON.
 """
 
 import json
@@ -27,7 +27,7 @@ _DEEPEST = 32
 
 
 class Unreadable(ValueError):
-    """The text at this place is not a value."""
+    """The text at an offset is not a value of the notation."""
 
 
 def skip_space(text: str, at: int) -> int:
@@ -37,10 +37,10 @@ def skip_space(text: str, at: int) -> int:
 
 
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
-    """Read a Python literal at ``at``; return it and the offset after it.
+    """Read the Python literal at offset ``at``; return its value and end offset.
 
     Raises:
-        Unreadable: It is not a literal, or is nested too deeply.
+        Unreadable: The text is not a literal, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -56,7 +56,13 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 
 def read_word(text: str, at: int) -> tuple[Any, int]:
-    """Read a number, true, false or null, in Python's or JSON's spelling."""
+    """Read a number, true, false or null, in Python's or JSON's spelling.
+
+    Return also the end offset.
+
+    Raises:
+        Unreadable: The text is none of these.
+    """
     if word := _WORD.match(text, at):
         return _WORDS[word[1]], word.end()
     if number := _NUMBER.match(text, at):
@@ -69,10 +75,12 @@ def read_word(text: str, at: int) -> tuple[Any, int]:
 
 
 def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any, int]:
-    """Read a value of Gemma's notation: strings between ``quote``, keys without quotes.
+    """Read a value in Gemma's notation; return the value and its end offset.
+
+    Strings stand between two ``quote`` marks, keys have no quotes.
 
     Raises:
-        Unreadable: It is not such a value, or is nested too deeply.
+        Unreadable: The text is not such a value, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -103,7 +111,7 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
 def read_quoteless_object(
     text: str, at: int, quote: str, depth: int = 0
 ) -> tuple[dict[str, Any], int]:
-    """Read ``{key:value,…}`` of Gemma's notation."""
+    """Read an object ``{key:value,…}`` in Gemma's notation; return also its end."""
     if not text.startswith("{", at):
         raise Unreadable
     values: dict[str, Any] = {}
@@ -126,7 +134,7 @@ def read_quoteless_object(
 
 
 def _separated(text: str, at: int, end: str) -> int:
-    """Return the offset of the next element, or of ``end``."""
+    """Return the offset of the next element of a list or object, or of ``end``."""
     at = skip_space(text, at)
     if text.startswith(",", at):
         return skip_space(text, at + 1)

@@ -1,4 +1,4 @@
-"""``[f(a="x"), g()]`` in marks or bare: LFM2, Olmo 3, Llama 3.2."""
+"""LFM2, Olmo 3 and Llama 3.2: ``[f(a="x"), g()]``, with or without marks around."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _BARE = re.compile(r"\s*\[\s*[A-Za-z_][\w.\-]*\s*\(")
 
 
 class Pythonic(ToolFormat):
-    """Python calls with keyword arguments, as a list or one a line."""
+    """Calls as Python calls with keyword arguments, in a list or one per line."""
 
     name: ClassVar[str] = "pythonic"
     vllm_parser: ClassVar[str] = "pythonic"
@@ -28,7 +28,10 @@ class Pythonic(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls within marks; without marks, an answer that is a list."""
+        """Return the calls between marks.
+
+        Without marks, the whole answer must be a list of calls.
+        """
         calls: list[WrittenCall] = []
         if not _OPEN.search(text, start):
             return _read(text, start, start, "") if _BARE.match(text, start) else []
@@ -38,7 +41,7 @@ class Pythonic(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around the arguments, with the marks of the template."""
+        """Return the text around a call's arguments, with the marks of ``written``."""
         opening = next((mark for mark in _MARKS if written.startswith(mark)), "")
         return CallText(
             opening,
@@ -51,13 +54,19 @@ class Pythonic(ToolFormat):
         )
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Hold back an answer that starts like a list."""
+        """Return the part of an unfinished answer that streaming can already show.
+
+        Empty if the answer starts with ``[``, since it may be a list of calls.
+        """
         shown = super().safe_content(text, prefix=prefix)
         return "" if shown.lstrip().startswith("[") else shown
 
 
 def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
-    """Read the calls after a mark; if one does not parse, all are malformed."""
+    """Return the calls after a mark.
+
+    If one of them does not parse, return a single malformed call instead.
+    """
     at = skip_space(text, mark)
     is_list = text.startswith("[", at)
     calls: list[WrittenCall] = []

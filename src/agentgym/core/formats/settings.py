@@ -9,19 +9,19 @@ Constrain = Literal["auto", "none", "calls"]
 
 
 class TemplateSettings(BaseModel):
-    """How to use a model's chat template; the defaults change nothing.
+    """How to use a model's chat template; the defaults use the template as it is.
 
     Attributes:
         tool_format: Name of the format in which the model writes tool calls; ``auto``
-            detects it.
-        chat_template: The text of a template to use instead of the tokenizer's;
-            ``hermes`` takes the built-in one; empty keeps the tokenizer's.
+            detects the format.
+        chat_template: The text of a template to use instead of the tokenizer's, or
+            ``hermes`` for the built-in template. Empty: the tokenizer's template.
         thinking: Whether the template asks the model to reason first; ``auto`` leaves
             that to the template.
         chat_template_kwargs: Further variables of the template, by name.
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
             schemas allow; text outside of calls stays free. ``none`` restricts nothing;
-            ``auto`` does as the model was trained.
+            ``auto``: as in the model's training.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""``<function=f><parameter=k>v</parameter></function>``: Qwen3-Coder, Qwen3.5."""
+"""Qwen3-Coder, Qwen3.5: ``<function=f><parameter=k>v</parameter></function>``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,17 @@ _PARAMETER = re.compile(r"\s*<parameter=([^>\n]*)>")
 _VALUE_END = re.compile(
     r"</parameter>(?=\s*(?:<parameter=|</function>|</tool_call>|\Z))"
 )
-"""A value may contain ``</parameter>``: only one before the next tag ends it."""
+"""The end of a value: a ``</parameter>`` with another tag after it.
+
+A ``</parameter>`` in other places belongs to the value.
+"""
 _END = re.compile(r"\s*</function>(?:\s*</tool_call>)?|\s*</tool_call>")
-"""One of the two is required; without it, a truncated call would lack parameters."""
+"""The end of a call. A call without it was cut, so that parameters may be missing."""
 _BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
 
 
 class Xml(ToolFormat):
-    """A function and its parameters in tags, with unquoted values.
+    """Calls as tags for the function and its parameters, with unquoted values.
 
     One newline after a value's opening tag and one before its closing tag belong to the
     format; everything else belongs to the value.
@@ -42,7 +45,7 @@ class Xml(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls; values get the types of the tool's schema."""
+        """Return the calls, with values converted to the types of the tool's schema."""
         calls = []
         while found := _CALL.search(text, start):
             calls.append(_read(text, found, tools))
@@ -50,7 +53,7 @@ class Xml(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around the arguments, with the marks of the template."""
+        """Return the text around a call's arguments, with the marks of ``written``."""
         marks = (OPEN, CLOSE) if written.startswith(OPEN) else ("", "")
         return CallText(marks[0], (f"<function={name}>",), "", marks[1], "tags")
 

@@ -1,4 +1,5 @@
-"""The lightning engine: Agent Lightning's trainer learns and serves, our loop decides.
+"""The lightning engine: Agent Lightning's trainer updates and serves the policy.
 
-``hooks`` and ``train`` run in its own environment; see the README of this folder.
+AgentGym's training loop runs the rollouts. The modules ``hooks`` and ``train`` run in
+Agent Lightning's own environment; see the README of this folder.
 """

@@ -31,12 +31,13 @@ _SAVED = "global_step_*"
 
 
 class LightningEngine(Engine):
-    """An engine whose trainer reads the rollouts at the gateway.
+    """An engine that trains with Agent Lightning's trainer, in a process of its own.
 
-    The trainer makes its own loop. A hook of ours holds it at the beginning of each
-    step, when its servers answer with the newest weights. In the meantime our loop runs
-    rollouts and measurements. An update lets it go on: it reads the step's rollouts,
-    updates, saves, sends the weights to its servers, and waits again.
+    The trainer has its own training loop. A hook (``hooks.py``) stops that loop at the
+    beginning of each step, when the trainer's servers have the newest weights. While
+    the trainer waits, AgentGym runs rollouts. :meth:`update` lets the trainer go on: it
+    reads the step's rollouts from the gateway, updates and saves the policy, sends the
+    weights to its servers, and waits again.
     """
 
     def __init__(self, config: TrainingConfig) -> None:
@@ -55,7 +56,7 @@ class LightningEngine(Engine):
 
     @property
     def policy(self) -> RegisteredPolicy:
-        """The policy: its trainer registers the servers at the gateway."""
+        """The policy; the trainer registers its servers at the gateway."""
         return self._policy
 
     @property
@@ -65,27 +66,30 @@ class LightningEngine(Engine):
 
     @property
     def failure(self) -> str:
-        """Why the trainer cannot go on; empty while it can."""
+        """Why the trainer's process ended; empty if it runs or was not started."""
         return "" if self._process is None else self._process.failure
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return None: the trainer trains on every token."""
+        """Return None: the trainer trains on every token, whatever its component."""
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        """Start the trainer; see :meth:`RegisteredPolicy.connect`."""
+        """Start the trainer with the gateway's address, and wait for its servers.
+
+        See :meth:`RegisteredPolicy.connect`.
+        """
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Wait until the trainer's servers answer with the newest weights."""
-        if self._gateway is not None:  # else connect() will do so
+        """Before the block, wait until the trainer's servers have the new weights."""
+        if self._gateway is not None:  # else connect() will wait
             self._ready()
         yield
 
     def _ready(self) -> TrainerProcess:
-        """Start the trainer if it does not run, and wait until it waits for us."""
+        """Start the trainer if needed; return it once it waits for the next step."""
         if self._gateway is None:
             raise EngineError("The trainer needs a gateway: enter a RolloutSession.")
         if self._process is None:
@@ -102,7 +106,7 @@ class LightningEngine(Engine):
         """Let the trainer update the policy with the rollouts of this step.
 
         Raises:
-            EngineError: The trainer ended, or the step does not have
+            EngineError: The trainer's process ended, or the step does not have
                 ``tasks_per_step * group_size`` rollouts.
         """
         config, names = self._config, [made.rollout_id for made in batch.rollouts]
@@ -128,9 +132,9 @@ class LightningEngine(Engine):
         return UpdateMetrics(self._step, **found["measures"], credit=credit)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Move the trainer's checkpoint there; the manifest comes last.
+        """Move the trainer's checkpoint into ``folder``, and write a manifest last.
 
-        After a step that the trainer skipped, the one before is linked.
+        If the trainer skipped the step, hard-link the files of the checkpoint before.
         """
         found = _newest(self._saved)
         if found is not None:
@@ -150,7 +154,11 @@ class LightningEngine(Engine):
         self._checkpoints = folder.parent
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Take the weights of a checkpoint; a running trainer is started again."""
+        """Load a checkpoint: end the trainer, and start it later with these weights.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read, or is of another model.
+        """
         manifest = _read_manifest(folder / _MANIFEST)
         if manifest["model"] != self._identity():
             raise CheckpointError(
@@ -168,7 +176,10 @@ class LightningEngine(Engine):
         self._step = int(manifest["step"])
 
     def _current(self, checkpoints: Path) -> Path | None:
-        """Return their checkpoint of the newest step below ``checkpoints``."""
+        """Return the trainer's newest checkpoint below ``checkpoints``, or None.
+
+        Checkpoints of steps after the current one do not count.
+        """
         for manifest in sorted(checkpoints.glob(f"step-*/{_MANIFEST}"), reverse=True):
             found = _read_manifest(manifest)
             if found["step"] <= self._step and found["weights"]:
@@ -176,11 +187,14 @@ class LightningEngine(Engine):
         return None
 
     def _identity(self) -> dict[str, Any]:
-        """Return settings that must match a checkpoint's, which has a file per rank."""
+        """Return the settings that a checkpoint must have been written with.
+
+        The number of GPUs is one of them: a checkpoint has one file per GPU.
+        """
         return {"name": self._config.model, "gpus": self._config.gpus_per_node}
 
     def export(self, folder: Path) -> None:
-        """Copy the model and tokenizer that the trainer saved with the checkpoint."""
+        """Copy model and tokenizer from the newest checkpoint to ``folder``."""
         found = self._current(self._checkpoints)
         model = None if found is None else found / "actor" / "huggingface"
         if model is None or not any(model.glob("*.safetensors")):
@@ -190,7 +204,7 @@ class LightningEngine(Engine):
         shutil.copytree(model, folder)
 
     def close(self) -> None:
-        """End the trainer and its servers; remove a checkpoint that no step took."""
+        """End the trainer and its servers; remove checkpoints that were not moved."""
         self._end_process()
         shutil.rmtree(self._saved, ignore_errors=True)
 
@@ -201,7 +215,7 @@ class LightningEngine(Engine):
 
 
 class _Policy(RegisteredPolicy):
-    """The engine, as the gateway sees it."""
+    """The policy that the gateway serves; it forwards all calls to the engine."""
 
     def __init__(self, engine: LightningEngine, model_name: str) -> None:
         self._engine = engine
@@ -216,7 +230,7 @@ class _Policy(RegisteredPolicy):
 
 
 def _newest(saved: Path) -> Path | None:
-    """Return the newest of their checkpoints."""
+    """Return the newest checkpoint in the trainer's folder, or None."""
     return max(
         saved.glob(_SAVED),
         key=lambda path: int(path.name.rpartition("_")[2]),

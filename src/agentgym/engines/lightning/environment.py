@@ -1,4 +1,4 @@
-"""Agent Lightning's own environment: its packages, and checks that it works."""
+"""Agent Lightning's virtual environment: its packages, and checks that it works."""
 
 from agentgym.engines.environments import (
     Build,
@@ -31,12 +31,13 @@ ENVIRONMENT = EngineEnvironment(
     ),
     main_package="verl",
 )
-"""Its trainer imports parts of verl that release 0.9 does not have. The vLLM that verl
-0.8 supports is from before transformers 5."""
+"""The environment of Agent Lightning, with verl 0.8: its trainer imports parts of verl
+that verl 0.9 does not have. verl 0.8 needs a vLLM that does not support transformers 5.
+"""
 
 
 def check() -> list[Checked]:
-    """Check the environment and the GPUs; start nothing."""
+    """Check the environment and the machine; start no trainer and no servers."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:
@@ -54,8 +55,8 @@ def require() -> None:
     """Check that the environment has Agent Lightning.
 
     Raises:
-        UsageError: It is missing, or of another release; the message has the command
-            that installs it.
+        UsageError: Agent Lightning is missing, or its release is not supported. The
+            message has the command that installs the environment.
     """
     python = ENVIRONMENT.interpreter()
     version = installed_version(python, "agentlightning")

@@ -1,11 +1,12 @@
-"""Hooks of Agent Lightning: its trainer waits for our loop, and reports its updates.
+"""Hooks for Agent Lightning: its trainer waits for AgentGym, and reports its updates.
 
-Agent Lightning loads this file by its path, in the trainer's process; it imports
-nothing of this package. The two sides exchange files in a folder, ``FOLDER``:
+Agent Lightning loads this file by its path, in the trainer's process. So the file
+imports nothing of AgentGym. The two sides exchange files in a folder, ``FOLDER``:
 
-    ready-1      the trainer's servers answer with the newest weights, and it waits
-    go-1         ids of the rollouts that its next step is to read
-    update-1     rows and metrics of that step's update; missing if it made none
+    ready-1      from the trainer: its servers have the newest weights, and it waits
+    go-1         from AgentGym: ids of the rollouts for the trainer's next step
+    update-1     from the trainer: rows and metrics of this step's update; missing if
+                 the trainer skipped the update
 """
 
 import json
@@ -18,7 +19,7 @@ from agentlightning.hooks import RolloutHooks
 
 FOLDER = "LIGHTNING_FOLDER"
 _EXISTING = "existing"
-"""See ``rollout/gateway/lightning.py``."""
+"""Key of the id of an existing rollout; ``rollout/gateway/lightning.py`` reads it."""
 _TURN_S = 0.05
 _MEASURES = {
     "loss": "actor/pg_loss",
@@ -30,7 +31,7 @@ _MEASURES = {
 
 
 class LoopHooks(RolloutHooks):
-    """Gives the trainer our loop's rollouts instead of new ones."""
+    """Gives the trainer the rollouts that AgentGym ran, instead of new rollouts."""
 
     def __init__(self) -> None:
         self._folder = Path(os.environ[FOLDER])
@@ -38,7 +39,10 @@ class LoopHooks(RolloutHooks):
         self._turn = 0
 
     def on_startup(self, store: Any = None) -> None:
-        """Record each update that the trainer makes from now on."""
+        """Patch the trainer's class to write rows and metrics of each update to a file.
+
+        Agent Lightning calls this method once, when the trainer starts.
+        """
         from agentlightning.verl.trainer import AgentLightningRayPPOTrainer
 
         update = AgentLightningRayPPOTrainer._update_actor
@@ -55,7 +59,10 @@ class LoopHooks(RolloutHooks):
         AgentLightningRayPPOTrainer._update_actor = recorded
 
     def on_enqueue(self, request: Any) -> Any:
-        """Ask for the next rollout of the step; wait first if a new step begins."""
+        """Return the request with the id of the step's next rollout.
+
+        At the beginning of a step, first wait for AgentGym's rollouts.
+        """
         if not self._asked:
             self._turn += 1
             self._write(f"ready-{self._turn}", {})
@@ -75,10 +82,10 @@ class LoopHooks(RolloutHooks):
 
 
 def rows_of(batch: Any) -> list[dict[str, Any]]:
-    """Return the trained rows of a batch: which tokens they have, and their credit.
+    """Return lengths, reward and advantage of each row in a batch.
 
-    Agent Lightning divides advantages by the tokens of the rollout and the number of
-    rows; here they are undivided.
+    Agent Lightning divides advantages by the number of rows and by the rollout's
+    trained tokens; this function undoes the division.
     """
     made = batch.batch
     size = made["responses"].shape[-1]
@@ -110,7 +117,7 @@ def rows_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def measures_of(metrics: dict[str, Any]) -> dict[str, float]:
-    """Return the mean over mini-batches of the metrics that our reports have."""
+    """Return the trainer's metrics under AgentGym's names, as means of mini-batches."""
     found = {}
     for name, key in _MEASURES.items():
         values = _flat(metrics.get(key, []))

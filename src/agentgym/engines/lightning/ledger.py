@@ -1,4 +1,4 @@
-"""Compute the ledger of a step from the rows that Agent Lightning's trainer trained."""
+"""Compute a step's credit ledger from the rows that Agent Lightning trained."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,19 @@ NO_TOKENS = "no token ids were recorded"
 
 @dataclass
 class _Row:
-    """Model calls that their trainer merges into one row, in their order."""
+    """Consecutive model calls that Agent Lightning merges into one row of its batch.
+
+    Attributes:
+        calls: The model calls, in order.
+        ids: Tokens of the last call's prompt and response.
+    """
 
     calls: list[ModelCall]
     ids: list[int] = field(default_factory=list)
 
     @property
     def prompt(self) -> int:
-        """Number of tokens before the first response."""
+        """Number of tokens of the first call's prompt."""
         return len(self.calls[0].prompt_ids)
 
 
@@ -38,9 +43,10 @@ def own_credit(
 
     Args:
         rollouts: The step's rollouts.
-        rows: The rows of its update, as ``hooks.py`` records them; empty without one.
-        limit: Most tokens of a row's prompt, and of the rest of it.
-        fill_value: The reward that they give to a rollout without one.
+        rows: The rows of the step's update, from ``hooks.py``; empty if the trainer
+            skipped the update.
+        limit: Most tokens of a row's prompt; the same limit holds for its responses.
+        fill_value: The reward that the trainer gives to a rollout without a reward.
     """
     made = OwnCredit([], {}, {})
     groups = {
@@ -89,7 +95,10 @@ def own_credit(
 
 
 def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the calls that they read: of equal prompts the last."""
+    """Return the calls that Agent Lightning reads: the last call of each prompt.
+
+    Calls without recorded tokens are left out.
+    """
     kept: dict[tuple[int, ...], ModelCall] = {}
     for call in calls:
         if call.prompt_ids and call.response_ids:
@@ -100,7 +109,11 @@ def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
 
 
 def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
-    """Merge each call into the row before it, if it continues its tokens."""
+    """Merge calls into rows, as Agent Lightning does.
+
+    A call joins the row of the call before it if its prompt begins with that row's
+    tokens.
+    """
     rows: list[_Row] = []
     for call in calls:
         last = rows[-1] if rows else None
@@ -113,7 +126,7 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
 
 
 def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
-    """Return a row as a sequence, with every token of its responses trained."""
+    """Return a row as a sequence that trains every response token up to the limit."""
     end = row.prompt + limit
     made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
     for call in row.calls:

@@ -1,4 +1,4 @@
-"""TrainerProcess: Agent Lightning's trainer, started, watched and ended."""
+"""TrainerProcess: start, watch and end Agent Lightning's trainer."""
 
 import json
 import os
@@ -16,19 +16,19 @@ from agentgym.errors import EngineError
 from agentgym.security.log_file import LogFile
 
 FOLDER = "LIGHTNING_FOLDER"
-"""Variable with the folder of the files that ``hooks.py`` exchanges with us."""
+"""Environment variable with the folder for the files of ``hooks.py``."""
 _TURN_S = 0.1
 _LAST_LINES = 12
 
 
 class TrainerProcess:
-    """The trainer of one run; it ends with this process at the latest.
+    """The trainer's process of one run. It also ends when this process ends.
 
     Args:
-        settings: Their settings, by dotted key.
+        settings: The trainer's settings, by dotted key.
         tasks: Number of tasks of a step.
         key: The gateway's key.
-        log: File to append the output of the trainer and of Ray to.
+        log: A file; output of the trainer and of Ray is appended to it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TrainerProcess:
         write_json(request, {"settings": settings, "tasks": tasks})
         words = [sys.executable, supervise.__file__, str(os.getpid()), str(python)]
         words += ["-m", "agentgym.engines.lightning.train", str(request)]
-        # Their trainer prints its whole configuration.
+        # The trainer prints its whole configuration, with the gateway's key.
         with LogFile(log, {"gateway key": key}) as self._output:
             self._process = subprocess.Popen(
                 words,
@@ -59,7 +59,10 @@ class TrainerProcess:
 
     @property
     def failure(self) -> str:
-        """Why it cannot go on: the end of its log; empty while it runs."""
+        """Message that the trainer's process ended, with the end of its log, or "".
+
+        It is empty while the process runs.
+        """
         code = self._process.poll()
         if code is None:
             return ""
@@ -72,7 +75,7 @@ class TrainerProcess:
         return self._said
 
     def _last_words(self) -> str:
-        """Return its message on bad settings, or the last lines of its log."""
+        """Return the trainer's message about bad settings, or its log's last lines."""
         with self._log.open("rb") as file:
             file.seek(self._start)
             lines = file.read().decode(errors="replace").splitlines()
@@ -83,19 +86,19 @@ class TrainerProcess:
         return "\n".join(["", *lines[-_LAST_LINES:], ""]) or "it wrote nothing."
 
     def tell(self, name: str, value: Any) -> None:
-        """Write a file that the trainer waits for."""
+        """Write a JSON file that the trainer waits for."""
         write_json(self._folder / name, value)
 
     def read(self, name: str) -> Any:
-        """Return the content of a file that the trainer wrote; None without one."""
+        """Return the content of the trainer's JSON file; None if it does not exist."""
         path = self._folder / name
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file.
+        """Wait until the trainer has written a file; call ``beat`` now and then.
 
         Raises:
-            EngineError: It ended before.
+            EngineError: The trainer's process ended first.
         """
         beaten = time.monotonic()
         while not (self._folder / name).exists():
@@ -107,5 +110,5 @@ class TrainerProcess:
                 beaten = time.monotonic()
 
     def close(self) -> None:
-        """End it with all processes that it started, and remove its files."""
+        """End the trainer and all processes that it started; remove its files."""
         end_process(self._process, self._folder)

@@ -21,12 +21,12 @@ from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
 
 ESTIMATORS = {"rloo": "rloo", "grpo": "grpo"}
-"""Their advantage estimators by our algorithm: those of one reward per rollout."""
+"""verl's advantage estimator for each algorithm that needs one reward per rollout."""
 FILL_VALUE = "agentlightning.reward_fillna_value"
 RAY_GPUS = "ray_kwargs.ray_init.num_gpus"
 _MEMORY_SHARE = 0.5
 _MINI_BATCHES = 4
-"""Default number of mini-batches of a step, and so of optimizer steps."""
+"""Default number of mini-batches of a step; each is one optimizer step."""
 _MANY = 10**6
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
@@ -45,16 +45,16 @@ _FIXED = (
     *("trainer.resume_mode", "trainer.resume_from_path", "trainer.default_local_dir"),
     *("trainer.total_epochs", "trainer.total_training_steps"),
 )
-"""Settings by which our loop and their trainer find each other."""
+"""Settings that the user may not change, since AgentGym sets them."""
 
 
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings to apply over their defaults, by dotted key.
+    """Return the settings that differ from the trainer's defaults, by dotted key.
 
-    Address and folders are added when the trainer starts.
+    :func:`started_at` adds address and folders when the trainer starts.
 
     Raises:
-        ConfigError: ``verl`` has a key that the run itself sets.
+        ConfigError: The user's ``verl`` settings have a key that AgentGym sets.
         UnsupportedError: The rows cannot be divided among the GPUs.
     """
     given = flat(config.verl)
@@ -81,7 +81,7 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def row_limit(config: TrainingConfig) -> int:
-    """Return the most tokens of a row's prompt, and of the rest of it."""
+    """Return the token limit of a row's prompt, which is also that of its responses."""
     return min(context_length(config), config.episode_tokens)
 
 
@@ -180,7 +180,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _form(config: TrainingConfig) -> str:
-    """Return the model's tool-call format, as far as it is known before a download."""
+    """Return the model's tool-call format; ``hermes`` if unknown before a download."""
     if config.tool_format != "auto":
         return config.tool_format
     name = form_of(config.model, config.template).name
@@ -206,13 +206,13 @@ def _trainer(config: TrainingConfig) -> dict[str, Any]:
 def started_at(
     settings: dict[str, Any], gateway: str, saved: Path, weights: Path | None
 ) -> dict[str, Any]:
-    """Return the settings of a start.
+    """Return a run's settings with the address and folders for one trainer start.
 
     Args:
         settings: The settings of the run.
         gateway: Base URL of the gateway.
         saved: Folder in which the trainer saves checkpoints.
-        weights: The checkpoint to start from; None: the model's own weights.
+        weights: The checkpoint to start from; None for the original model.
     """
     hooks = Path(__file__).with_name("hooks.py")
     found = {

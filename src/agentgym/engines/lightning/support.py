@@ -1,4 +1,4 @@
-"""Refuse settings that Agent Lightning's trainer does not support, before any start."""
+"""LightningEngines: refuse settings that Agent Lightning's trainer does not support."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -33,12 +33,12 @@ _ELSE = "use --engine verl"
 
 
 class LightningEngines(EngineFactory):
-    """Creates engines whose learner is Agent Lightning's own trainer."""
+    """Creates engines that train with Agent Lightning's trainer."""
 
     environment = ENVIRONMENT
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Fill in settings that the trainer fixes; round episodes to whole steps."""
+        """Fill in the trainer's fixed settings; round episodes down to whole steps."""
         defaults = type(config).model_fields
         size = config.tasks_per_step * config.group_size
         changes: dict[str, Any] = {
@@ -53,7 +53,7 @@ class LightningEngines(EngineFactory):
         )
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, environment and GPUs; each problem has its own error."""
+        """Check settings, environment and GPUs; raise an error at the first problem."""
         config = self.paced(config)  # the registry does not if the model is missing
         for problem in _unsupported(config):
             raise UnsupportedError(problem)
@@ -88,16 +88,16 @@ class LightningEngines(EngineFactory):
         return EngineSummary(summary, where, "", form.name, "", form.drops_reasoning)
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return the message that the trainer starts."""
+        """Return a message that the trainer starts, with the path of its log."""
         log = log_file(config)
         return f"Agent Lightning's trainer starts, which takes minutes; its log: {log}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return our settings for the trainer, followed by its whole configuration.
+        """Return AgentGym's settings for the trainer, and its whole configuration.
 
         Raises:
-            EngineError: It has not all of these settings.
-            UnsupportedError: It cannot keep one of the run's.
+            EngineError: The trainer does not have all of these settings.
+            UnsupportedError: The trainer does not support a setting of the run.
         """
         paced = self.paced(config)
         for problem in _unsupported(paced):
@@ -106,11 +106,11 @@ class LightningEngines(EngineFactory):
         return composed_text(ENVIRONMENT, settings, of="agentlightning")
 
     def examine(self) -> Iterator[Checked]:
-        """Check the environment and the machine; nothing is started."""
+        """Yield checks of the environment and the machine; start nothing."""
         yield from check()
 
     def create(self, config: TrainingConfig) -> Engine:
-        """Return the engine; its trainer starts once there is a gateway."""
+        """Return the engine; the trainer starts later, when a gateway connects."""
         from agentgym.engines.lightning.engine import LightningEngine
 
         self.check(config)
@@ -118,7 +118,7 @@ class LightningEngines(EngineFactory):
 
 
 def _unsupported(config: TrainingConfig) -> Iterator[str]:
-    """Yield a sentence on each setting that the trainer cannot keep."""
+    """Yield an error message for each setting that the trainer does not support."""
     by = "with engine = 'lightning'"
     if config.deterministic:
         yield (
@@ -173,10 +173,12 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Check that this machine has the GPUs, unless Ray's number of GPUs is set.
+    """Check that this machine has ``gpus_per_node`` GPUs.
+
+    There is no check if the user sets Ray's number of GPUs.
 
     Raises:
-        GPUNotAvailableError: It has fewer.
+        GPUNotAvailableError: This machine has fewer.
     """
     if RAY_GPUS in flat(config.verl):
         return

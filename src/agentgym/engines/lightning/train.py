@@ -1,4 +1,4 @@
-"""Run Agent Lightning's trainer; a program in its own environment.
+"""Program that runs Agent Lightning's trainer, in Agent Lightning's environment.
 
     python -m agentgym.engines.lightning.train REQUEST
 
@@ -16,7 +16,7 @@ from agentgym.engines.verl.protocol import KEY_VARIABLE
 
 
 def main() -> None:
-    """Compose the configuration, and train until this process is ended."""
+    """Compose the trainer's configuration, and train until the process is killed."""
     asked = json.loads(Path(sys.argv[1]).read_text())
     settings = asked["settings"]
     settings["agentlightning.agl_key"] = os.environ.pop(KEY_VARIABLE)
@@ -26,7 +26,7 @@ def main() -> None:
         sys.exit(f"agentgym: {error}")
     from agentlightning.verl.entrypoint import run_ppo
 
-    # Its rows only count: hooks.py replaces their rollouts by those of our loop.
+    # Only the number of rows counts: hooks.py replaces their rollouts by AgentGym's.
     rows = [{"task": str(number)} for number in range(asked["tasks"])]
     run_ppo(config, rows, rows[:1])
 

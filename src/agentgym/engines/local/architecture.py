@@ -1,10 +1,10 @@
-"""Traits: find out how a model's layers can compute several sequences.
+"""Traits: find out whether a model can compute several sequences in one forward pass.
 
 Tokens of several sequences can be packed into one row (:mod:`.attention`) if every
-layer attends to all earlier tokens and its attention can be replaced. All other models
-take the plain path: one sequence after the other through the model's own forward pass,
-with the cache of transformers. A model without weights, on torch's meta device, is
-enough to detect this, so a run's plan shows it before anything is loaded.
+layer attends to all earlier tokens and transformers lets us replace its attention. All
+other models take the plain path: one sequence after the other through the model's own
+forward pass, with the cache of transformers. To detect this, a model without weights
+(on torch's meta device) is enough, so a run's plan shows it before loading the model.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ from agentgym.errors import ModelError, first_line
 _WATCH = "agentgym_watch"
 _TOKENS = 4
 UNLIMITED = 2**40
-"""Number of tokens that stands for no limit by positions or by a growing cache."""
+"""A number of tokens so large that it means no limit."""
 _KNOWN = {
     "scaling",
     "layout",
@@ -55,7 +55,7 @@ _KNOWN = {
     "output_hidden_states",
     "output_router_logits",
 }
-"""Further arguments of attention calls that the packed path supports."""
+"""Keyword arguments of an attention call that the packed path supports."""
 _OBSTACLES = {
     "sliding_window": "sliding-window attention",
     "softcap": "capped attention scores",
@@ -68,13 +68,15 @@ class Traits:
     """How a model's layers can be computed.
 
     Attributes:
-        obstacles: Reasons why tokens cannot be packed; empty if they can.
+        obstacles: Reasons why tokens cannot be packed; empty if they can be packed.
         cache: Shape of one token's keys and values; None if tokens cannot be packed.
-        growing: Numbers (scalars) that each token adds to the cache.
-        bounded: Numbers in the cache that do not grow: windows and states.
-        needs_eager: Whether its attention needs more than torch's own function.
-        plain_head: Whether its logits are one linear layer of the last hidden states.
-        continues: Whether its cache accepts several new tokens at once.
+        growing: How many numbers (scalars) each token adds to the cache.
+        bounded: How many numbers the cache has for windows and states, whose size does
+            not depend on the text.
+        needs_eager: Whether attention needs more than torch's
+            ``scaled_dot_product_attention``.
+        plain_head: Whether one linear layer turns the last hidden states into logits.
+        continues: Whether the cache accepts several new tokens at once.
     """
 
     obstacles: tuple[str, ...]
@@ -92,17 +94,17 @@ class Traits:
 
 
 def find_class(name: str, source: str) -> Any:
-    """Return the transformers class for a model, by its ``config.json``.
+    """Return the transformers class that ``config.json`` names for a model.
 
-    For a model of text and images that is the class of the whole model: only the text
+    For a model of text and images, this is the class of the whole model: only its text
     part is sampled and trained, but saved weights fit the original folder.
 
     Args:
         name: The model's name, as the user wrote it.
-        source: Its folder, or its id.
+        source: The model's folder, or its Hugging Face id.
 
     Raises:
-        ModelError: The installed transformers does not support its architecture.
+        ModelError: The installed transformers does not support the architecture.
     """
     try:
         config = AutoConfig.from_pretrained(source)
@@ -128,14 +130,14 @@ def find_class(name: str, source: str) -> Any:
 
 
 def find_traits(name: str, model: PreTrainedModel) -> Traits:
-    """Run a model on a few tokens, with or without weights, to detect its traits.
+    """Run a model on a few tokens to detect its traits.
 
     Args:
-        name: Its name, as the user wrote it.
-        model: The model on any device; its weights do not matter.
+        name: The model's name, as the user wrote it.
+        model: The model, on any device, with or without weights.
 
     Raises:
-        ModelError: It cannot be sampled with a cache of transformers.
+        ModelError: The model cannot be sampled with a cache of transformers.
     """
     if model.get_decoder() is model or model.get_output_embeddings() is None:
         raise ModelError(
@@ -195,16 +197,16 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Return the longest text for which positions do not depend on the text's length.
+    """Return the number of tokens up to which cached positions stay valid.
 
-    Rotary positions of type ``longrope`` all change beyond the original length, so that
-    cached ones would be wrong; those of type ``dynamic`` change beyond the longest
-    length.
+    Rotary positions of type ``longrope`` all change when the text grows beyond the
+    model's original length; cached keys would then be wrong. Positions of type
+    ``dynamic`` change beyond the model's longest length, which is always the limit.
     """
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)
     found = text.to_dict().get("rope_parameters") or {}
-    for settings in (found, *found.values()):  # some have them per kind of layer
+    for settings in (found, *found.values()):  # some models have one per kind of layer
         if isinstance(settings, dict) and settings.get("rope_type") == "longrope":
             original = settings.get("original_max_position_embeddings")
             longest = min(longest, int(original or longest))
@@ -212,7 +214,13 @@ def longest_text(config: PreTrainedConfig) -> int:
 
 
 class _Call(NamedTuple):
-    """The arguments of an attention call."""
+    """Properties of one attention call.
+
+    Attributes:
+        has_layout: Whether the argument ``layout`` reached the attention.
+        keys: Shape of the keys.
+        extra: Names of arguments that the packed path does not support.
+    """
 
     has_layout: bool
     keys: torch.Size
@@ -220,7 +228,7 @@ class _Call(NamedTuple):
 
 
 def _watched(name: str, model: PreTrainedModel) -> tuple[DynamicCache, list[_Call]]:
-    """Return the cache of a few tokens, and the recorded attention calls."""
+    """Run a model on a few tokens; return the cache and the attention calls."""
     calls: list[_Call] = []
 
     def watch(
@@ -269,7 +277,7 @@ def _is_set(value: object) -> bool:
 
 
 def _states(layer: Any) -> Iterator[Tensor]:
-    """Yield the states in a cache's layer that do not grow."""
+    """Yield the tensors of a cache layer whose size does not grow with the text."""
     if isinstance(layer, LinearAttentionLayer):
         for held in (layer.conv_states, layer.recurrent_states):
             states = held.values() if isinstance(held, dict) else held or ()

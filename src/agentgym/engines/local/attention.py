@@ -1,9 +1,9 @@
-"""Attention for tokens of several rows, or of trees, packed into one row.
+"""Attention for tokens of several sequences, packed into one row.
 
-Models run with transformers' code on one row, so that no padding is computed; a
-:class:`Layout` defines the tokens that each token attends to. The newest tokens of a
-batch attend to its cache: grouped keys are read in place, where transformers' ``sdpa``
-would repeat them for every query head, and a shared prefix is read once.
+transformers' code runs the model on a single row, so that no padding is computed. A
+:class:`Layout` defines the tokens that each token attends to. In decoding, new tokens
+attend to the batch's cache. Grouped keys are read in place, while transformers'
+``sdpa`` would copy them for every query head. A prefix shared by all rows is read once.
 """
 
 from abc import ABC, abstractmethod
@@ -21,11 +21,11 @@ from agentgym.engines.local.decoding.kv_cache import BatchCache
 
 _NAME = "agentgym_packed_sdpa"
 _FEW = 8
-"""Most new tokens per row in a decoding step: one, and the drafted ones."""
+"""Most new tokens per row in a decoding step: the newest, and the drafted tokens."""
 
 
 class Layout(ABC):
-    """Defines the tokens that each of some packed tokens attends to."""
+    """Defines which tokens each packed token attends to."""
 
     @abstractmethod
     def attend(
@@ -35,21 +35,22 @@ class Layout(ABC):
 
         Args:
             layer: Index of the layer.
-            query: (1, heads, tokens, head_dim).
-            key: (1, key heads, tokens, head_dim); heads is a multiple of key heads.
-            value: Shaped like ``key``.
-            scale: Factor of the scores.
+            query: Queries, (1, heads, tokens, head_dim).
+            key: Keys, (1, key heads, tokens, head_dim); heads is a multiple of key
+                heads.
+            value: Values, shaped like ``key``.
+            scale: Factor of the attention scores.
 
         Returns:
-            (1, tokens, heads, head_dim).
+            The attention's output, (1, tokens, heads, head_dim).
         """
 
 
 def register() -> str:
     """Register attention with layouts in transformers; return its name.
 
-    It also switches off cuDNN's attention in this process. Torch prefers it on some
-    GPUs, where it plans each new shape for half a second, and shapes rarely repeat.
+    Also disable cuDNN's attention in this process. Torch prefers it on some GPUs, but
+    it takes half a second for each new shape, and our shapes rarely repeat.
     See https://github.com/modelscope/FunASR/issues/3704.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -69,7 +70,7 @@ def _attend(
     layout: Layout | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for transformers; without a layout use its default."""
+    """Compute attention for transformers; without a layout, as its ``sdpa`` does."""
     if layout is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
@@ -80,11 +81,11 @@ def _attend(
 
 
 class Kept(Layout):
-    """One sequence with causal attention, which keeps its keys and values.
+    """Causal attention of one sequence; stores the keys and values.
 
     Attributes:
-        pairs: Keys and values by layer, (1, key heads, tokens, head_dim), from the
-            first pass: a backward pass may compute a layer again.
+        pairs: Keys and values by layer, (1, key heads, tokens, head_dim). Only those of
+            the first pass are kept, since a backward pass may compute a layer again.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class Kept(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Store keys and values, and attend causally."""
+        """Store the layer's keys and values, and compute causal attention."""
         self.pairs.setdefault(layer, (key, value))
         return functional.scaled_dot_product_attention(
             query,
@@ -108,9 +109,13 @@ class Kept(Layout):
 def attend_masked(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float
 ) -> Tensor:
-    """Attend with grouped keys and an additive mask; return queries' shape.
+    """Compute attention with grouped keys and an additive mask.
 
-    On a GPU, only the plain kernel supports both, and it holds all scores at once.
+    On a GPU the keys are repeated for each query head: the only kernel that supports
+    both grouped keys and a mask would hold all scores in memory.
+
+    Returns:
+        The output, shaped like ``query``.
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and query.device.type == "cuda":
@@ -128,18 +133,18 @@ def attend_masked(
 
 @dataclass(frozen=True)
 class PackedRows(Layout):
-    """New tokens of several rows of a batch, row after row.
+    """New tokens of several rows of a batch, packed row after row.
 
     Attributes:
-        cache: The batch's cache, to which their keys and values are written.
+        cache: The batch's cache; keys and values of the new tokens are written to it.
         first: Index of the first row.
-        ids: The token ids, (tokens,).
-        rows: The row of each token, counted from ``first``, same shape.
-        places: Index of each token among its row's new tokens, same shape.
-        positions: Their columns in the cache, same shape.
-        targets: Positions in the cache to write their keys and values to.
-        mask: Additive, (rows, 1, time, columns that the attention sees).
-        shared_prefix: Number of first columns that are the same in every row.
+        ids: Token ids, (tokens,).
+        rows: The row of each token, counted from ``first``, (tokens,).
+        places: Index of each token among its row's new tokens, (tokens,).
+        positions: Column of each token in the cache, (tokens,).
+        targets: Where keys and values are written; see :meth:`BatchCache.targets`.
+        mask: Additive attention mask, (rows, 1, new tokens per row, columns to read).
+        shared_prefix: Number of leading columns that are the same in every row.
     """
 
     cache: BatchCache
@@ -155,13 +160,17 @@ class PackedRows(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Write keys and values; let each token attend to its row up to itself."""
+        """Write keys and values to the cache; each token attends to its row so far."""
         new = torch.cat((key, value), 1)[0].transpose(0, 1)
         self.cache.write(layer, self.targets, new)
         return self.read(layer, query[0].transpose(0, 1), scale)[None]
 
     def read(self, layer: int, query: Tensor, scale: float = 1.0) -> Tensor:
-        """Attend to the cache with queries of shape (tokens, heads, head_dim)."""
+        """Compute attention to the cache for queries, (tokens, heads, head_dim).
+
+        Returns:
+            The output, shaped like ``query``.
+        """
         count, _, time, width = self.mask.shape
         rows = slice(self.first, self.first + count)
         keys, values = self.cache.read(layer, rows, width)
@@ -176,7 +185,7 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return the layout of only each row's last token; ``at`` has their indices."""
+        """Return the layout of only each row's last token, whose indices are ``at``."""
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)
@@ -185,7 +194,18 @@ class PackedRows(Layout):
 def _few(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, shared: int
 ) -> Tensor:
-    """Attend with a few scaled queries per row, (rows, heads, time, head_dim)."""
+    """Compute attention for a few queries per row, which are scaled already.
+
+    Args:
+        query: (rows, heads, queries per row, head_dim).
+        key: (rows, key heads, columns, head_dim).
+        value: Shaped like ``key``.
+        mask: Additive, (rows, 1, queries per row, columns).
+        shared: Number of leading columns that are the same in every row.
+
+    Returns:
+        (rows, queries per row, heads, head_dim).
+    """
     batch, heads, time, width = query.shape
     groups = key.shape[1]
     rows = query.reshape(batch, groups, -1, width)

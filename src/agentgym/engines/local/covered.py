@@ -1,4 +1,4 @@
-"""Tensors of the tokens that the loss covers, with their grammars' masks."""
+"""Tensors of the tokens that the loss covers, with the masks of grammars."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _HIDDEN = -1e30
 
 
 class GrammarMasks(NamedTuple):
-    """Masks of the tokens that grammars allowed for the targets.
+    """For each target (:class:`Target`), the tokens that a grammar allowed.
 
-    A mask shared by several targets is stored once, one bit per token.
+    Equal masks are stored once.
 
     Attributes:
-        masks: (masks, bytes).
-        which: Index of each target's mask; -1 if every token was allowed.
+        masks: The different masks, one bit per vocabulary token, (masks, bytes).
+        which: For each target, the index of its mask; -1 if every token was allowed.
     """
 
     masks: Tensor
@@ -30,7 +30,7 @@ class GrammarMasks(NamedTuple):
 
     @classmethod
     def of(cls, targets: Sequence[Target], device: torch.device) -> Self:
-        """Return the masks of some targets, in their order."""
+        """Return the masks of ``targets``, in the same order."""
         number: dict[bytes, int] = {}
         which = [
             number.setdefault(each.allowed.bits, len(number)) if each.allowed else -1
@@ -43,18 +43,18 @@ class GrammarMasks(NamedTuple):
         return cls(masks.to(device), torch.tensor(which, device=device))
 
     def split(self, most: int) -> list[Self]:
-        """Split into masks of at most ``most`` targets each."""
+        """Split into objects for at most ``most`` targets each."""
         if not self.is_any:
             return [self] * -(-len(self.which) // most)
         return [type(self)(self.masks, part) for part in self.which.split(most)]
 
     @property
     def is_any(self) -> bool:
-        """Whether a target has a grammar."""
+        """Whether at least one target has a grammar."""
         return len(self.masks) > 0
 
     def hide(self, scaled: Tensor) -> Tensor:
-        """Mask the logits of tokens that were not allowed.
+        """Return the logits, very negative for tokens that were not allowed.
 
         Args:
             scaled: The targets' logits divided by the temperature, (targets,
@@ -66,7 +66,7 @@ class GrammarMasks(NamedTuple):
         bits = self.masks[self.which[rows]]
         places = torch.arange(8, device=bits.device, dtype=_U8)
         allowed = ((bits[:, :, None] >> places) & 1).flatten(1)[:, : scaled.shape[1]]
-        # Not minus infinity: times 0 that is NaN, in the entropy.
+        # Not minus infinity: the entropy multiplies it by 0, which would be NaN.
         held = scaled.index_select(0, rows).masked_fill(allowed == 0, _HIDDEN)
         return scaled.index_copy(0, rows, held)
 
@@ -74,13 +74,19 @@ class GrammarMasks(NamedTuple):
 class CoveredTokens(NamedTuple):
     """Tensors of the tokens that the loss covers in some trees.
 
+    A target is a node's next token; several sequences may contain the same target. Each
+    of these is an occurrence.
+
     Attributes:
-        tokens: Token id of each target; ``counts`` has its number of occurrences,
-            ``sampled`` their mean log-probability at sampling.
-        nodes: Node in the tree that predicts each target.
+        tokens: For each target, its token id.
         held: Grammar masks of the targets.
-        target: Target of each occurrence; likewise its ``sequence`` (among all trees),
-            its ``logprob`` at sampling and its ``advantage``.
+        counts: For each target, its number of occurrences.
+        sampled: For each target, the mean log-probability at sampling.
+        nodes: For each target, the node in its tree that predicts it.
+        target: For each occurrence, the index of its target.
+        sequence: For each occurrence, the index of its sequence in ``sequences``.
+        logprob: For each occurrence, the log-probability at sampling.
+        advantage: For each occurrence, its advantage.
         sequences: The sequences of all trees.
     """
 
@@ -132,7 +138,7 @@ class CoveredTokens(NamedTuple):
         """Return 1 for each sequence whose mean ratio is within the limit, else 0.
 
         Args:
-            now: Log-probability of each target.
+            now: Current log-probability of each target.
             limit: Upper limit, above 1; its reciprocal is the lower limit.
         """
         apart = now.detach().index_select(0, self.target) - self.logprob
@@ -144,10 +150,10 @@ class CoveredTokens(NamedTuple):
         return (~(mean.abs() > math.log(limit))).float()
 
     def by_sequence(self, of_targets: Tensor) -> dict[int, list[float]]:
-        """Return the values of each sequence's tokens, by its ``id``.
+        """Return for each ``id(sequence)`` the values of its covered tokens, in order.
 
         Args:
-            of_targets: A value of each target, e.g. its log-probability.
+            of_targets: One value per target, e.g. its log-probability.
         """
         found: list[list[tuple[int, float]]] = [[] for _ in self.sequences]
         values = of_targets.detach().tolist()
@@ -162,10 +168,14 @@ class CoveredTokens(NamedTuple):
         }
 
     def sums(self, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return sums by target: positive advantages, negative ones, and occurrences.
+        """Return three sums per target, over its occurrences.
 
         Args:
             near: 1 for each sequence that counts, else 0.
+
+        Returns:
+            The sum of positive advantages, the sum of negative advantages, and the
+            number of occurrences.
         """
         kept = near.index_select(0, self.sequence)
         weighed = kept * self.advantage

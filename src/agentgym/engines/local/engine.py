@@ -23,7 +23,10 @@ from agentgym.models.folder import new_rank
 
 
 class LocalEngine(Engine):
-    """Trains a policy in this process, on the CPU or one GPU; use :meth:`create`."""
+    """Trains a policy in this process, on the CPU or one GPU.
+
+    :meth:`create` makes an engine from the settings of a run.
+    """
 
     compares: ClassVar[bool] = True
 
@@ -68,11 +71,11 @@ class LocalEngine(Engine):
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each token of a response."""
+        """Return for each response token its components; None if they are unknown."""
         return self._policy.tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each position."""
+        """Return the tokens that a call's grammar allowed at each response position."""
         return self._policy.tokens.allowed(call)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
@@ -87,19 +90,19 @@ class LocalEngine(Engine):
         return decoder.between_responses(update)
 
     def compare(self, batch: TrainingBatch) -> float:
-        """Return the distance of the weights from those that sampled a batch."""
+        """Return how far the policy is, in nats, from the one that sampled a batch."""
         decoder = self._policy.decoder
         return decoder.between_responses(partial(self._learner.compare, batch))
 
     def imitation(self) -> LocalImitation:
-        """Return the imitation; updates after it use a smaller learning rate."""
+        """Return the warm start's fine-tuning; later updates learn at a lower rate."""
         self._learner.is_warmed = True
         policy = self._policy
         alone = policy.decoder.between_responses
         return LocalImitation(self._loaded, policy.tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write weights (with LoRA only the adapter's), optimizer and random state."""
+        """Write a checkpoint: trained weights, optimizer and random state."""
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
@@ -113,9 +116,9 @@ class LocalEngine(Engine):
         decoder.between_responses(load)
 
     def export(self, folder: Path) -> None:
-        """Write model (or adapter) and tokenizer for transformers and peft."""
+        """Write the model (or only its adapters) and the tokenizer into ``folder``."""
         self._learner.export(folder)
 
     def close(self) -> None:
-        """Stop generating; pending requests fail."""
+        """Stop sampling; pending requests fail."""
         self._policy.close()

@@ -24,12 +24,12 @@ _BETAS = (0.9, 0.99)
 
 
 class LocalImitation(Imitation):
-    """Fine-tunes all weights of a small model, the adapter of others; see Imitation.
+    """Fine-tunes the adapter, or all weights of a model without adapter.
 
     Args:
         loaded: The model, which is trained in place.
         tokens: Converts answers to tokens.
-        alone: Runs a function while nothing samples from the model.
+        alone: Calls a function while the model does not sample; returns the result.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class LocalImitation(Imitation):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Return an answer in the tokens of the chat template."""
+        """Convert a given answer to tokens with the chat template."""
         return self._tokens.written(request, content, calls, version=0)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Take one step of AdamW; running responses finish first."""
+        """Do one step of AdamW, after running responses finish; return the loss."""
         return self._alone(partial(self._step, batch, share))
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token; running responses finish first."""
+        """Return the mean loss per trained token, after running responses finish."""
         return self._alone(partial(self._measure, batch))
 
     @torch.no_grad()

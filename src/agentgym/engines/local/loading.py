@@ -47,9 +47,10 @@ from agentgym.models.folder import (
 from agentgym.models.template import template_of
 
 _LEAST_TOKENS = 512
-"""Least tokens that must fit into memory: prompts need about as many."""
+"""Fewest tokens that must fit into the cache: a prompt needs about as many."""
 _FAR = 0.1
-"""Tolerance: far above rounding, far below the effect of attending to wrong tokens."""
+"""Largest accepted relative difference of states. Rounding causes much less, attention
+to wrong tokens much more."""
 _ROUNDING = 0.01
 
 
@@ -72,19 +73,21 @@ def load_model(
         rank: Rank of a new LoRA adapter to train; 0 trains all weights (or the adapter,
             if the folder has one); None loads for inference only.
         seed: Seed of the new adapter's initial weights.
-        precision: Number type of frozen weights: ``bf16``, ``float32``, or ``auto``,
-            which is bfloat16 if the GPU or the CPU computes with it, except for small
-            models. Trained weights are float32, as are weights for inference that the
-            folder stores in float32.
+        precision: Number type of frozen weights: ``bf16``, ``float32`` or ``auto``.
+            ``auto`` is bfloat16 if the device computes with it, but float32 for small
+            models on a CPU. Trained weights are float32. For inference, weights that
+            the folder stores in float32 stay float32.
         recompute: Whether the backward pass computes layers again; None does so for
             large models.
-        template: How to use its chat template; None takes the folder's settings.
-        roles: Agents of a team that get an adapter each; the folder's own come first.
+        template: How to use the model's chat template; None takes the folder's
+            settings.
+        roles: Agents of a team that each get an adapter. If the folder has adapters,
+            its roles are used instead.
 
     Raises:
-        UnsupportedError: Its layers cannot have an adapter for each of them.
-        ModelError: It cannot be loaded, cannot be trained to call tools, or leaves
-            no memory for responses.
+        UnsupportedError: The model's layers cannot hold one adapter per role.
+        ModelError: The model cannot be loaded, cannot be trained to call tools, or
+            leaves no memory for responses.
         GPUNotAvailableError: torch sees no CUDA device.
     """
     _remove_empty_caches()
@@ -142,7 +145,7 @@ def load_model(
 
 
 def _freeze_unused(causal: PreTrainedModel) -> None:
-    """Freeze the parts for images, which are never used."""
+    """Freeze the parts of the model that do not process text, such as images."""
     used = {id(p) for p in causal.get_decoder().parameters()}
     if (head := causal.get_output_embeddings()) is not None:
         used |= {id(p) for p in head.parameters()}
@@ -161,7 +164,7 @@ def _remove_empty_caches() -> None:
 def _read(
     model: str, source: str, adapter: Path | None, *, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """Load tokenizer and base weights, those below an adapter if one is given."""
+    """Load tokenizer and weights; for an adapter, the weights of its base model."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         if adapter is not None:
@@ -180,7 +183,7 @@ def _read(
 
 
 def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
-    """Return the number type of frozen weights."""
+    """Return the number type of frozen weights; see :func:`load_model`."""
     if precision != "auto":
         is_half = precision == "bf16"
     elif device == "cuda":
@@ -191,7 +194,7 @@ def _dtype(model: str, precision: Precision, device: str) -> torch.dtype:
 
 
 def _is_held_in_half(source: str) -> bool:
-    """Return whether a model's files store 16 bits per weight, by its settings."""
+    """Return whether ``config.json`` says that the files store 16 bits per weight."""
     file = Path(source) / "config.json"
     found = read_json(file) if file.is_file() else {}
     named = found.get("dtype") or found.get("torch_dtype")
@@ -217,13 +220,16 @@ def _recomputed(
 
 
 def _merged_bytes(causal: PreTrainedModel) -> int:
-    """Return the bytes of the weights that are copied for sampling."""
+    """Return the bytes of the weights that SamplingCopy will copy and merge."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
 
 def _free_bytes(causal: PreTrainedModel) -> int:
-    """Return a GPU's free memory; a CPU's is checked before loading."""
+    """Return a GPU's free memory in bytes; on a CPU, a huge number.
+
+    The CPU's memory is checked before loading.
+    """
     if causal.device.type != "cuda":
         return sys.maxsize
     torch.cuda.empty_cache()
@@ -233,8 +239,8 @@ def _free_bytes(causal: PreTrainedModel) -> int:
 def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
     """Return the memory budget for keys and values of running responses, in bytes.
 
-    On a GPU that is a quarter of the memory left by the weights and by ``merged`` bytes
-    of copies still to come: training needs the most.
+    On a GPU this is a quarter of the free memory, minus the ``merged`` bytes of copies
+    that are made later. Training needs most of the rest.
     """
     if causal.device.type == "cuda":
         return (_free_bytes(causal) - merged) // 4
@@ -244,7 +250,11 @@ def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens' keys and values fit into a budget in bytes."""
+    """Return how many tokens fit into a KV cache of ``budget`` bytes.
+
+    Raises:
+        ModelError: Too few tokens fit.
+    """
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -261,7 +271,13 @@ def _cache_tokens(
 def _stop_ids(
     model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
-    """Return the end tokens of the tokenizer and of the generation settings."""
+    """Return the ids of the tokens that end a response.
+
+    They are the end tokens of the tokenizer and of the model's generation settings.
+
+    Raises:
+        ModelError: There are none.
+    """
     settings = causal.generation_config
     more = None if settings is None else settings.eos_token_id
     found = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
@@ -273,7 +289,11 @@ def _stop_ids(
 
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
-    """Verify a model's traits on short sequences; return those that hold."""
+    """Test a loaded model's traits on short sequences; return the corrected traits.
+
+    Raises:
+        ModelError: The model's cache does not continue a text correctly.
+    """
     if not traits.needs_eager:
         causal.set_attn_implementation(attention.register())
     ids = torch.tensor([0, 1, 2, 3, 4, 5, 6], device=causal.device)
@@ -299,13 +319,16 @@ def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    """Return the relative distance of two tensors."""
+    """Return the norm of two tensors' difference, relative to ``expected``."""
     difference = (found.float() - expected.float()).norm()
     return float(difference / expected.float().norm().clamp(min=1e-30))
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the states of two short sequences with a common prefix, row by row."""
+    """Return the states of two sequences with a common prefix, computed as two rows.
+
+    The states of the prefix occur once in the result.
+    """
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
         use_cache=False,
@@ -314,14 +337,14 @@ def _rows(causal: PreTrainedModel) -> Tensor:
 
 
 def _tree(causal: PreTrainedModel) -> Tensor:
-    """Return the hidden states of the same tokens when packed into a tree."""
+    """Return the states of the sequences of :func:`_rows`, computed as one tree."""
     tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
     layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
     return decoder_states(causal, tree[0], tree[1], layout)
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the states of tokens that are added a few at a time to a cache."""
+    """Return the states of tokens that are added to a cache in parts of ``counts``."""
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

@@ -1,18 +1,23 @@
 """PolicyLoss: the policy-gradient loss and its gradients, by micro-batch.
 
-For each trained token, r is the ratio of its probability now to that at sampling, and A
-the advantage of its model call. The loss is PPO's clipped objective (arXiv:1707.06347),
-``-min(r A, clip(r, 1 - low, 1 + high) A)``, for negative A at most ``-3 A`` (the dual
-clip of arXiv:1912.09729), minus an entropy bonus, plus an optional penalty on the
-distance from a reference policy (:func:`~agentgym.engines.local.reference.k3`). It is
-averaged over the trained tokens of the whole batch, not within sequences (Dr. GRPO,
-arXiv:2503.20783: a mean within sequences favours short successful ones). For imitated
-examples it is ``-A log p``.
+For each trained token, r is its current probability divided by its probability at
+sampling, and A is the advantage of its model call. The loss has three parts:
+
+- PPO's clipped objective (arXiv:1707.06347), ``-min(r A, clip(r, 1 - low, 1 + high)
+  A)``, but at most ``-3 A`` for negative A (the dual clip of arXiv:1912.09729),
+- minus an entropy bonus,
+- plus an optional penalty on the distance from a reference policy
+  (:func:`~agentgym.engines.local.reference.k3`).
+
+The loss is averaged over the trained tokens of the whole batch. A mean within each
+sequence would favour short successful sequences (Dr. GRPO, arXiv:2503.20783). For
+imitated examples the loss is ``-A log p``.
 
 A sequence whose mean ratio, ``exp(mean log r)`` over its trained tokens (GSPO,
-arXiv:2507.18071), is outside of ``1 / limit`` to ``limit`` adds nothing to the loss: it
-was sampled by other weights, so its gradient is not valid for these. This is the
-masking of DeepSeek-V3.2 (arXiv:2512.02556), on both sides and for either sign of A.
+arXiv:2507.18071), is outside of ``1 / limit`` to ``limit`` adds nothing to the loss:
+other weights sampled it, so its gradient is not valid for the current weights.
+DeepSeek-V3.2 (arXiv:2512.02556) masks such sequences only on one side and for negative
+A; this loss masks on both sides and for every A.
 """
 
 import math
@@ -49,9 +54,9 @@ class LossSums(NamedTuple):
         loss: Policy loss.
         entropy: Entropy of the policy.
         clipped: Number of tokens whose probability ratio was clipped.
-        kl: The k3 estimate of the distance from the policy at sampling.
-        gap: Absolute difference from the log-probability at sampling.
-        away: The k3 estimate of the distance from the reference policy.
+        kl: k3 estimates of the distance from the policy at sampling.
+        gap: Absolute differences from the log-probabilities at sampling.
+        away: k3 estimates of the distance from the reference policy.
         tokens: Number of trained tokens.
     """
 
@@ -65,14 +70,20 @@ class LossSums(NamedTuple):
 
 
 class Ratios(NamedTuple):
-    """Statistics of the trained tokens' probability ratios, now to sampling.
+    """Statistics of the trained tokens' probability ratios in one update.
 
-    ``p99`` and ``most`` are of the ratio of a token's probability before the update to
-    that at sampling. ``effective`` is the effective sample size (Kish 1965), ``(sum of
-    ratios)² / sum of squares``, as a share of the tokens: 1 if all ratios are equal.
-    ``far_off`` are the sequences left out of the loss. ``learned`` has the
-    log-probabilities before the update of each sequence's trained tokens, by the
-    sequence's ``id``, and ``entropies`` the entropy at each of them.
+    A ratio is the token's probability before the update, divided by its probability at
+    sampling.
+
+    Attributes:
+        p99: 99th percentile of the ratios.
+        most: The largest ratio.
+        effective: Effective sample size (Kish 1965), ``(sum of ratios)² / sum of
+            squares``, divided by the number of tokens; 1 if all ratios are equal.
+        far_off: Sequences that the loss left out.
+        learned: For each ``id(sequence)``, the log-probabilities of its trained tokens
+            before the update.
+        entropies: For each ``id(sequence)``, the entropy at each trained token.
     """
 
     p99: float
@@ -90,7 +101,7 @@ class Ratios(NamedTuple):
         learned: Mapping[int, Sequence[float]],
         entropies: Mapping[int, Sequence[float]],
     ) -> Self:
-        """Compute the statistics of at least one ratio."""
+        """Compute the statistics; ``ratios`` must not be empty."""
         ordered = ratios.double().sort().values
         count = len(ordered)
         return cls(
@@ -104,10 +115,10 @@ class Ratios(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A micro-batch.
+    """A micro-batch: the trees that one forward pass computes.
 
     Attributes:
-        trees: The trees of its sequences.
+        trees: The trees.
         reference: Log-probability of each target under the reference policy; None
             without a penalty.
     """
@@ -119,15 +130,20 @@ class _Part(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests, and adds its gradients to the parameters.
 
-    ``clip`` is how far the ratio may go below and above 1; None means that the tokens
-    are imitated, not sampled. ``temperature`` is the sampling temperature. Sequences
-    whose mean ratio is beyond ``limit`` are left out; None leaves out none.
-    ``reference`` adds the penalty; None adds none.
+    Args:
+        loaded: The model.
+        clip: How far the ratio may go below and above 1; None for imitation.
+        entropy_coefficient: Weight of the entropy bonus.
+        temperature: The sampling temperature.
+        limit: Leave out sequences whose mean ratio is beyond this limit; None for no
+            limit.
+        reference: The reference policy for the penalty; None for no penalty.
 
     Attributes:
-        chunk_tokens: Most tokens of a micro-batch, unless one tree has more. 0 if
-            tokens cannot be packed: then each sequence is a micro-batch.
-        tree_nodes: Most nodes of a tree: larger trees share more, and take more memory.
+        chunk_tokens: Most tokens of a micro-batch; a single larger tree is a
+            micro-batch too. 0 if tokens cannot be packed: then each sequence is one.
+        tree_nodes: Most nodes of a tree. In larger trees, more sequences share a
+            prefix, but they take more memory.
         predicted_floats: Most logits in memory at once.
     """
 
@@ -158,7 +174,7 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return statistics of all ratios since the last call, or None."""
+        """Return statistics of all ratios since the last call; None without ratios."""
         found, self._ratios = self._ratios, []
         far_off, self._far_off = self._far_off, []
         learned, self._learned = self._learned, {}
@@ -168,16 +184,23 @@ class PolicyLoss:
         return Ratios.of(torch.cat(found), far_off, learned, entropies)
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Arrange sequences as the model can take them: as trees, or one by one."""
+        """Arrange sequences in trees, or separately if the model cannot pack tokens."""
         if self._loaded.traits.is_packed:
             return plant(sequences, self.tree_nodes)
         return plant_apart(sequences)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
-        """Add the gradients of a forest's share of the mean loss over ``total`` tokens.
+        """Add the gradients of a forest's loss, divided by ``total``.
 
-        The head is computed once. Each micro-batch leaves gradients at the head's keys
-        and values, which go back through the head once at the end.
+        The head is computed once. Each micro-batch adds gradients to the head's keys
+        and values. At the end, one backward pass takes these through the head.
+
+        Args:
+            forest: The forest.
+            total: Number of trained tokens of the whole batch.
+
+        Raises:
+            EngineError: The update was interrupted.
         """
         with self._loaded.speaking(forest.agent), self._loaded.recomputing():
             return self._backward(forest, total)
@@ -205,7 +228,7 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield micro-batches with the reference's log-probabilities."""
+        """Yield a forest's micro-batches, with the reference's log-probabilities."""
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -222,7 +245,10 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Add each micro-batch's gradients at once, without a second copy."""
+        """Compute one micro-batch after the other, without a second copy of gradients.
+
+        The arguments are those of :meth:`_side_by_side`.
+        """
         for each in parts:
             objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
@@ -235,7 +261,17 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute micro-batches in threads, and add their gradients in order."""
+        """Compute micro-batches in parallel threads; add their gradients in order.
+
+        Args:
+            parts: The micro-batches.
+            total: Number of trained tokens of the whole batch.
+            head: Keys and values of the forest's head.
+            wanted: Tensors whose gradients are computed.
+
+        Yields:
+            The sums of each micro-batch.
+        """
 
         def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
             objective, part = self._objective(each, head)
@@ -256,7 +292,7 @@ class PolicyLoss:
 
     @torch.no_grad()
     def total(self, forest: Forest) -> LossSums:
-        """Return the sums of a whole forest, without gradients."""
+        """Return the sums over a whole forest; compute no gradients."""
         sums = LossSums()
         with self._loaded.speaking(forest.agent):
             head = self._head(self._loaded, forest.head)
@@ -266,10 +302,12 @@ class PolicyLoss:
 
     @torch.no_grad()
     def moved(self, forest: Forest) -> dict[int, list[float]]:
-        """Return how far one micro-batch, from a forest's middle, is from its sampling.
+        """Measure the distance of the policy from sampling on one micro-batch.
+
+        Only the forest's middle micro-batch is measured.
 
         Returns:
-            The k3 estimate of each trained token, by its sequence's ``id``.
+            For each ``id(sequence)``, the k3 estimate of each trained token.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
         middle = chunks[len(chunks) // 2]
@@ -279,7 +317,7 @@ class PolicyLoss:
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
-        """Return a head's keys and values by layer, with their autograd graph."""
+        """Return keys and values of the head's tokens, layer by layer, for autograd."""
         if not ids:
             return []
         kept, device = Kept(), loaded.device
@@ -293,10 +331,11 @@ class PolicyLoss:
     def _forward(
         self, loaded: LoadedModel, trees: Sequence[PrefixTree], head: Sequence[Tensor]
     ) -> tuple[CoveredTokens, Tensor, Tensor]:
-        """Return the tokens that the loss covers, and a model's predictions of them.
+        """Compute a model's predictions of the tokens that the loss covers.
 
         Returns:
-            The tokens, the log-probability of each target, and the entropy at it.
+            The covered tokens, the log-probability of each target, and the entropy at
+            each target.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)
@@ -316,7 +355,7 @@ class PolicyLoss:
     def _objective(
         self, part: _Part, head: Sequence[Tensor]
     ) -> tuple[Tensor, LossSums]:
-        """Return the summed objective of a micro-batch, and its parts."""
+        """Return a micro-batch's loss, summed over its tokens, and statistics."""
         covered, now, entropy = self._forward(self._loaded, part.trees, head)
         if self._clip is None or self._limit is None:
             near = now.new_ones(len(covered.sequences))
@@ -370,8 +409,14 @@ class PolicyLoss:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy at its position.
 
-        Logits of a large vocabulary are computed in blocks, and again in the backward
-        pass: for a long sequence they would take more memory than the model.
+        The logits of a long sequence could take more memory than the model. So they are
+        computed in blocks, and again in the backward pass.
+
+        Args:
+            loaded: The model.
+            states: The last layer's output for each token.
+            tokens: The token ids.
+            held: Grammar masks of the tokens.
         """
 
         def block(

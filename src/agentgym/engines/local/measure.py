@@ -1,8 +1,8 @@
 """Measure a model's memory without its weights, on torch's meta device.
 
-For architectures that :meth:`CountedShape.of` does not know: parameters, adapter,
-cache, and the memory that a forward pass keeps for the backward pass. It takes a second
-or two, whatever the model's size.
+This is for architectures that :meth:`CountedShape.of` does not know. It measures the
+sizes of parameters, adapter and cache, and the memory that a forward pass keeps for the
+backward pass. It takes a second or two, whatever the model's size.
 """
 
 from pathlib import Path
@@ -27,19 +27,19 @@ from agentgym.errors import ModelError, first_line
 
 _FUSED = "agentgym_fused"
 _LENGTHS = 256, 512
-"""Tokens of the two measurements, longer than the chunks of linear attention."""
+"""Number of tokens of the two measurements; more than a chunk of linear attention."""
 _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
 def measure(name: str, folder: Path) -> MeasuredShape:
-    """Return the shape of a model by its ``config.json``.
+    """Measure the shape of the model that a ``config.json`` describes.
 
     Args:
-        name: Its name, as the user wrote it.
-        folder: The folder with its ``config.json``.
+        name: The model's name, as the user wrote it.
+        folder: The folder with ``config.json``.
 
     Raises:
-        ModelError: transformers does not have its architecture, its settings are
+        ModelError: transformers does not have the architecture, the settings are
             invalid, or the model cannot be sampled with a cache.
     """
     with quiet():
@@ -88,7 +88,11 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure the bytes that the largest layer, and all layers, keep for backward."""
+    """Measure the bytes kept for the backward pass, by number of tokens.
+
+    Returns:
+        The bytes of the largest layer, and of all layers.
+    """
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -106,7 +110,11 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
 
 
 def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
-    """Return the bytes that the largest layer, and all layers, keep for some tokens."""
+    """Return the bytes that a forward pass on ``tokens`` tokens keeps for backward.
+
+    Returns:
+        The bytes of the largest layer, and of all layers.
+    """
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
     alive: list[Tensor] = []  # so that no storage reuses another's id
     counted: set[int] = set()
@@ -143,7 +151,10 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Records the tensors that attention keeps: queries, keys, values, output."""
+    """Stand-in for an attention kernel: keeps the same tensors for the backward pass.
+
+    These are queries, keys, values and output.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -32,25 +32,25 @@ class LoadedModel:
 
     Attributes:
         name: The model's name, as the user wrote it.
-        model: The model; with LoRA its adapters are injected in place.
-        adapter: peft's view of the same model; None without LoRA.
-        tokenizer: Its tokenizer.
-        template: Its chat template, and the format of its tool calls.
-        device: Its device.
+        model: The model; with LoRA, its layers contain the adapters.
+        adapter: peft's wrapper of the same model; None without LoRA.
+        tokenizer: The tokenizer.
+        template: The chat template, and the format of tool calls.
+        device: The device.
         cores: Number of threads that torch may use.
         context: Most tokens of prompt and response that model and memory allow.
         stop_ids: Tokens that end a response.
         cache_bytes: Memory for keys and values of running responses.
-        cache_tokens: Number of tokens that fit into it.
-        traits: How its layers can be computed.
-        roles: Agents of a team with adapters of their own; without any, all agents
-            share the adapter.
-        merges: Whether sampling uses a copy without adapter modules, which takes memory
-            for weights in float32; False on a GPU that lacks the memory.
+        cache_tokens: Number of tokens that fit into ``cache_bytes``.
+        traits: How the layers can be computed.
+        roles: Agents of a team that each have an adapter; if empty, all agents share
+            one adapter.
+        merges: Whether sampling uses a :class:`SamplingCopy`, which copies weights that
+            are float32; False on a GPU that lacks the memory.
         recomputed: Layers that the backward pass computes again.
         tree_nodes: Most nodes of a tree, and tokens of a micro-batch, if memory allows
             more than usual; None for the default.
-        interrupted: Set to end a running update after its micro-batch.
+        interrupted: Set this event to end an update after its current micro-batch.
     """
 
     name: str
@@ -84,26 +84,27 @@ class LoadedModel:
 
     @property
     def is_small(self) -> bool:
-        """Whether its matrices are too small for multi-threaded kernels."""
+        """Whether the model is on a CPU and too small for multi-threaded kernels."""
         return (
             self.model.num_parameters() < SMALL_PARAMETERS and self.device.type == "cpu"
         )
 
     @property
     def threads(self) -> tuple[int, int]:
-        """Number of parts to compute in parallel, and of kernel threads in each."""
+        """Number of parallel parts of a computation, and of kernel threads per part."""
         return (self.cores, 1) if self.is_small else (1, self.cores)
 
     @property
     def cache_shape(self) -> CacheShape:
-        """The shape of one token's KV cache, if tokens can be packed."""
+        """The shape of one token's KV cache; tokens must be packable."""
         assert self.traits.cache is not None
         return self.traits.cache
 
     def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
-        """Return the model to sample from, and its SamplingCopy, if there is one.
+        """Return the model to sample from, and its SamplingCopy or None.
 
-        A model with an adapter has one; refresh it after each update.
+        A model with an adapter has a SamplingCopy, if ``merges`` or ``roles`` is set.
+        Refresh it after each update.
         """
         if self.adapter is None or not (self.merges or self.roles):
             return self, None
@@ -124,13 +125,13 @@ class LoadedModel:
             ids: Token ids, (tokens,).
             positions: Position of each token in its sequence, same shape.
             layout: The tokens that each token attends to.
-            at: Indices of the tokens to return logits of; None for all.
+            at: Indices of the tokens after which logits are wanted; None for all.
         """
         states = self.states(ids, positions, layout)
         return self.predict(states if at is None else states.index_select(0, at))
 
     def predict(self, states: Tensor) -> Tensor:
-        """Return the logits of the last layer's output, (tokens, vocabulary)."""
+        """Convert the last layer's output to logits, (tokens, vocabulary)."""
         if self.traits.plain_head:
             head = self.model.get_output_embeddings()
             assert head is not None
@@ -145,17 +146,18 @@ class LoadedModel:
         Args:
             ids: Token ids, (tokens,).
             positions: Position of each token in its sequence, same shape.
-            layout: The tokens that each token attends to; None for one sequence from
-                its start.
+            layout: The tokens that each token attends to; None if the tokens are one
+                whole sequence.
         """
         return decoder_states(self.model, ids, positions, layout)
 
     @contextmanager
     def recomputing(self) -> Iterator[None]:
-        """Keep only inputs of ``recomputed`` layers; backward computes the rest again.
+        """Use activation checkpointing for the ``recomputed`` layers within the block.
 
-        Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174):
-        a third more arithmetic, and the activations of one layer instead of all.
+        The forward pass keeps only the layers' inputs; the backward pass computes the
+        layers again (Chen et al. 2016, https://arxiv.org/abs/1604.06174). This costs a
+        third more arithmetic and keeps the activations of one layer instead of all.
         """
         for layer in self.recomputed:
             layer.forward = partial(
@@ -168,14 +170,14 @@ class LoadedModel:
                 del layer.forward
 
     def adapter_of(self, agent: str) -> int:
-        """Return the number of an agent's own adapter; -1 if it has none."""
+        """Return the index of an agent's own adapter; -1 if it has none."""
         return self.roles.index(agent) if agent in self.roles else -1
 
     @contextmanager
     def speaking(self, agent: str) -> Iterator[None]:
         """Compute and train with the adapter of an agent within the block.
 
-        If others have adapters of their own and it has none, it is the model without.
+        If roles have their own adapters and this agent has none, use no adapter.
         """
         if not self.roles or self.adapter is None:
             yield
@@ -187,9 +189,10 @@ class LoadedModel:
             yield
 
     def trained_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Return the parameters that training changes, by name.
+        """Return names and parameters that training changes.
 
-        Of several adapters, only the one that computes requires gradients.
+        With several adapters these are all adapters, although peft sets
+        ``requires_grad`` only for the adapter in use.
         """
         return [
             (name, parameter)
@@ -201,10 +204,10 @@ class LoadedModel:
 def decoder_states(
     model: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | None
 ) -> Tensor:
-    """Return the last layer's output; see :meth:`LoadedModel.states`."""
+    """Return the last layer's output for tokens; see :meth:`LoadedModel.states`."""
     packed: dict[str, Any] = {}
     if layout is not None:
-        # The mask is ignored, but without one transformers would create it.
+        # Layouts ignore the mask, but without it transformers would create one.
         mask = torch.zeros(1, 1, 1, 1, device=ids.device)
         packed = {
             "position_ids": positions[None],
@@ -218,10 +221,10 @@ def decoder_states(
 
 
 def head_of(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a model without its layers: it maps the last layer's output to logits.
+    """Return a copy of a model without layers, to map states to logits.
 
-    Some models scale or cap these logits. This runs their own forward pass, with the
-    model's current weights.
+    Some models scale or cap the logits. The copy runs the model's own forward pass, so
+    it does the same, with the model's current weights.
     """
     decoder = model.get_decoder()
     head = copy.copy(model)
@@ -233,14 +236,14 @@ def head_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class _Through(nn.Module):
-    """Replaces a model's layers, and returns the given states."""
+    """Takes the place of a model's layers; returns its input unchanged."""
 
     def forward(self, inputs_embeds: Tensor, **_: Any) -> MoeModelOutputWithPast:
         return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
 
 
 class _States(MoeModelOutputWithPast):
-    """A model output in which only the states are set."""
+    """A model output that has only states; every other field is None."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("_"):

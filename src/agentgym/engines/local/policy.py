@@ -28,9 +28,11 @@ _FIXED_ROWS = 32
 
 
 class LocalPolicy(Policy):
-    """A model in this process that answers many requests at once, from any thread.
+    """A policy whose model is in this process. Any thread may send requests.
 
-    In ``deterministic`` mode, a request gives the same bits whatever else runs.
+    Args:
+        loaded: The model.
+        deterministic: Make answers independent of other requests, bit for bit.
 
     Attributes:
         decoder: Samples the responses.
@@ -50,16 +52,19 @@ class LocalPolicy(Policy):
         gpu: str = "auto",
         template: TemplateSettings | None = None,
     ) -> Self:
-        """Load a policy for inference; dropping it frees its weights and thread.
+        """Load a policy for inference.
+
+        Its weights and its thread are freed once nothing references the policy.
 
         Args:
             path: ``nano``, a Hugging Face id, or a folder that ``export`` or
                 ``save_pretrained`` wrote (of a model or of a peft adapter).
             gpu: See :func:`check_device`.
-            template: How to use its chat template; None takes the folder's settings.
+            template: How to use the model's chat template; None takes the folder's
+                settings.
 
         Raises:
-            ModelError: It cannot be loaded or does not call tools.
+            ModelError: The model cannot be loaded or cannot call tools.
         """
         device = check_device(gpu)
         policy = in_short_thread(
@@ -69,7 +74,7 @@ class LocalPolicy(Policy):
                 )
             )
         )
-        # Not closed, since that waits for the decoder's thread, which may run this.
+        # Not close(): it waits for the decoder's thread, which may run this finalizer.
         weakref.finalize(policy, policy.decoder.stop).atexit = False
         return policy
 
@@ -80,14 +85,18 @@ class LocalPolicy(Policy):
         return path.name if path.is_dir() else self._loaded.name
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer one request; raise ContextLengthError if the prompt leaves no room."""
+        """Answer one request.
+
+        Raises:
+            ContextLengthError: The prompt fills the context.
+        """
         prompt, job = self._job(request)
         self.decoder.submit(job)
         generation = await asyncio.wrap_future(job.future)
         return self._result(request, prompt, job, generation)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield the response's content in pieces as it is sampled, then the result."""
+        """Yield pieces of the response's text while it is sampled, then the result."""
         prompt, job = self._job(request)
         loop = asyncio.get_running_loop()
         tokens: asyncio.Queue[int | None] = asyncio.Queue()
@@ -114,23 +123,24 @@ class LocalPolicy(Policy):
         yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the number of prompt tokens, and of tokens left in the context."""
+        """Return how many tokens a request's prompt has, and how many are left."""
         used = self.tokens.count(request)
         return used, self._loaded.context - used
 
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
-        """Copy the weights of another copy of the model that a trainer updates.
+        """Copy new weights from a trainer into this model.
 
         Running responses finish first.
 
         Args:
-            weights: All weights, by their names in this model.
-            version: Number of updates that they have had.
+            weights: All weights, with their names in this model.
+            version: Number of updates that made these weights.
 
         Raises:
-            ModelError: They are another model's; the policy cannot be used any more.
+            ModelError: The weights are of another model. Some may be copied already, so
+                the policy cannot be used any more.
         """
         model = self._loaded.model
         own = dict(model.named_parameters())
@@ -158,7 +168,7 @@ class LocalPolicy(Policy):
         self.decoder.between_responses(copy)
 
     def close(self) -> None:
-        """Stop generating; running and waiting requests fail with EngineError."""
+        """Stop sampling; running and waiting requests fail with EngineError."""
         self.decoder.close()
 
     def _job(self, request: ChatRequest) -> tuple[Prompt, DecodingJob]:
@@ -195,7 +205,7 @@ class LocalPolicy(Policy):
 
 
 def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
-    """Return the decoder that suits a model's layers."""
+    """Start the decoder for a model: batched if its tokens can be packed."""
     if not loaded.traits.is_packed:
         return PlainDecoder(loaded, keeps=not deterministic)
     forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)

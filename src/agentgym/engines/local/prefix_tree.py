@@ -1,9 +1,9 @@
-"""Prefix trees: compute tokens that several sequences share only once.
+"""Prefix trees: compute a prefix that several sequences share only once.
 
-Rollouts of a group start alike: the same prompt, often the same first calls and
-results. Their sequences form a tree with one token per node. A token attends only to
-its ancestors, so its result is that of its own sequence. A tree consists of branches
-(the nodes that one sequence adds), and attention is computed branch by branch. The
+Rollouts of a group have the same prompt, and often the same first calls and results.
+Their sequences form a tree with one token per node. A token attends only to its
+ancestors, so its result is the same as in its own sequence. A tree consists of
+branches, the nodes that one sequence adds. Attention is computed branch by branch. The
 prefix of all sequences (system prompt and tools) is the head, computed once for all
 trees. Loss and gradients do not change; a test checks this.
 """
@@ -25,17 +25,17 @@ _SHORTEST_HEAD = 16
 
 @dataclass
 class Target:
-    """A token that the loss covers, in one or several sequences.
+    """A token that the loss covers, in one or several sequences of a tree.
 
-    The clipped objective is linear in the advantage on either side of zero. So equal
-    tokens after equal prefixes add up their advantages by sign, if they were sampled
-    with the same probability from the same tokens.
+    Sequences share a target if the token, its prefix, its probability at sampling and
+    the allowed tokens are equal. Their positive advantages are added up, and so are the
+    negative ones: the clipped objective is linear in the advantage on each side of 0.
 
     Attributes:
-        node: The node that predicts it: its prefix's last token.
-        token: The token.
-        allowed: The tokens that it was sampled from; None for all.
-        occurrences: For each sequence with this token: the sequence's number in the
+        node: The node that predicts the token: the last token of its prefix.
+        token: The token id.
+        allowed: The tokens that could be sampled at this position; None for all.
+        occurrences: For each sequence with this target: the sequence's index in the
             tree, the log-probability at sampling, and the advantage.
     """
 
@@ -55,9 +55,9 @@ class PrefixTree:
         sequences: The added sequences.
         targets: The tokens that the loss covers.
         tokens: Token of each node, branch after branch; parents come before children.
-        depths: Position of each node in its sequence, head included.
-        branches: In the order of their nodes: for each, the runs of nodes from the head
-            to it, its own run last.
+        depths: Position of each node's token in its sequence, with the head.
+        branches: For each branch, the ranges of nodes on the path from the head, with
+            the branch's own nodes as the last range.
     """
 
     def __init__(self, offset: int) -> None:
@@ -73,7 +73,7 @@ class PrefixTree:
         return len(self.tokens)
 
     def add(self, sequence: TrainingSequence) -> None:
-        """Add a sequence up to its last trained token."""
+        """Add a sequence; ignore the tokens after its last trained token."""
         trained = {token.position: token for token in sequence.trained}
         node, parent, start, end = -1, -1, len(self), max(trained)
         for position in range(self._offset, end + 1):
@@ -109,7 +109,7 @@ class PrefixTree:
         target.occurrences.append((own, trained.logprob, trained.advantage))
 
     def _path(self, node: int) -> list[range]:
-        """Return the runs of nodes from the head to ``node``, inclusive."""
+        """Return the ranges of nodes on the path from the head up to ``node``."""
         for *before, own in self.branches:
             if node in own:
                 return [*before, range(own.start, node + 1)]
@@ -118,15 +118,17 @@ class PrefixTree:
 
 @dataclass(frozen=True)
 class TreeLayout(Layout):
-    """Trees in one row: each branch attends to its ancestors and, causally, to itself.
+    """Trees packed into one row. A branch attends to its ancestors and to itself.
+
+    The row is cut into pieces, so that each branch attends to whole pieces.
 
     Attributes:
-        pieces: Lengths of the runs of nodes, in order.
+        pieces: Lengths of the pieces, in order.
         queries: Lengths of the branches, in order.
-        seen: For each branch, the numbers of the pieces that it attends to, from 1; its
-            own come last. 0 is the head.
+        seen: For each branch, the pieces that it attends to, its own last. 0 is the
+            head, 1 the first piece.
         head: The head's keys and values, layer by layer; empty without a head.
-        masks: Masks created so far, by shape: all layers use the same.
+        masks: Causal masks by shape, which all layers share.
     """
 
     pieces: list[int]
@@ -137,7 +139,7 @@ class TreeLayout(Layout):
 
     @classmethod
     def of(cls, trees: Sequence[PrefixTree], head: Sequence[Tensor]) -> "TreeLayout":
-        """Return the layout of trees in their order."""
+        """Return the layout of ``trees``, packed in this order."""
         made = cls([], [], [], head)
         for tree in trees:
             runs = [run for path in tree.branches for run in path]
@@ -153,7 +155,7 @@ class TreeLayout(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Attend branch by branch."""
+        """Compute attention in one layer, branch by branch."""
         head = self.head[2 * layer :][:2] or (key[:, :, :0], value[:, :, :0])
         keys = [head[0], *key.split(self.pieces, 2)]
         values = [head[1], *value.split(self.pieces, 2)]
@@ -166,7 +168,7 @@ class TreeLayout(Layout):
         return torch.cat(found, 2).transpose(1, 2)
 
     def _mask(self, branch: Tensor, total: int) -> Tensor:
-        """Return the causal mask within a branch."""
+        """Return the causal mask for a branch that attends to ``total`` tokens."""
         new = branch.shape[2]
         if (new, total) not in self.masks:
             hidden = branch.new_full((new, total), -torch.inf)
@@ -176,12 +178,12 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees with a common head, the (possibly empty) prefix of all sequences.
+    """Trees of one agent of a team, with a common head.
 
     Attributes:
-        head: The head's tokens.
+        head: Tokens of the prefix that all sequences share; may be empty.
         trees: The trees.
-        agent: The agent of a team that all sequences are of.
+        agent: Name of the agent.
     """
 
     head: list[int]
@@ -189,7 +191,10 @@ class Forest:
     agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield trees in chunks of at most ``tokens`` nodes, or single larger trees."""
+        """Yield the trees in lists of at most ``tokens`` nodes.
+
+        A tree with more nodes is a list of its own.
+        """
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:
@@ -201,15 +206,18 @@ class Forest:
 
 
 def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
-    """Arrange sequences in a forest per agent of a team, with a tree per group.
+    """Return one forest per agent of a team, with one tree per group.
 
-    A group that needs more than ``most_nodes`` gets several trees.
+    A group whose tree would have more than ``most_nodes`` nodes gets several trees.
     """
     return [_forest(found, most_nodes) for found in _by_agent(sequences)]
 
 
 def plant_apart(sequences: Sequence[TrainingSequence]) -> list[Forest]:
-    """Arrange each sequence in a tree of its own, for models that cannot pack them."""
+    """Return one forest per agent, with one tree per sequence and without a head.
+
+    This is for models whose tokens cannot be packed.
+    """
     forests = []
     for found in _by_agent(sequences):
         trees = [PrefixTree(0) for _ in found]

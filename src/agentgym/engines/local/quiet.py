@@ -8,7 +8,7 @@ import transformers
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' progress bars and advice within the block."""
+    """Silence transformers' progress bars and warnings within the block."""
     logging = transformers.logging
     level = logging.get_verbosity()
     logging.set_verbosity_error()

@@ -12,10 +12,10 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class ReferencePolicy:
-    """The model without its training.
+    """The model as it was before training.
 
-    With an adapter, it is the same model with the adapter switched off. If all weights
-    are trained, it is a copy of them.
+    If an adapter is trained, this is the same model with the adapter disabled. If all
+    weights are trained, it is a copy of the initial weights.
 
     Args:
         loaded: The model, before its first update.
@@ -31,7 +31,7 @@ class ReferencePolicy:
 
     @contextmanager
     def model(self) -> Iterator[LoadedModel]:
-        """Yield the reference model; the trained model must not be used meanwhile."""
+        """Yield the reference model; do not use the trained model within the block."""
         with torch.no_grad():
             if self._loaded.adapter is None:
                 yield self._loaded
@@ -43,13 +43,13 @@ class ReferencePolicy:
 def k3(now: Tensor, reference: Tensor) -> Tensor:
     """Return the k3 estimate of the distance from a reference policy, in nats.
 
-    ``r - 1 - log r``, with r the ratio of the reference's probability of a sampled
-    token to the policy's: unbiased and never negative
-    (http://joschu.net/blog/kl-approx.html; the penalty of GRPO, arXiv:2402.03300).
+    It is ``r - 1 - log r``, where r is the reference's probability of a sampled token
+    divided by the policy's. This estimate of the KL divergence is unbiased and never
+    negative (http://joschu.net/blog/kl-approx.html). GRPO uses it (arXiv:2402.03300).
 
     Args:
         now: Log-probability of each token under the policy, (tokens,).
-        reference: The same under the reference, (tokens,).
+        reference: Log-probability of each token under the reference, (tokens,).
     """
     apart = reference - now
     return apart.exp() - 1 - apart

@@ -1,6 +1,6 @@
-"""Shape and Use: the sizes of a model and its training, which determine its memory.
+"""Shape and Use: the sizes of a model, and how it is trained, to estimate memory.
 
-Importing this imports no torch.
+Importing this module does not import torch.
 """
 
 from abc import ABC, abstractmethod
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 FLOAT = 4
-"""Bytes of a float32."""
+"""Bytes of a float32 number."""
 SEEN = 8
-"""Number of a tree's branches assumed to attend to as much as the longest episode."""
+"""Assumed number of branches in a tree that attend to as many tokens as the longest
+episode has; for larger trees, proportionally more."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,14 @@ class Use:
     """How a model is trained.
 
     Attributes:
-        rank: Rank of its adapter; 0 trains all weights.
-        is_half: Whether the frozen weights below an adapter are bfloat16.
-        recomputes: Whether backward computes layers again; None does so for large
-            models.
+        rank: Rank of the adapter; 0 trains all weights.
+        is_half: Whether the frozen weights of a model with an adapter are bfloat16.
+        recomputes: Whether the backward pass computes layers again; None does so for
+            large models.
         longest: Most tokens of a trained sequence.
-        on_gpu: Whether it is on a GPU.
+        on_gpu: Whether the model is on a GPU.
         cores: Number of CPU cores.
-        samples: Whether it also samples; else it only learns.
+        samples: Whether the same process also samples.
         nodes: Most nodes of a prefix tree; None takes the default.
         adapters: Number of adapters.
         compares: Whether each update computes the KL penalty against the untrained
@@ -47,10 +48,15 @@ class Use:
 
 @dataclass(frozen=True)
 class Shape(ABC):
-    """The sizes of a decoder.
+    """The sizes of a language model.
 
     Attributes:
         kind: transformers' ``model_type``.
+        layers: Number of layers.
+        hidden: Width of the hidden states.
+        heads: Number of attention heads.
+        key_heads: Number of heads of keys and values.
+        vocabulary: Number of tokens in the vocabulary.
         context: Most tokens of prompt and answer.
     """
 
@@ -74,21 +80,21 @@ class Shape(ABC):
 
     @abstractmethod
     def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter for all linear layers but the last."""
+        """Return the number of parameters of one adapter."""
 
     @property
     @abstractmethod
     def cache_token(self) -> int:
-        """Numbers (scalars) that each token adds to the cache."""
+        """How many numbers (scalars) each token adds to the KV cache."""
 
     @abstractmethod
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
         Args:
-            tokens: Tokens in one row.
+            tokens: Number of tokens in the row.
             use: How the model is trained.
-            size: Bytes of a frozen weight.
+            size: Bytes per number of the model's weights.
 
         Returns:
             The bytes of the largest layer, and of all layers.
@@ -101,24 +107,25 @@ class Shape(ABC):
 
     @property
     def has_experts(self) -> bool:
-        """Whether it is a mixture of experts."""
+        """Whether the model is a mixture of experts."""
         return False
 
     @property
     def cache_fixed(self) -> int:
-        """Numbers in the cache that do not grow with the text."""
+        """How many numbers the cache has that do not depend on the text's length."""
         return 0
 
 
 @dataclass(frozen=True)
 class CountedShape(Shape):
-    """Model sizes, computed from the settings in ``config.json``.
+    """Sizes of a known architecture, computed from ``config.json``.
 
     Attributes:
         inner: Width of the multilayer perceptron.
-        biases: Number of biases in one layer's linear layers.
-        norms: Number of weights in one layer's norms.
-        is_tied: Whether the last layer shares the embedding's weights.
+        head_dim: Width of an attention head.
+        biases: Number of biases in the linear layers of one model layer.
+        norms: Number of weights in the norms of one model layer.
+        is_tied: Whether the output head shares the embedding's weights.
     """
 
     inner: int
@@ -131,8 +138,8 @@ class CountedShape(Shape):
     def of(cls, config: Mapping[str, Any]) -> Self | None:
         """Return the shape for a ``config.json``; None for an unknown architecture.
 
-        Known are Llama, Mistral, Qwen2 (Qwen2.5 too) and Qwen3, without sliding
-        windows.
+        The known architectures are Llama, Mistral, Qwen2 (with Qwen2.5) and Qwen3,
+        without sliding windows.
         """
         kind = config.get("model_type")
         has_window = config.get("sliding_window") is not None
@@ -175,7 +182,7 @@ class CountedShape(Shape):
 
     @property
     def linears(self) -> list[tuple[int, int]]:
-        """Input and output sizes of one layer's linear layers."""
+        """Input and output size of each linear layer in one model layer."""
         query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
         attention = [(self.hidden, query), (self.hidden, key), (self.hidden, key)]
         mlp = [(self.hidden, self.inner)] * 2 + [(self.inner, self.hidden)]
@@ -183,7 +190,7 @@ class CountedShape(Shape):
 
     @property
     def linear_parameters(self) -> int:
-        """Number of weights in all layers' linear layers."""
+        """Number of weights in the linear layers that an adapter gets."""
         return self.layers * sum(given * made for given, made in self.linears)
 
     @property
@@ -194,12 +201,12 @@ class CountedShape(Shape):
         return embeddings + self.linear_parameters + rest
 
     def adapter_parameters(self, rank: int) -> int:
-        """Return the parameters of an adapter for all linear layers but the last."""
+        """Return the number of parameters of one adapter."""
         return self.layers * rank * sum(map(sum, self.linears))
 
     @property
     def cache_token(self) -> int:
-        """Numbers (scalars) that each token adds to the cache."""
+        """How many numbers (scalars) each token adds to the KV cache."""
         return 2 * self.layers * self.key_heads * self.head_dim
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
@@ -217,37 +224,40 @@ class CountedShape(Shape):
 
 @dataclass(frozen=True)
 class Growth:
-    """Bytes as a function of the number of tokens: a linear and a quadratic part."""
+    """Bytes as a function of the number of tokens n: ``each * n + pair * n²``."""
 
     each: float
     pair: float = 0.0
 
     @classmethod
     def of(cls, first: tuple[int, int], second: tuple[int, int]) -> Self:
-        """Return a bound through two measurements, of tokens and bytes."""
+        """Fit the function to two measurements, each (tokens, bytes).
+
+        It is never below the measured bytes, and ``pair`` is never negative.
+        """
         (few, least), (many, most) = first, second
         pair = max(0.0, (most / many - least / few) / (many - few))
         return cls(max(least / few, most / many) - pair * few, pair)
 
     def at(self, tokens: int) -> int:
-        """Return the bytes for a number of tokens."""
+        """Return the number of bytes for ``tokens`` tokens."""
         return int(tokens * (self.each + tokens * self.pair))
 
 
 @dataclass(frozen=True)
 class MeasuredShape(Shape):
-    """Model sizes of another architecture, measured on a model without weights.
+    """Sizes of any other architecture, measured on a model without weights.
 
     Attributes:
-        blocked: See ``obstacles``.
-        expert: See ``has_experts``.
-        held: Number of all parameters.
-        adapted: Input and output sizes of each layer that an adapter gets.
-        growing: Numbers that each token adds to the cache.
-        fixed: Numbers in the cache that do not grow.
-        largest: Bytes that the largest layer keeps for backward, by the bytes of a
-            number.
-        whole: The same for all layers together.
+        blocked: Value of ``obstacles``.
+        expert: Value of ``has_experts``.
+        held: Value of ``parameters``.
+        adapted: Input and output size of each layer that an adapter gets.
+        growing: Value of ``cache_token``.
+        fixed: Value of ``cache_fixed``.
+        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
+            per number of the weights (2 or 4).
+        whole: Bytes that all layers together keep, by the bytes per number.
     """
 
     blocked: tuple[str, ...]
@@ -261,17 +271,17 @@ class MeasuredShape(Shape):
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Reasons why tokens of several sequences cannot be packed."""
+        """Why tokens of several sequences cannot be packed; empty if they can."""
         return self.blocked
 
     @property
     def has_experts(self) -> bool:
-        """Whether it is a mixture of experts."""
+        """Whether the model is a mixture of experts."""
         return self.expert
 
     @property
     def linear_parameters(self) -> int:
-        """Number of weights in the layers that an adapter gets."""
+        """Number of weights in the linear layers that an adapter gets."""
         return sum(given * made for given, made in self.adapted)
 
     @property
@@ -280,17 +290,17 @@ class MeasuredShape(Shape):
         return self.held
 
     def adapter_parameters(self, rank: int) -> int:
-        """Return the number of parameters of an adapter."""
+        """Return the number of parameters of one adapter."""
         return rank * sum(map(sum, self.adapted))
 
     @property
     def cache_token(self) -> int:
-        """Numbers (scalars) that each token adds to the cache."""
+        """How many numbers (scalars) each token adds to the KV cache."""
         return self.growing
 
     @property
     def cache_fixed(self) -> int:
-        """Numbers in the cache that do not grow with the text."""
+        """How many numbers the cache has that do not depend on the text's length."""
         return self.fixed
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Refuse settings that the local engine cannot support, before torch is loaded."""
+"""LocalEngines: check settings for the local engine without importing torch."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,18 +28,19 @@ from agentgym.models.folder import (
 )
 
 _PLAIN_IN_FLIGHT = 4
-"""Episodes in flight if answers are computed one at a time; tools run meanwhile."""
+"""Rollouts that run at once if answers are computed one at a time. While one waits for
+an answer, others run their tools."""
 _PLAIN_COST = "one sequence at a time, several times slower"
 _PLAIN_UPDATE = "an update takes one sequence at a time, several times slower"
 
 
 class LocalEngines(EngineFactory):
-    """Creates engines of torch in this process, on the CPU or one GPU."""
+    """Creates engines that train in this process, on the CPU or one GPU."""
 
     imitates = True
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, device and the model's folder; each has its own error."""
+        """Check settings, device and the model's folder."""
         require_libraries("Training in this process")
         device = check_device(config.gpu, deterministic=config.deterministic)
         if config.model == NANO and config.lora_rank:
@@ -75,9 +76,10 @@ class LocalEngines(EngineFactory):
         )
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Return the settings with lengths and rollouts in flight that fit the device.
+        """Return the settings with defaults that fit the device and the model.
 
-        Rollouts in flight are fewer if answers are slow.
+        These are the longest episode, and for slow models how many rollouts run at
+        once.
         """
         device = "cpu" if config.deterministic else find_device(config.gpu)
         config = with_episodes(config, device)
@@ -89,7 +91,7 @@ class LocalEngines(EngineFactory):
         return paced(config, in_flight=CPU_IN_FLIGHT)
 
     def create(self, config: TrainingConfig) -> Engine:
-        """Load the model and start to answer requests."""
+        """Check the settings, load the model, and start to answer requests."""
         from agentgym.engines.local.engine import LocalEngine
 
         self.check(config)
@@ -101,8 +103,13 @@ class LocalEngines(EngineFactory):
 def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) -> None:
     """Check that a run can train an adapter for each role.
 
+    Args:
+        config: The settings.
+        rank: Rank of the adapters; 0 if all weights are trained.
+        is_held: Whether the model's folder already contains an adapter.
+
     Raises:
-        UnsupportedError: It cannot; the message says why.
+        UnsupportedError: The run cannot; the message says why.
     """
     why = ""
     if not rank:
@@ -124,15 +131,18 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
 
 
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
-    """Return a note on the slower path if tokens cannot be packed; else "".
+    """Return a note for the plan if the model cannot be computed in the usual way.
+
+    The note says that its tokens cannot be packed, which is slower, and that its
+    experts get no adapter. It is empty for other models.
 
     Args:
         model: The setting ``config.model``.
         is_adapter: Whether an adapter is trained.
-        samples: Whether this process also samples; else it only trains.
+        samples: Whether this process also samples; if not, it only trains.
 
     Raises:
-        ModelError: Neither path can compute it.
+        ModelError: This process cannot train the model's architecture.
     """
     known = shape_of(model)
     if known is None:
@@ -152,11 +162,12 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
     Args:
         model: ``nano``, a folder, or a Hugging Face id.
-        template: How to use its chat template; None takes the folder's settings.
+        template: How to use the model's chat template; None takes the folder's
+            settings.
 
     Raises:
         MissingExtraError: torch or another library is not installed.
-        ModelError: It cannot be loaded or does not call tools.
+        ModelError: The model cannot be loaded or cannot call tools.
     """
     require_libraries(f"Answering as {Path(model).name!r} in this process")
     describe_model(model, 0)  # checks the folder
@@ -166,10 +177,10 @@ def load_policy(model: str, template: TemplateSettings | None = None) -> Policy:
 
 
 def require_libraries(purpose: str) -> None:
-    """Check that torch and the libraries around it are installed.
+    """Check that torch, transformers, peft and safetensors are installed.
 
     Args:
-        purpose: Start of the message: the feature that needs them.
+        purpose: The feature that needs these libraries, as the start of the message.
 
     Raises:
         MissingExtraError: A library is not installed.

@@ -1,1 +1,1 @@
-"""Convert between chat messages and token ids: render prompts, parse answers."""
+"""Convert chat messages to token ids, and token ids to answers; restrict answers."""

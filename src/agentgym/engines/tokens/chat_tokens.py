@@ -61,7 +61,7 @@ class ChatTokens:
         """Return a request's prompt, and the number of tokens left in the context.
 
         Raises:
-            ContextLengthError: There is no room for an answer.
+            ContextLengthError: The prompt leaves no token for an answer.
             PromptError: The chat template refuses the messages.
         """
         prompt = self._renderer.render(request.messages, request.tools, request.session)
@@ -75,15 +75,16 @@ class ChatTokens:
         return prompt, room
 
     def check_ends(self, *, imitates: bool) -> None:
-        """Check that the template ends answers with one of the end tokens.
+        """Check that the chat template ends answers with one of the end tokens.
 
-        If it does not, an answer ends only if the model chooses another end token.
+        If it does not, log a warning: sampled answers may go on until ``max_tokens``.
 
         Args:
-            imitates: Whether answers written by the template will be imitated.
+            imitates: Whether a warm start will imitate answers that the template
+                writes.
 
         Raises:
-            EngineError: They will be, and would not have an end.
+            EngineError: ``imitates`` is true, and the answers would have no end token.
         """
         written = self._renderer.unended()
         if not written:
@@ -105,7 +106,7 @@ class ChatTokens:
         return len(self._renderer.render(request.messages, request.tools).ids)
 
     def growing(self, prompt: Prompt) -> GrowingContent:
-        """Return a reader that converts an answer's tokens to content as they come."""
+        """Return an object that converts an answer to text, token by token."""
         return GrowingContent(self._reader, prompt.end)
 
     def result(
@@ -119,16 +120,16 @@ class ChatTokens:
         version: int,
         grammar: Grammar | None = None,
     ) -> ChatResult:
-        """Return the answer of sampled tokens, and keep the tokens for the next turn.
+        """Convert sampled tokens to an answer; store the tokens for the next turn.
 
         Args:
             request: The request.
-            prompt: Its prompt.
+            prompt: The request's prompt.
             ids: Token ids of the response, end token included.
             logprobs: Log-probability of each response token.
-            reason: ``stop`` or ``length``.
-            version: Number of updates that the policy had had.
-            grammar: The grammar that restricted them; None for none.
+            reason: Why the response ended: ``stop`` or ``length``.
+            version: Number of updates of the policy so far.
+            grammar: The grammar that restricted the tokens; None without a grammar.
         """
         reading = self._reader.read(ids, request.tools, prompt_end=prompt.end)
         content = reading.content if reading.content.strip() else None
@@ -160,10 +161,10 @@ class ChatTokens:
         calls: Sequence[RequestedCall],
         version: int,
     ) -> ChatResult:
-        """Return a given answer in the form of a sampled one.
+        """Convert a given answer to tokens, as if the policy had sampled it.
 
         Raises:
-            EngineError: The template cannot write it, or it does not fit.
+            EngineError: The chat template cannot write the answer, or it is too long.
         """
         prompt, room = self.prompt(request)
         message = _answer(content, calls)
@@ -193,7 +194,7 @@ class ChatTokens:
         )
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each token of a response; None if unknown."""
+        """Return for each response token its components; None if they are unknown."""
         return self._reader.label(
             call.prompt_ids,
             call.response_ids,
@@ -202,9 +203,9 @@ class ChatTokens:
         )
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that a call's grammar allowed at each position.
+        """Return the tokens that a call's grammar allowed at each response position.
 
-        None if the response does not follow the grammar.
+        Returns None if the response does not follow the grammar.
         """
         assert call.grammar is not None
         return self.grammars.replay(call.grammar, call.response_ids)
@@ -217,7 +218,7 @@ class ChatTokens:
         answer: dict[str, Any],
         reading: Reading,
     ) -> None:
-        """Keep an answer's tokens for the session's next turn."""
+        """Store an answer's tokens for the session's next turn."""
         self._renderer.remember(
             request.session,
             request.messages,

@@ -1,10 +1,10 @@
-"""Grammars: which tokens an answer in a given form may consist of.
+"""Grammars: restrict an answer to a JSON schema, or to tool calls.
 
-A request may ask for an answer in a JSON schema, or for a call of a tool. Then a token
-that no such answer has at its place gets no probability: the distribution is that of
-the other tokens. ``llguidance`` says which they are, a few microseconds each
-(https://github.com/guidance-ai/llguidance). The same text of a grammar gives the same
-tokens while sampling and while training on the sampled ids.
+A request may require an answer that matches a JSON schema, or a tool call. At each
+position of the answer, a token that does not fit gets probability 0, and the policy
+samples from the other tokens. ``llguidance`` finds the allowed tokens in a few
+microseconds per position (https://github.com/guidance-ai/llguidance). Training computes
+the same allowed tokens again from the text of the grammar.
 """
 
 import json
@@ -40,25 +40,30 @@ _WARNING = "WARNING"
 
 @dataclass
 class _Compiled:
-    """A grammar's text, compiled; ``start`` is before an answer's first token."""
+    """A compiled grammar.
+
+    Attributes:
+        matcher: llguidance's matcher, before an answer's first token.
+        start: The node before an answer's first token.
+    """
 
     matcher: "LLMatcher"
     start: GrammarNode = field(default_factory=GrammarNode)
 
 
 class Grammars:
-    """Writes the grammars of requests, and follows answers through them.
+    """Writes a grammar for each request, and finds the tokens that it allows.
 
-    The tokens that may follow others are computed once, for all answers that begin
-    with those. Any thread may ask.
+    The allowed tokens after a prefix are computed once, for all answers with this
+    prefix. Any thread may call the methods.
 
     Args:
-        tokenizer: Of the model.
+        tokenizer: The model's tokenizer.
         form: How the model's template writes tool calls.
         stop_ids: Tokens that end a response.
-        vocabulary: How many tokens the model gives a probability.
-        constrains_calls: Whether calls that are not asked for follow the tools' schemas
-            too, with any text around them.
+        vocabulary: Number of tokens for which the model computes a probability.
+        constrains_calls: Whether tool calls must follow the tools' schemas even if a
+            request does not require a call; text before calls stays free.
     """
 
     def __init__(
@@ -82,17 +87,17 @@ class Grammars:
         self._nodes = 0
 
     def of(self, request: ChatRequest, prompt_end: str) -> Grammar | None:
-        """Return the grammar that a request's answer is held to; None for none.
+        """Return the grammar for a request's answer; None if any answer is allowed.
 
-        A call that is asked for in a form whose calls no grammar expresses is not
-        forced.
+        Also None if the request requires a tool call, but no grammar can express the
+        model's format of tool calls.
 
         Args:
             request: The request.
-            prompt_end: The end of its prompt's text, which may open the reasoning.
+            prompt_end: The end of the prompt's text, which may open the reasoning.
 
         Raises:
-            GrammarError: No grammar expresses the schema that was asked for.
+            GrammarError: No grammar can express the required JSON schema.
             MissingExtraError: ``llguidance`` is not installed.
         """
         is_asked = request.form or request.wants_call
@@ -124,7 +129,7 @@ class Grammars:
         return Grammar(text=self._texts[key], form=request.form)
 
     def begin(self, grammar: Grammar) -> GrammarPath:
-        """Return the path of an answer that has no token yet."""
+        """Return a path to follow a new answer, token by token."""
         if self._nodes > _MOST_NODES or len(self._masks) * self._width > _MOST_BYTES:
             self._compiled.clear()
             self._masks.clear()
@@ -137,9 +142,9 @@ class Grammars:
         )
 
     def replay(self, grammar: Grammar, ids: Sequence[int]) -> list[Allowed] | None:
-        """Return the tokens that were allowed at each place of a response.
+        """Return the tokens that a grammar allows at each position of a response.
 
-        None if the grammar does not allow the response itself.
+        Returns None if the grammar does not allow the response itself.
         """
         path, found = self.begin(grammar), []
         for token in ids:
@@ -160,7 +165,11 @@ class Grammars:
         return self._masks.setdefault(bits, Allowed(bits))
 
     def _text(self, request: ChatRequest, prompt_end: str) -> str:
-        """Return a grammar, which is compiled to see whether it can be."""
+        """Return the grammar's text for a request; compile it to check it.
+
+        Raises:
+            GrammarError: No grammar can express the required schema.
+        """
         functions = [tool["function"] for tool in request.tools]
         rules = [self._rule(number, f, request) for number, f in enumerate(functions)]
         named = [(f"call{n}", f["name"]) for n, f in enumerate(functions)]
@@ -183,10 +192,19 @@ class Grammars:
     def _rule(
         self, number: int, function: Mapping[str, Any], request: ChatRequest
     ) -> str:
-        """Return the rules of a call of a function, as strict as they can be.
+        """Return the rules for calls of one function, as strict as possible.
 
-        Parts of a tool's schema that no grammar expresses are left out: its calls are
-        validated when they are made.
+        Parts of its schema that no grammar can express are ignored: the arguments of a
+        call are validated again when the call is made.
+
+        Args:
+            number: Index of the function, for the names of rules.
+            function: The function in OpenAI's format.
+            request: The request.
+
+        Raises:
+            GrammarError: The request requires this schema strictly, and no grammar can
+                express it.
         """
         unknown = {"name": function["name"]}
         for given, lenient in ((function, False), (function, True), (unknown, True)):
@@ -201,7 +219,10 @@ class Grammars:
         raise GrammarError(f"The calls of {function['name']!r} have no grammar.")
 
     def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
-        """Return the rules of a call, without the marks around it."""
+        """Return the rules for a call, without the marks around it.
+
+        With ``lenient``, ignore the parts of the schema that no grammar can express.
+        """
         text = self._form.call_text(str(function["name"]))
         assert text is not None
         name = f"args{number}"
@@ -214,7 +235,12 @@ class Grammars:
         )
 
     def _calls(self, rules: Sequence[str], *, once: bool) -> str:
-        """Return an answer that consists of calls by these rules."""
+        """Return the rule's body for an answer that consists of calls.
+
+        Args:
+            rules: Names of the rules for the calls.
+            once: Whether the answer has exactly one call.
+        """
         text = self._around
         calls = self._marked(rules, once=once)
         if once or text.separator or not text.opening:
@@ -224,12 +250,14 @@ class Grammars:
     def _marked(
         self, rules: Sequence[str], *, once: bool, in_text: bool = False
     ) -> str:
-        """Return calls that share their marks: one, or several where a form can.
+        """Return the rule's body for calls between an opening and a closing mark.
+
+        In some formats several calls stand between the same two marks.
 
         Args:
-            rules: Of the calls.
-            once: Whether it is one.
-            in_text: Whether free text goes before them.
+            rules: Names of the rules for the calls.
+            once: Whether there is exactly one call.
+            in_text: Whether free text may stand before the opening mark.
         """
         text = self._around
         calls = f"({' | '.join(rules)})"
@@ -242,9 +270,10 @@ class Grammars:
         return f"({opening} {first} {calls} {last} {closing})"
 
     def _text_rules(self) -> list[str]:
-        """Return the rules of free text, alone and up to the mark that opens calls.
+        """Return the rules for free text, and for free text up to an opening mark.
 
-        A mark that is not a token of its own ends the text where it first stands.
+        Free text does not contain an opening mark. If the mark is ordinary text, not a
+        special token, the free text ends at its first occurrence.
         """
         text = self._around
         marks = self._form.format.openers
@@ -257,7 +286,10 @@ class Grammars:
         return [marked, free]
 
     def _reasoning(self, prompt_end: str) -> str:
-        """Return the part of an answer before its call: reasoning, where it may be."""
+        """Return the rule's body for reasoning at the start of an answer.
+
+        It is empty if the prompt or the model's format allows no reasoning.
+        """
         for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
             if begin is None or end is None:
@@ -270,12 +302,12 @@ class Grammars:
         return ""
 
     def _mark(self, text: str) -> str:
-        """Return a mark: its token where it has one, else its text."""
+        """Return a mark in a rule: its special token if it has one, else its text."""
         token = self._added(text)
         return _quoted(text) if token is None else f"<[{token}]>"
 
     def _added(self, text: str) -> int | None:
-        """Return the token that a mark is, if it stands outside of all text."""
+        """Return the id of the special token with this text, or None."""
         found = self._tokenizer.get_added_vocab().get(text)
         if found is None or not self._ll.is_special_token(found):
             return None
@@ -291,26 +323,26 @@ class Grammars:
 
     @property
     def _around(self) -> CallText:
-        """The text around the arguments of any call."""
+        """The texts that the model's format puts around a call and its arguments."""
         text = self._form.call_text("f")
         assert text is not None
         return text
 
     @property
     def _shared(self) -> tuple[str, ...]:
-        """The rules that those of all calls use."""
+        """Rules that the rules of all calls refer to."""
         is_python = self._around.notation == "python"
         return (*_TERMINALS, *SHARED) if is_python else _TERMINALS
 
     @property
     def _ll(self) -> "LLTokenizer":
-        """The tokenizer as ``llguidance`` reads it; made once, when first needed."""
+        """The tokenizer in llguidance's form; it is created at first use."""
         if self._made is None:
             _matcher_class()
             from llguidance.hf import from_tokenizer
 
-            # A token that ends responses and is not the tokenizer's own end would be
-            # allowed here and not at a server, which does not know of it.
+            # Only the tokenizer's own end token, if it ends responses: a server does
+            # not know the other end tokens and would not allow them.
             own = self._tokenizer.eos_token_id
             ends = [own] if own in self._stop_ids else sorted(self._stop_ids)
             self._made = from_tokenizer(
@@ -322,10 +354,12 @@ class Grammars:
 
 
 def check_form(request: ChatRequest) -> None:
-    """Check that a grammar expresses the schema that a request asks for, if any.
+    """Check that a grammar can express the JSON schema that a request requires.
+
+    There is no check if the request requires none, or does not require it strictly.
 
     Raises:
-        GrammarError: None does; says why.
+        GrammarError: No grammar can express the schema; the message says why.
         MissingExtraError: ``llguidance`` is not installed.
     """
     functions = [tool["function"] for tool in request.tools]
@@ -347,7 +381,14 @@ def _unsupported(form: str, why: str) -> GrammarError:
 def _arguments(
     text: CallText, name: str, function: Mapping[str, Any], lenient: bool
 ) -> list[str]:
-    """Return the rules of a function's arguments, in the notation of a form."""
+    """Return the rules for a function's arguments in the model's tool-call format.
+
+    Args:
+        text: How the format writes a call.
+        name: Name of the first rule.
+        function: The function in OpenAI's format.
+        lenient: Whether to ignore parts of the schema that no grammar can express.
+    """
     if text.notation == "json":
         return [f"{name}: %json {_guided(function, lenient=lenient)}"]
     schema = closed(function.get("parameters") or {"type": "object"})
@@ -357,7 +398,10 @@ def _arguments(
 
 
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
-    """Return the schema of a function's arguments, with how JSON is written."""
+    """Return the JSON schema of a function's arguments, as text for llguidance.
+
+    It also sets the spaces and separators of the JSON.
+    """
     schema = closed(function.get("parameters") or {"type": "object"})
     style = {**STYLE, "coerce_one_of": True, "lenient": lenient}
     return json.dumps({**schema, "x-guidance": style})
@@ -372,9 +416,10 @@ def _matcher_class() -> "type[LLMatcher]":
 
 
 def closed(schema: Any) -> Any:
-    """Return a schema whose objects have no properties but those that it names.
+    """Return a copy of a JSON schema that allows no additional properties.
 
-    As in OpenAI's strict mode; where a schema says so itself, others may follow.
+    OpenAI's strict mode does the same. Where the schema itself sets
+    ``additionalProperties``, its value stays. Descriptions and defaults are removed.
     """
     if isinstance(schema, list):
         return [closed(each) for each in schema]
@@ -399,7 +444,7 @@ def _whole(start: str, rules: Sequence[str]) -> str:
 
 
 def _holding(marks: Sequence[str]) -> str:
-    """Return the pattern of a text in which a mark stands."""
+    """Return a regular expression for a text that contains one of the marks."""
     return f"{_ANY}({'|'.join(map(_pattern, marks))}){_ANY}"
 
 

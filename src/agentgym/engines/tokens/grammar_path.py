@@ -13,7 +13,12 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """A position in an answer: the allowed tokens, and the positions after each."""
+    """A position after a certain beginning of an answer.
+
+    Attributes:
+        allowed: The tokens allowed at this position; None until they are computed.
+        after: The next node for each token.
+    """
 
     __slots__ = ("after", "allowed")
 
@@ -23,7 +28,7 @@ class GrammarNode:
 
 
 class GrammarPath:
-    """Follows one answer through a grammar, token by token.
+    """Follows one answer token by token, and lists the tokens that may come next.
 
     Attributes:
         grammar: The grammar.
@@ -49,26 +54,30 @@ class GrammarPath:
         self.failure = ""
 
     def advance(self, token: int) -> None:
-        """Add a sampled token."""
+        """Add a sampled token to the answer."""
         if token not in self._stop_ids:
             self._node = self._next(self._node, token)
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the allowed tokens now, and after each token of a draft."""
+        """Return the allowed tokens now, and after each token of a draft.
+
+        The draft is not added to the answer.
+        """
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
             if token in self._stop_ids:
-                found.append(found[-1])  # nothing is sampled after it
+                found.append(found[-1])  # nothing is sampled after an end token
                 continue
             node = self._next(node, token)
             found.append(self._at(node, draft[:count]))
         return found
 
     def draft(self, guess: Sequence[int], most: int) -> list[int]:
-        """Return up to ``most`` likely next tokens.
+        """Return up to ``most`` likely next tokens, all of them allowed.
 
-        If only one token is allowed, it is that; otherwise the guess's, if allowed.
+        Where only one token is allowed, it is drafted. Elsewhere the token of ``guess``
+        is drafted if it is allowed; if not, the draft ends.
         """
         node, made, guesses = self._node, list[int](), list(guess)
         while len(made) < most:
@@ -117,7 +126,7 @@ class GrammarPath:
 
 
 def reason_of(message: str) -> str:
-    """Return a library error's message without the grammar's text."""
+    """Return the reason in an error message of llguidance, without the grammar."""
     named = message.partition(_WHERE)[2] or message
     lines = named.partition("\n   1 |")[0].strip().splitlines() or [""]
     return lines[-1].removeprefix("error: ").rstrip(".")

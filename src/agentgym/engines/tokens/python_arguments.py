@@ -17,12 +17,14 @@ _ESCAPE = (
     r"\\(['\"\\nrtbf]|x[0-9a-fA-F]{2}|u([0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-"
     r"fA-F]{2})|U000[1-9a-fA-F][0-9a-fA-F]{4}|U0010[0-9a-fA-F]{4})"
 )
-"""An escaped character, without single surrogates, which the parser refuses."""
+"""Regular expression for an escaped character in a Python string. Half of a surrogate
+pair is left out, since the parser refuses it."""
 _SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
 _WORDS: Mapping[Any, str] = {
     True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
 }  # fmt: skip
-"""Models write the words of Python, and of JSON within lists and objects."""
+"""Rule bodies for constants. Models write Python's words, but in lists and objects
+sometimes JSON's words."""
 _TEXT_KEYS = ("type", "minLength", "maxLength", "pattern", "format")
 
 SHARED = (
@@ -33,14 +35,14 @@ SHARED = (
     'py_list: "[" (py_any (", " py_any)*)? "]"',
     'py_dict: "{" (PY_TEXT ": " py_any (", " PY_TEXT ": " py_any)*)? "}"',
 )
-"""Rules that all tools share."""
+"""Rules that the rules of all tools refer to."""
 
 
 class PythonArguments:
     """Writes the grammar rules for the arguments of one tool.
 
-    A value whose schema has ``allOf`` with several schemas is not restricted. An object
-    whose schema names fields may not have other fields.
+    If the schema of a value has ``allOf`` with several schemas, any value is allowed.
+    If the schema of an object has ``properties``, other fields are not allowed.
 
     Args:
         name: Name of the first rule.
@@ -72,13 +74,13 @@ class PythonArguments:
         return [*ordered(self._name, items), *self._rules]
 
     def _rule(self, body: str) -> str:
-        """Add a rule and return its name."""
+        """Add a rule with this body; return the rule's name."""
         name = f"{self._name}_v{len(self._rules)}"
         self._rules.append(f"{name}: {body}")
         return name
 
     def _value(self, schema: Any) -> str:
-        """Return the body of a rule that matches the schema's values."""
+        """Return the rule's body for values that match the schema."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             return self._reference(schema["$ref"])
         bodies = [self._one(each) for each in alternatives(schema)]
@@ -148,10 +150,15 @@ class PythonArguments:
     def _patterned(
         self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
     ) -> str:
-        """Return the body of a rule for a string that must match patterns.
+        """Return the rule's body for a string that must match regular expressions.
 
-        The string is in double quotes, as JSON, whose escapes Python shares; or in
-        single quotes without escapes.
+        The string is written in double quotes as in JSON (Python has the same escapes),
+        or in single quotes without escapes.
+
+        Args:
+            schema: JSON schema of the string.
+            count: Length limits as a quantifier, e.g. ``{0,5}``.
+            patterns: The regular expressions.
         """
         style = {**STYLE, "lenient": True}
         kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
@@ -163,7 +170,7 @@ class PythonArguments:
 
 
 def _literal(value: Any) -> str:
-    """Return a rule's body for one value, as Python or JSON writes it."""
+    """Return the rule's body for one constant, written as in Python or in JSON."""
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])

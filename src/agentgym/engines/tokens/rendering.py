@@ -1,4 +1,4 @@
-"""Renderer: convert messages and tools to a prompt's token ids, turn by turn."""
+"""Renderer: convert messages and tools to the token ids of a prompt."""
 
 import json
 import threading
@@ -24,13 +24,14 @@ _MARK = "the-answer-ends-here"
 
 @dataclass(frozen=True)
 class Prompt:
-    """A rendered request.
+    """The prompt of a request.
 
     Attributes:
-        ids: Its token ids. If it continues an earlier turn of its session, that turn's
-            tokens are the sampled ones, not a new tokenisation.
-        end: The end of its text, which shows whether reasoning is open.
-        head: Number of tokens of system prompt and tools.
+        ids: Token ids. If the request continues an earlier turn of its session, they
+            begin with the exact tokens of that turn, as they were sampled.
+        end: The last characters of the text, which show whether the prompt opens the
+            reasoning.
+        head: Number of tokens of system prompt and tools; 0 if not known.
     """
 
     ids: list[int]
@@ -40,44 +41,44 @@ class Prompt:
 
 @dataclass
 class _Head:
-    system: list[Message]  # one or none
+    system: list[Message]  # the system message, or an empty list
     tools: list[Message]
-    text: str
-    bare: str  # rendered without the tools
-    ids: list[int]  # of ``text``
+    text: str  # system message and tools, rendered
+    bare: str  # the system message alone, rendered
+    ids: list[int]  # token ids of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
-    """Whether the template renders the head separately from the rest, by the roles in a
-    conversation (and whether they call tools)."""
+    """By kind of conversation: whether its prompt is the head, followed by the other
+    messages rendered without tools. The kind is the set of roles in the messages, each
+    with whether it calls tools."""
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """An answered request that a later request of the session may continue."""
+    """An answered request; a later request of the session may continue it."""
 
     said: tuple[Hashable, ...]  # the messages, the answer last
     tools: list[Message]
     answer: Message
     ids: list[int]
-    end: str  # text of its end token; empty if a limit cut it
+    end: str  # text of the answer's end token; empty if a limit cut the answer off
     reasons: bool
     head: int
 
 
 class Renderer:
-    """Renders requests with a chat template, from any thread.
+    """Renders requests with a chat template; any thread may call its methods.
 
-    A request that continues a turn of its session keeps that turn's tokens, and adds
-    only the template's tokens for the new messages. They are found by difference: the
-    turn's answer is rendered with and without the new messages. So a prompt always
-    begins with the exact tokens that were seen and sampled before. If the template
-    would drop an earlier turn's reasoning, or writes the end of the answer differently,
-    the whole request is rendered again.
+    If a request continues a turn of its session, its prompt begins with the exact
+    tokens that were seen and sampled in that turn. Only the new messages are rendered:
+    the template writes the turn's answer with and without them, and the difference is
+    appended. The whole request is rendered again if the template would drop the turn's
+    reasoning, or writes the end of the answer differently.
 
     Templates spend most of their time on tools, which are the same in every request. So
-    the head (system prompt and tools) of a conversation is rendered once and kept; the
-    rest is rendered without tools and appended. This is checked to give the template's
-    own text, for each kind of conversation when it first occurs. If it does not,
-    everything is rendered each time.
+    the head of a conversation (system prompt and tools) is rendered once and kept. The
+    other messages are rendered without tools and appended. For the first conversation
+    of each kind, the result is compared with the text of the whole template; if they
+    differ, such conversations are always rendered as a whole.
 
     Args:
         tokenizer: The model's tokenizer.
@@ -102,10 +103,17 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request, which may continue a turn of its session.
+        """Return the prompt of a request.
+
+        Args:
+            messages: The messages.
+            tools: The tools in OpenAI's format.
+            session: The session, whose earlier turns the request may continue; empty
+                for none.
 
         Raises:
-            EngineError: The chat template refuses the messages, or one is not text.
+            EngineError: The chat template refuses the messages, or a message is not
+                text.
         """
         with self._lock:
             turns = self._sessions.get(session) if session else None
@@ -119,13 +127,14 @@ class Renderer:
             return Prompt(ids, text[-PREFIX:], head=len(head.ids))
 
     def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
-        """Return the tokens that the template writes for an answer to ``messages``.
+        """Return the tokens that the template writes for the answer ``message``.
 
-        They include the answer's end, maybe with other tokens after it.
+        They include the answer's end token, and all tokens that the template writes
+        after it.
 
         Raises:
-            EngineError: The template refuses it, or writes earlier messages
-                differently.
+            EngineError: The template refuses the answer, or writes the earlier messages
+                differently once the answer follows.
         """
         with self._lock:
             listed = self._template.prepared_all(messages)
@@ -140,12 +149,15 @@ class Renderer:
                 )
             if shared == len(before):
                 return self._encode(whole[shared:])
-            # Only in a prompt do templates write an empty line after the mark that
-            # opens reasoning: an answer closes it at once.
+            # In a prompt, templates write an empty line after the mark that opens
+            # reasoning. In an answer without reasoning, they close it at once.
             return self._encode(whole[shared:].lstrip())
 
     def unended(self) -> str:
-        """Return an answer to which the template writes no end token, or ""."""
+        """Return the text after an answer, if it contains no end token; else "".
+
+        An answer of text and an answer that calls a tool are tried.
+        """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}
         for more in ({}, {"tool_calls": [call]}):
@@ -171,17 +183,17 @@ class Renderer:
         reading: Reading,
         end: str,
     ) -> None:
-        """Keep a response's exact tokens for the session's next turn.
+        """Store a response's exact tokens for the session's next turn.
 
         Args:
-            session: The request's session.
+            session: The request's session; if empty, nothing is stored.
             messages: The request's messages.
             tools: The request's tools.
             prompt: The result of :meth:`render`.
             answer: The assistant's message that the agent gets.
-            ids: The response.
+            ids: Token ids of the response.
             reading: The parsed response.
-            end: Text of its end token, empty without one.
+            end: Text of the response's end token; empty if it has none.
         """
         if not session:
             return
@@ -206,7 +218,7 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues the longest matching turn.
+        """Return the prompt that continues the longest matching turn; None without one.
 
         If the same request was answered twice, the newer answer is used.
         """
@@ -222,11 +234,12 @@ class Renderer:
         return None
 
     def _added(self, turn: _Turn, new: Sequence[Message]) -> str | None:
-        """Return the text that the template writes after a turn's end token.
+        """Return the text that the template writes for new messages after a turn.
 
-        It is found after a mark at the end of the turn's answer, since the answer's own
-        text may be written differently once other messages follow. None if the template
-        does not write the answer, or drops its reasoning.
+        It begins after the turn's end token. To find this place, the answer's text is
+        replaced by a mark: a template may write an answer differently once other
+        messages follow. Returns None if the template does not write the mark, or drops
+        the turn's reasoning.
         """
         asked: Message = {"role": "user", "content": "u"}
         answer = self._template.prepared(
@@ -247,13 +260,17 @@ class Renderer:
         found = [(whole.find(end, at), end) for end in self._ends if end]
         start, end = min((f for f in found if f[0] >= 0), default=(-1, ""))
         if start < 0 or not alone.startswith(whole[at:start], last):
-            return None  # the end of a later message
+            return None  # the end mark found is that of a later message
         return whole[start + len(end) :] if turn.end else whole[start:]
 
     def _text(
         self, messages: list[Message], tools: list[Message]
     ) -> tuple[str, _Head | None]:
-        """Return the whole text, and its head if that is rendered separately."""
+        """Return the text of a prompt, and its head; None for the head if not apart.
+
+        The head is apart if the template renders the other messages independently of
+        it.
+        """
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
         if head is None or head.is_apart.get(kind) is False:
@@ -293,10 +310,10 @@ class Renderer:
 
 
 def _key(message: Message) -> Hashable:
-    """Return a key that is equal for messages that the template renders alike.
+    """Return a key to compare messages; equal keys mean that they say the same.
 
-    Frameworks send an answer back with arguments in another spelling, with an empty
-    text instead of none, and with extra fields.
+    Frameworks send an answer back with small changes: arguments in another spelling, an
+    empty text instead of no text, extra fields.
     """
     calls = message.get("tool_calls") or ()
     return (
@@ -325,7 +342,8 @@ def _call_key(call: Any) -> Hashable:
 def _marked(answer: Message, *, one_call: bool) -> Message:
     """Replace an answer's text, or its last call's arguments, by ``_MARK``.
 
-    Names and ids of calls stay: templates match results to calls by them.
+    Names and ids of calls stay the same, since templates match results to calls by
+    them. With ``one_call``, the other calls are removed.
     """
     *calls, last = answer.get("tool_calls") or [None]
     if last is None:
@@ -336,7 +354,7 @@ def _marked(answer: Message, *, one_call: bool) -> Message:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of two texts' common prefix."""
+    """Return the number of first characters that two texts have in common."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -16,12 +16,16 @@ from agentgym.core.tools import MALFORMED_CALL
 from agentgym.core.trajectory import RequestedCall
 
 _PROMPT_TOKENS = 64
-"""Number of last prompt tokens that show whether the prompt leaves reasoning open."""
+"""Number of last prompt tokens to read, to see whether the prompt opens reasoning."""
 _SHOWN = 300
 
 
 class Detokenizer:
-    """Converts token ids to text; ``piece`` returns the text of a single token."""
+    """Converts token ids to text.
+
+    Attributes:
+        piece: Function that returns the text of a single token id.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -36,11 +40,11 @@ class Detokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str] | None:
-        """Return the text of each token, so that the pieces join to the whole text.
+        """Return the text of each token; joined, they are the whole text.
 
-        A token may hold part of a character: its piece is empty, and the token that
-        completes the character has all of it. None if the pieces do not join to the
-        text.
+        If a token has only a part of a character, its text is empty; the token that
+        completes the character gets the whole character. Returns None if the texts of
+        the tokens cannot be joined to the whole text.
         """
         whole = self.decode(list(ids))
         pieces = [self.piece(token) for token in ids]
@@ -75,11 +79,11 @@ class ResponseReader:
         self.detokenizer = Detokenizer(tokenizer)
 
     def end(self, ids: Sequence[int]) -> str:
-        """Return the text of the end token, empty if the response was cut off."""
+        """Return the text of a response's end token; empty if it was cut off."""
         return self.detokenizer.piece(ids[-1]) if self.is_ended(ids) else ""
 
     def is_ended(self, ids: Sequence[int]) -> bool:
-        """Return whether a response ends in an end token."""
+        """Return whether the last token of a response is an end token."""
         return bool(ids) and ids[-1] in self.stop_ids
 
     def read(
@@ -88,9 +92,9 @@ class ResponseReader:
         """Parse a response.
 
         Args:
-            ids: Its tokens, the end token included.
-            tools: OpenAI-shaped tools that were offered.
-            prompt_end: The end of the prompt's text.
+            ids: The response's tokens, with the end token.
+            tools: The request's tools in OpenAI's format.
+            prompt_end: The end of the prompt's text, which may open reasoning.
         """
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))
@@ -104,15 +108,16 @@ class ResponseReader:
     ) -> list[Components] | None:
         """Return the components of each token of a response.
 
-        None if the tokens do not join to the text.
+        Returns None if the text cannot be divided among the tokens; see
+        :meth:`Detokenizer.pieces`.
 
         Args:
-            prompt_ids: Tokens of its prompt.
-            ids: Its tokens.
-            tools: OpenAI-shaped tools that were offered.
-            form: The tool whose arguments are the answer's content, for an answer with
-                a JSON schema; else empty. Free text in them is labelled as output, as
-                in other answers.
+            prompt_ids: Tokens of the prompt.
+            ids: Tokens of the response.
+            tools: The request's tools in OpenAI's format.
+            form: For an answer with a JSON schema, the tool whose arguments are the
+                answer's content; else empty. Free text in these arguments is labelled
+                as output, as in other answers.
         """
         pieces = self.detokenizer.pieces(ids)
         if pieces is None:
@@ -138,14 +143,14 @@ def _parameters(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def requested_calls(reading: Reading, key: str) -> list[RequestedCall]:
-    """Return the calls of a response as the agent gets them.
+    """Return the tool calls of a response as the agent gets them.
 
-    An unreadable call becomes one of a tool that no agent has, so that frameworks
-    answer with an error and the model can correct itself.
+    A call that cannot be parsed becomes a call of ``MALFORMED_CALL``, a tool that no
+    agent has. Frameworks then answer with an error, and the model can correct itself.
 
     Args:
         reading: The parsed response.
-        key: Text from which the calls' ids are derived.
+        key: Text that determines the calls' ids.
     """
     calls: list[RequestedCall] = []
     for call in reading.calls:
@@ -160,11 +165,12 @@ def requested_calls(reading: Reading, key: str) -> list[RequestedCall]:
 
 
 class GrowingText:
-    """The text of a response that arrives token by token.
+    """Decodes a response token by token.
 
-    Each token costs the same, however many came before: it is decoded only with the
-    tokens of the last piece. So text that depends on its neighbour (such as the space
-    that only the first word lacks) is the same as in the whole text.
+    A new token is decoded together with the tokens of the last piece of text, not with
+    the whole response, so that each token costs the same. The last piece is needed for
+    text that depends on its neighbour, such as the space that only the first word
+    lacks.
     """
 
     def __init__(self, detokenizer: Detokenizer) -> None:
@@ -174,9 +180,10 @@ class GrowingText:
         self._text = ""
 
     def add(self, token: int, *, last: bool = False) -> str | None:
-        """Return the text added by one more token; None if earlier text changes.
+        """Return the text that one more token adds.
 
-        Nothing is added while a character is incomplete, unless this is the last token.
+        It is empty while a character is incomplete, unless this is the last token.
+        Returns None if the token changes text that was already returned.
         """
         self._ids.append(token)
         text = self._decode(self._ids)
@@ -193,10 +200,13 @@ class GrowingText:
 
 
 class GrowingContent:
-    """Converts tokens to those pieces of content that are safe to show already.
+    """Converts the tokens of a response to text that can be streamed to a client.
 
-    After the mark of a call, or a text that may become one, nothing is shown, since
-    only the end shows whether it is a call. ``sent`` counts characters.
+    Text from a call's opening mark on is held back, also while it is only the possible
+    beginning of such a mark: only the end of the response shows whether it is a call.
+
+    Attributes:
+        sent: Number of characters returned so far.
     """
 
     def __init__(self, reader: ResponseReader, prompt_end: str) -> None:
@@ -209,7 +219,7 @@ class GrowingContent:
         self.sent = 0
 
     def add(self, token: int) -> str:
-        """Return the text to show after one more token; often empty."""
+        """Return the text to stream after one more token; often empty."""
         if self._is_broken or token in self._stop_ids:
             return ""
         piece = self._text.add(token)

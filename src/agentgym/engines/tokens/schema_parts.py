@@ -1,11 +1,12 @@
-"""Grammar rules for parts of JSON schemas, for formats with their own notation."""
+"""Grammar rules for parts of JSON schemas, in formats that do not write JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON in Python's style, in which chat templates write calls."""
+"""llguidance's settings for JSON in the style of ``json.dumps``, as chat templates
+write it."""
 _BOUNDS = (
     *("type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     "multipleOf",
@@ -14,7 +15,10 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema's alternatives, each of at most one type."""
+    """Yield the alternatives of a JSON schema, each with at most one type.
+
+    A schema without alternatives yields itself.
+    """
     if not isinstance(schema, Mapping):
         yield {}
         return
@@ -38,7 +42,7 @@ def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def number_rule(schema: Mapping[str, Any]) -> str:
-    """Return the body of a rule for a number within its bounds."""
+    """Return the rule's body for a number within the schema's bounds."""
     bounds = {key: schema[key] for key in _BOUNDS if key in schema}
     return f"%json {json.dumps({**bounds, 'x-guidance': STYLE})}"
 
@@ -46,11 +50,11 @@ def number_rule(schema: Mapping[str, Any]) -> str:
 def ordered(
     name: str, items: Sequence[tuple[str, bool]], separator: str = ", "
 ) -> list[str]:
-    """Return the rules of a list in fixed order with optional items.
+    """Return the rules for a list of different items in fixed order.
 
     Args:
         name: Name of the first rule.
-        items: Each item, and whether it is required.
+        items: The rule's body of each item, and whether the item is required.
         separator: Text between items.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []

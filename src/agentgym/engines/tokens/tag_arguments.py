@@ -14,15 +14,14 @@ _DEEPEST = 8
 _WORDS: Mapping[str, str] = {
     "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
 }  # fmt: skip
-"""Chat templates write some values as Python does, without converting them to JSON."""
+"""Rule bodies for constants. Some chat templates write them as in Python, not JSON."""
 
 
 class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
-    A string is written without quotes or escapes. It ends at a closing tag that is
-    followed by another tag, which is how the parser finds its end. Other values are
-    JSON.
+    A string is written without quotes or escapes. As for the parser, it ends at the
+    first closing tag that is followed by another tag. Other values are JSON.
 
     Args:
         name: Name of the first rule.
@@ -71,7 +70,10 @@ class TagArguments:
         return [*made, *self._rules]
 
     def _unknown(self) -> list[str]:
-        """Return the rules for a tool without ``properties``: any names and strings."""
+        """Return the rules for a tool whose schema lists no parameters.
+
+        Any parameter names are allowed, with strings as values.
+        """
         follow = _Follow(f"{self._name}_s", f"{self._name}_n", ends=True)
         texts = " | ".join(self._texts({}, follow))
         return [
@@ -82,7 +84,7 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield the alternatives for a value, each with the tags that follow it."""
+        """Yield rule bodies for the alternatives of a value, with the tags after it."""
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
@@ -93,7 +95,7 @@ class TagArguments:
             yield f'NL? ({self._value(each)}) NL? "</parameter>" NL? {follow.tag}'
 
     def _texts(self, schema: Mapping[str, Any], follow: "_Follow") -> Iterator[str]:
-        """Yield the alternatives for a string, each with the tags that follow it."""
+        """Yield rule bodies for a string, one for each tag that may follow it."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
         patterns = whole_patterns(schema) if self._patterns else []
@@ -139,8 +141,8 @@ class _Follow(NamedTuple):
 
     Attributes:
         tag: Name of the rule for the next tag.
-        key: Name of the rule for the next parameter, after the start of its tag; empty
-            if no parameter can follow.
+        key: Name of the rule for the next parameter, without ``<parameter=``; empty if
+            no parameter can follow.
         ends: Whether the function's closing tag may follow.
     """
 

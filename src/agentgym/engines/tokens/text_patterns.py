@@ -1,8 +1,8 @@
 """Convert a JSON schema's ``pattern`` and ``format`` into regular expressions.
 
-For JSON, ``llguidance`` applies both itself. Tool call formats that do not write
-strings as JSON need regular expressions, in the dialect of Rust's ``regex`` that the
-grammars use.
+In tool call formats that write JSON, ``llguidance`` applies ``pattern`` and ``format``
+itself. The other formats need regular expressions, in the dialect of Rust's ``regex``
+library that the grammars use.
 """
 
 import functools
@@ -32,15 +32,17 @@ _FORMATS: Mapping[str, str] = {
     "uri": r"[a-zA-Z][a-zA-Z0-9+.-]*:[!#$&-;=?-Z_a-z~%\[\]]+",
     "uuid": rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
 }
-"""Expressions by format; strings of other formats are not restricted."""
+"""Regular expression of each ``format``. Other formats are ignored."""
 _CLASSES: Mapping[str, str] = {"d": "0-9", "w": "A-Za-z0-9_"}
-"""In JSON schemas these classes are ASCII; in Rust they would match all of Unicode."""
+r"""Replacements for ``\d`` and ``\w``, which match only ASCII in JSON schemas. In Rust
+they would match all of Unicode."""
 
 
 def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Return the regular expressions that a whole string must match, without anchors.
+    """Return the regular expressions that a schema's string must match as a whole.
 
-    A pattern that the grammars do not support, such as look-around, is left out.
+    They have no anchors. A ``pattern`` that the grammars do not support, such as one
+    with look-around, is ignored.
     """
     found = []
     if isinstance(pattern := schema.get("pattern"), str):
@@ -52,7 +54,10 @@ def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=512)
 def _whole(pattern: str) -> str | None:
-    """Return an expression for each text with a match in it; None if unsupported."""
+    """Return an expression that matches a whole text if ``pattern`` is found in it.
+
+    Returns None if the grammars do not support the pattern.
+    """
     branches = []
     for branch in _branches(pattern):
         begins, ends = branch[:1] == ["^"], branch[-1:] == ["$"]
@@ -79,7 +84,7 @@ def _branches(pattern: str) -> list[list[str]]:
 
 
 def _parts(pattern: str) -> Iterator[str]:
-    """Yield a pattern's characters, escapes and character classes one by one."""
+    """Split a pattern into its parts: characters, escapes and character classes."""
     at = 0
     while at < len(pattern):
         end = at + 1
@@ -95,7 +100,7 @@ def _parts(pattern: str) -> Iterator[str]:
 
 
 def _rewritten(part: str) -> str:
-    """Rewrite a part of a pattern in the dialect that the grammars use."""
+    """Convert one part of a pattern to the dialect that the grammars use."""
     if part.startswith("["):
         inner = part[1:-1]
         begin = "^" * inner.startswith("^")
@@ -119,7 +124,7 @@ def _parts_of_class(inner: str) -> Iterator[str]:
 
 
 def _in_class(character: str) -> str:
-    """Return a character of a class, escaped if it has a special meaning in Rust."""
+    """Return a character of a class ``[…]``, escaped if Rust's ``regex`` needs it."""
     if character in "[&~/":
         return "\\" + character
     return {"\n": "\\n", "\r": "\\r"}.get(character, character)

@@ -1,5 +1,5 @@
-"""The verl engine: verl's workers on Ray learn and serve; our loop controls them.
+"""The verl engine: verl's workers on Ray train and serve; AgentGym controls them.
 
-Modules imported by ``server`` run in verl's own environment, and import nothing of this
-package but each other and ``engines/supervise.py``; see the README of this folder.
+The module ``server``, and the modules that it imports, run in verl's own environment.
+So they import almost nothing else of AgentGym; see the README of this folder.
 """

@@ -1,4 +1,4 @@
-"""VerlClient: hold a lease on verl's server, and send it requests."""
+"""VerlClient: start verl on its server, and send requests to it."""
 
 import json
 import threading
@@ -17,12 +17,12 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of one server, whose driver runs as long as the client is open.
+    """A client of verl's server. verl runs until the client is closed.
 
     Args:
-        address: ``host:port``.
+        address: Address of the server, ``host:port``.
         key: The server's key.
-        busy_s: Seconds between attempts while the server is busy with another client.
+        busy_s: Seconds to wait before trying again while the server is busy.
     """
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
@@ -40,7 +40,11 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl with ``settings``; return its servers and their model.
+        """Start verl with ``settings``, and wait until its servers answer.
+
+        Returns:
+            The addresses of verl's servers, the model's name, and the version of the
+            weights.
 
         Raises:
             UsageError: The server refuses the key, the settings or the protocol.
@@ -64,8 +68,12 @@ class VerlClient:
     def ask(self, verb: str, **given: Any) -> Any:
         """Send a request, and return the server's answer.
 
+        Args:
+            verb: The method of :class:`Cluster` to call, e.g. ``update``.
+            **given: The method's arguments.
+
         Raises:
-            EngineError: verl has ended or failed, or is overloaded.
+            EngineError: verl has ended or failed, or is busy for too long.
         """
         for _ in range(_BUSY_TRIES):
             if self._lost:
@@ -74,7 +82,7 @@ class VerlClient:
                 answer = self._http.post(f"/{verb}", json=given)
                 told = answer.json()
             except (httpx.HTTPError, ValueError, RuntimeError) as error:
-                with self._heard:  # the lease holder may know why
+                with self._heard:  # the thread of _hold may get the reason
                     self._heard.wait_for(lambda: bool(self._lost), 3.0)
                 if self._lost:
                     raise self._error() from None
@@ -93,12 +101,12 @@ class VerlClient:
         )
 
     def close(self) -> None:
-        """Close the connection, which ends the server's driver."""
+        """Close the connection; the server then ends verl."""
         self._closed.set()
         self._http.close()
 
     def _hold(self, body: dict[str, Any]) -> None:
-        """Read the answer to ``/start``, which continues while verl runs."""
+        """Read the answer to ``/start`` line by line; it lasts as long as verl runs."""
         why = "closed the connection"
         try:
             timeout = httpx.Timeout(_SILENT_S, connect=10.0)

@@ -1,4 +1,4 @@
-"""Compose verl's configuration from its defaults and our settings."""
+"""Compose verl's configuration from its defaults and a run's settings."""
 
 import dataclasses
 import json
@@ -11,11 +11,12 @@ _PLACES = {
     "verl": ("verl.trainer", "config", "ppo_trainer"),
     "agentlightning": ("agentlightning.verl", "", "config"),
 }
-"""By trainer: the package, folder and name of its configuration."""
+"""For each trainer, the package, folder and name of its default configuration."""
 USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
-"""Sections of verl's settings that are used: it only learns and serves."""
+"""Sections of verl's settings that have an effect: AgentGym uses verl only to train and
+to serve."""
 _ALSO = {"algorithm.lam"}
-"""Settings of other sections that are used."""
+"""Single settings of other sections that have an effect."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
 _OPEN = (
     "engine_kwargs",
@@ -24,21 +25,21 @@ _OPEN = (
     "override_optimizer_config",
     "ray_init",
 )
-"""Sections of verl's settings whose keys belong to another library."""
+"""Sections of verl's settings with the keys of another library, which are not checked.
+"""
 
 
 def compose(settings: dict[str, Any], of: str = "verl") -> Any:
     """Return verl's configuration with ``settings`` (dotted keys) applied.
 
-    ``model_engine`` chooses the defaults: ``dp`` (FSDP) or ``megatron``.
-
     Args:
-        settings: The settings to apply.
-        of: ``agentlightning`` for the configuration of its trainer, which is verl's
-            with a section of its own.
+        settings: The settings to apply. ``model_engine`` chooses the defaults: ``dp``
+            (FSDP) or ``megatron``.
+        of: ``verl``, or ``agentlightning`` for the configuration of Agent Lightning's
+            trainer, which has an additional section.
 
     Raises:
-        ValueError: A key is unknown to verl; the message has the nearest one.
+        ValueError: verl does not have a key; the message has the most similar key.
     """
     from importlib import resources
 
@@ -61,7 +62,12 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return a message on an unknown key with the nearest known one; empty if known."""
+    """Return an error message if verl does not have a key; empty if it has.
+
+    Args:
+        key: The dotted key.
+        known: All dotted keys of verl.
+    """
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
     close = get_close_matches(key, known, n=1, cutoff=0.5)
@@ -70,9 +76,14 @@ def key_problem(key: str, known: set[str]) -> str:
 
 
 def dotted(values: Any, above: str = "") -> list[str]:
-    """Return the dotted keys of nested mappings, and of the mappings themselves.
+    """Return all dotted keys of nested mappings.
 
-    For a mapping with ``_target_``, the fields of that class are included.
+    A mapping with the key ``_target_`` configures a dataclass: the result has the
+    fields of this class too.
+
+    Args:
+        values: The mappings.
+        above: Prefix of the keys, with its dot.
     """
     if not isinstance(values, dict):
         return []
@@ -91,9 +102,10 @@ def dotted(values: Any, above: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Print the configuration for the settings on standard input, or all its keys.
+    """Print the configuration for the settings (JSON) on standard input, as YAML.
 
-    The trainer's name may be given, see :func:`compose`.
+    An argument may name the trainer, see :func:`compose`. With ``--keys``, print the
+    keys of all settings of verl that have an effect.
     """
     from omegaconf import OmegaConf
 

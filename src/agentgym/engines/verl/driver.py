@@ -1,4 +1,4 @@
-"""The process that drives verl: reads requests as JSON lines, and answers in lines.
+"""Program that controls verl: reads a request as a line of JSON, and answers likewise.
 
 The server starts it, and it ends with the server. Output of libraries goes to the log.
 """
@@ -15,7 +15,11 @@ _SHUTDOWN_S = 20
 
 
 def main(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer requests until standard input ends; call ``make`` at the first."""
+    """Answer requests until standard input ends.
+
+    Args:
+        make: Creates the cluster from the settings of the first request.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _die_with_parent()
@@ -45,7 +49,10 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def told(error: Exception) -> str:
-    """Return an error in one line: Ray's messages begin with the worker's traceback."""
+    """Return an error's message in one line.
+
+    Of Ray's messages, which begin with a worker's traceback, it is the last line.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("\x1b[36mray::"):
         return lines[-1]

@@ -1,4 +1,4 @@
-"""verl's own environment: its path, and checks that it works."""
+"""verl's virtual environment: its packages, and checks that it works."""
 
 import os
 import subprocess
@@ -32,11 +32,11 @@ ENVIRONMENT = EngineEnvironment(
         gigabytes=30,
     ),
 )
-"""verl imports the last three without declaring them."""
+"""verl's environment. verl imports the last three packages without declaring them."""
 
 
 def check() -> list[Checked]:
-    """Check the environment, the GPUs and the Ray cluster; start nothing."""
+    """Check the environment, the machine and the Ray cluster; start no verl."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:

@@ -12,10 +12,10 @@ from agentgym.engines.verl.protocol import rows_of
 
 
 class VerlImitation(Imitation):
-    """Fine-tunes with verl's optimizer, whose state is dropped afterwards.
+    """Fine-tunes in verl's workers. The optimizer is reset before later updates.
 
     Args:
-        ask: Sends a request to verl: its verb, and its arguments by name.
+        ask: Sends a request to verl, as :meth:`VerlClient.ask` does.
         tokens: Converts answers to tokens.
         rate: The full learning rate.
     """
@@ -30,14 +30,14 @@ class VerlImitation(Imitation):
     def write(
         self, request: ChatRequest, content: str, calls: Sequence[RequestedCall]
     ) -> ChatResult:
-        """Return an answer in the tokens of the chat template."""
+        """Convert a given answer to tokens with the chat template."""
         return self._tokens.written(request, content, calls, version=0)
 
     def learn(self, batch: TrainingBatch, share: float) -> float:
-        """Take one optimizer step; the servers sleep until they sample again."""
+        """Do one optimizer step; verl's servers sleep until they sample again."""
         done = self._ask("imitate", rows=rows_of(batch), rate=share * self._rate)
         return float(done["loss"]) if math.isfinite(done["grad_norm"]) else math.nan
 
     def measure(self, batch: TrainingBatch) -> float:
-        """Return the mean loss per trained token."""
+        """Return the mean loss per trained token, in nats, without an update."""
         return float(self._ask("measure", rows=rows_of(batch))["loss"])

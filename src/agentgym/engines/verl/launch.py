@@ -1,4 +1,4 @@
-"""LocalServer: start verl's server on this machine for one run."""
+"""LocalServer: start and end verl's server on this machine, for one run."""
 
 import os
 import subprocess
@@ -18,17 +18,22 @@ _ENDS_S = 45.0
 _TURN_S = 0.05
 _PACKAGES, _HOME = "path", "home"
 _SHORT = 30
-"""Longest folder name: Ray creates sockets far below, and their paths have at most 107
-bytes."""
+"""Longest path of the temporary folder, in characters. Ray creates sockets several
+folders below, and Linux allows 107 bytes for a socket's path."""
 
 
 class LocalServer:
-    """A verl server of this process, on loopback; it ends with its last client.
+    """A verl server on loopback. It also ends when its only client disconnects.
 
-    Ray's files and its HOME are in a folder of this run, removed at the end.
+    Ray's files and its HOME are in a temporary folder, which is removed at the end.
 
     Args:
-        log: File to append the output of verl and Ray to.
+        log: A file; output of verl and Ray is appended to it.
+
+    Attributes:
+        log: The argument ``log``.
+        key: The server's key.
+        address: The server's address, ``host:port``.
     """
 
     def __init__(self, log: Path) -> None:
@@ -71,12 +76,17 @@ class LocalServer:
         )
 
     def close(self) -> None:
-        """End the server with all processes it started, and remove its files."""
+        """End the server and all processes that it started; remove its files."""
         end_process(self._process, self._folder)
 
 
 def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """End a process that started Ray, and remove its folder of :func:`ray_folder`."""
+    """End a process that started Ray, and remove its folder.
+
+    Args:
+        process: The process.
+        folder: Result of :func:`ray_folder` for this process.
+    """
     if process.poll() is None:
         process.terminate()
         try:
@@ -88,22 +98,28 @@ def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
 
 
 def ray_folder() -> Path:
-    """Create a folder for Ray's files, its HOME, and a path with this package."""
+    """Create a folder for Ray's files. It has two more folders inside.
+
+    One becomes Ray's HOME. The other contains a link to the package ``agentgym`` and
+    goes on PYTHONPATH.
+    """
     folder = Path(mkdtemp(prefix="agv-", dir=_short_place()))
     packages = folder / _PACKAGES
     packages.mkdir()
-    # The other environment gets only our package from this one.
+    # Ray's environment can import only this one package of this environment.
     (packages / "agentgym").symlink_to(Path(__file__).parents[2])
     (folder / _HOME).mkdir()
     return folder
 
 
 def ray_environment(folder: Path, key: str) -> dict[str, str]:
-    """Return the variables of a process that starts Ray in another environment.
+    """Return the environment variables of a process that starts Ray.
+
+    The process runs in another virtual environment.
 
     Args:
-        folder: The result of :func:`ray_folder`.
-        key: The key that both sides know.
+        folder: Result of :func:`ray_folder`.
+        key: The key for requests between this process and the other.
     """
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}
@@ -115,8 +131,8 @@ def ray_environment(folder: Path, key: str) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         # Under `uv run`, Ray would pack this folder with Ray's own files in it.
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        # Otherwise Ray replaces loopback by the machine's address, and all listen
-        # on it.
+        # With 1, the default on Linux, Ray replaces loopback by the machine's
+        # address, and all its processes listen on that.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1" if "RAY_ADDRESS" in given else "0",
         "RAY_enable_worker_prestart": "0",
         "RAY_prestart_worker_first_driver": "0",

@@ -1,4 +1,7 @@
-"""The protocol of client and server; both import it, so it imports little."""
+"""The protocol of verl's client and server.
+
+Both import this module, in different environments, so it imports little.
+"""
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
@@ -6,21 +9,24 @@ if TYPE_CHECKING:
     from agentgym.engines.base import TrainingBatch, TrainingSequence
 
 PROTOCOL = 2
-"""Version, increased when a request or an answer changes its meaning."""
+"""Version of the protocol; increased when the meaning of a request or answer changes.
+"""
 KEY_VARIABLE = "AGENTGYM_ENGINE_KEY"
 SUPPORTED = (0, 9)
 """The release of verl that this code supports."""
 
 
 class UpdateRow(TypedDict):
-    """The tokens of an update, with those that its loss covers.
+    """One sequence of training data, in a form that can be sent as JSON.
 
     Attributes:
         ids: Token ids of prompt and responses, up to the last trained token.
         start: The position of the first trained token, 1 or more.
-        trained: For each trained token: its position, log-probability at sampling, and
-            advantage; for ``ppo`` the return of its model call instead.
-        targets: For each trained token, the target of the value model; only ``ppo``.
+        trained: For each trained token, its position, its log-probability at sampling,
+            and its advantage. For ``ppo``, the return of its model call replaces the
+            advantage.
+        targets: For each trained token, the target of the value model; only for
+            ``ppo``.
         reference: For each trained token, its log-probability under the untrained
             model; only with a KL penalty.
     """
@@ -33,7 +39,7 @@ class UpdateRow(TypedDict):
 
 
 def row_of(sequence: "TrainingSequence") -> UpdateRow:
-    """Convert a sequence to a row, up to its last trained token."""
+    """Convert a sequence to a row; leave out tokens after the last trained token."""
     positions = [token.position for token in sequence.trained]
     return {
         "ids": sequence.ids[: max(positions) + 1],
@@ -43,12 +49,12 @@ def row_of(sequence: "TrainingSequence") -> UpdateRow:
 
 
 def rows_of(batch: "TrainingBatch") -> list[UpdateRow]:
-    """Convert the sequences of a batch to rows."""
+    """Convert each sequence of a batch to a row."""
     return [row_of(sequence) for sequence in batch.sequences]
 
 
 def row_problem(row: Any) -> str:
-    """Return why a value is not a valid row; empty if it is."""
+    """Return why a value is not a valid row; empty if it is valid."""
     try:
         ids, start, trained = row["ids"], row["start"], row["trained"]
         if not 1 <= start < len(ids):

@@ -6,24 +6,26 @@ from typing import Any, Literal
 from agentgym.engines.verl.protocol import UpdateRow
 
 EMPTY: UpdateRow = {"ids": [0, 0], "start": 1, "trained": []}
-"""A row without trained tokens, which fills a batch up to a multiple of the workers."""
+"""A row without trained tokens. It fills a batch whose rows cannot be divided equally
+among the workers."""
 _FURTHER: dict[str, Literal["targets", "reference"]] = {
     "returns": "targets",
     "ref_log_prob": "reference",
 }
-"""Further tensors of verl's, and the rows' keys for them."""
+"""verl's names of optional tensors, and the keys of their values in a row."""
 
 
 def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
-    """Return a batch in verl's names: prompts padded left, responses right.
+    """Convert rows to padded tensors, under the names that verl uses.
 
-    Tokens before the first trained one are the prompt; all others are the response.
-    ``response_mask`` marks the trained tokens.
+    A row's tokens before its first trained token are the prompt, padded on the left.
+    The other tokens are the response, padded on the right. ``response_mask`` is 1 for
+    the trained tokens.
 
     Returns:
-        Tensors of (rows, …): ``prompts``, ``responses``, ``input_ids``,
+        Tensors of shape (rows, tokens): ``prompts``, ``responses``, ``input_ids``,
         ``attention_mask``, ``position_ids``, ``response_mask``, ``advantages``,
-        ``old_log_probs``, and if rows have them, ``returns`` and ``ref_log_prob``.
+        ``old_log_probs``, and ``returns`` and ``ref_log_prob`` if rows have them.
     """
     import torch
 
@@ -66,5 +68,5 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
 
 def divisible(rows: Sequence[UpdateRow], by: int) -> list[UpdateRow]:
-    """Add empty rows until the number of rows is divisible."""
+    """Return the rows, followed by empty rows, so that ``by`` divides their number."""
     return [*rows, *[EMPTY] * (-len(rows) % by)]

@@ -1,11 +1,12 @@
-"""An HTTP server with a key in front of verl, which may run on another machine.
+"""HTTP server that runs verl for a client, which may be on another machine.
 
 ::
 
     AGENTGYM_ENGINE_KEY=… python -m agentgym.engines.verl.server --host 0.0.0.0
 
-It takes little memory until a client starts a cluster. The response to ``/start`` stays
-open while the client lives; when the client is gone, everything that was started ends.
+Clients must give the key. The server takes little memory until a client starts verl
+with the request ``/start``. The response to this request stays open. When the client
+disconnects, verl ends with all its processes.
 """
 
 import argparse
@@ -38,11 +39,11 @@ _MOST_BYTES = 2**31
 _SHOWN_LINES = 12
 _LAST_WORDS_S = 1.0
 DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
-"""Command that starts the process that drives verl."""
+"""Command that starts the driver, the process that controls verl."""
 
 
 class Refused(Exception):
-    """An error to send instead of an answer.
+    """An error to send to the client instead of an answer.
 
     Attributes:
         status: The HTTP status.
@@ -54,7 +55,12 @@ class Refused(Exception):
 
 
 class Driver:
-    """The process that drives verl, with all its descendants."""
+    """The process that controls verl (``driver.py``), with all its descendants.
+
+    Args:
+        log: A file; the process's output is appended to it.
+        command: Command that starts the process.
+    """
 
     def __init__(self, log: Path, command: Sequence[str]) -> None:
         self._log = log
@@ -70,10 +76,11 @@ class Driver:
             )
 
     def ask(self, verb: str, given: dict[str, Any]) -> Any:
-        """Send a request and return the answer; one request at a time.
+        """Send a request to the process, and return its answer.
 
         Raises:
-            Refused: The driver is busy, has failed, or has ended.
+            Refused: Another request is still running, the request failed, or the
+                process has ended.
         """
         if not self._lock.acquire(blocking=False):
             raise Refused(503, "another request is still being answered")
@@ -116,12 +123,15 @@ class Driver:
 
 
 class Desk:
-    """Holds the server's driver: at most one, for one client at a time.
+    """Starts and ends the server's driver. Only one client at a time has a driver.
 
     Args:
-        log: File to append a driver's output to.
-        once: Whether to end with the first client.
+        log: A file; the driver's output is appended to it.
+        once: Whether the server ends when its first client disconnects.
         command: Command that starts a driver.
+
+    Attributes:
+        ended: Set when the server should end.
     """
 
     def __init__(self, log: Path, *, once: bool, command: Sequence[str]) -> None:
@@ -136,7 +146,14 @@ class Desk:
     def start(
         self, given: dict[str, Any]
     ) -> tuple[Driver, threading.Thread, list[Any]]:
-        """Start a driver with a client's settings, without waiting for it.
+        """Start a driver with a client's settings, without waiting until verl runs.
+
+        Args:
+            given: The client's request: ``protocol`` and ``settings``.
+
+        Returns:
+            The driver, a thread that ends once verl has started, and a list to which
+            the thread then appends the answer, or the error :class:`Refused`.
 
         Raises:
             Refused: Another client has a driver, or the settings are invalid.
@@ -176,7 +193,7 @@ class Desk:
         return driver.ask(verb, given)
 
     def release(self, driver: Driver) -> None:
-        """End a client's driver."""
+        """End a client's driver, after which another client may start one."""
         driver.end()
         with self._lock:
             self._driver = None
@@ -184,7 +201,10 @@ class Desk:
             self.ended.set()
 
     def watch(self) -> None:
-        """End a server for a single client if that client never connects."""
+        """Wait until ``ended`` is set.
+
+        With ``once``, set it if no client connects within two minutes.
+        """
         while not self.ended.wait(1.0):
             waited = time.monotonic() - self._begun
             if self._once and self._driver is None and waited > _UNUSED_S:
@@ -197,7 +217,12 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return the class that handles requests."""
+    """Return a request handler class for the server.
+
+    Args:
+        desk: Starts the driver.
+        key: The key that clients must give.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -229,7 +254,10 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             return given
 
         def _lease(self, given: dict[str, Any]) -> None:
-            """Start a cluster, and keep it while the client reads."""
+            """Start verl, and write a line every two seconds until the client leaves.
+
+            Then end verl.
+            """
             driver, starting, found = desk.start(given)
             try:
                 self.send_response(200)

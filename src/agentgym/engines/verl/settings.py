@@ -1,4 +1,4 @@
-"""Convert a run's settings to verl's: the objective and the hardware."""
+"""Convert a run's settings to verl's settings."""
 
 from importlib import resources
 from pathlib import Path
@@ -35,16 +35,16 @@ from agentgym.models.folder import (
 
 _MEMORY_SHARE = 0.5
 _VALUE_RATE = 1e-5
-"""Learning rate of a large value model, verl's default."""
+"""Learning rate of the value model of a large policy; verl's default."""
 _BYTES = 16
-"""Bytes of a trained parameter: float32, with its gradient and AdamW's two moments."""
+"""Bytes per trained parameter: weight, gradient and AdamW's two moments in float32."""
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 _ROLLOUT = "actor_rollout_ref.rollout"
 TOOL_PARSER = f"{_ROLLOUT}.engine_kwargs.vllm.tool_call_parser"
-"""Setting for vLLM's tool-call parser: verl's servers parse answers themselves."""
+"""Key of the setting with vLLM's tool-call parser; verl's servers parse the answers."""
 CHAT_TEMPLATE = f"{_ROLLOUT}.engine_kwargs.vllm.chat_template"
-"""Setting for the text of the chat template, if it is not the model's own."""
+"""Key of the setting with the chat template's text, if it is not the model's own."""
 OURS = {
     f"{_ACTOR}.optim.lr": "learning_rate",
     f"{_ACTOR}.entropy_coeff": "entropy_coefficient",
@@ -59,16 +59,17 @@ OURS = {
     "trainer.n_gpus_per_node": "gpus_per_node",
     "trainer.nnodes": "nodes",
 }
-"""Settings of verl with a counterpart in our settings, which every engine reads."""
+"""Settings of verl for which AgentGym has its own setting, which all engines read."""
 
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings to apply over verl's defaults, by dotted key.
+    """Return the settings that differ from verl's defaults, by dotted key.
 
     Raises:
-        ConfigError: ``verl`` has a key that verl does not know, or that another setting
-            sets.
-        UnsupportedError: The GPUs cannot be divided this way.
+        ConfigError: The user's ``verl`` settings have a key that verl does not have, or
+            for which AgentGym has its own setting.
+        UnsupportedError: verl cannot do this with these settings or this number of
+            GPUs.
     """
     given = flat(config.verl)
     _check_given(given)
@@ -102,12 +103,12 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def epsilon(config: TrainingConfig) -> float:
-    """Return Adam's epsilon."""
+    """Return AdamW's epsilon for the run's model."""
     return EPSILON if is_small(config.model) else LARGE_EPSILON
 
 
 def learning_rate(config: TrainingConfig) -> float:
-    """Return the peak learning rate."""
+    """Return the peak learning rate: the user's, or the default for the model."""
     if config.learning_rate is not None:
         return config.learning_rate
     if trained_rank(config):
@@ -129,7 +130,7 @@ def trained_rank(config: TrainingConfig) -> int:
 
 
 def known_keys() -> set[str]:
-    """Return the dotted names of verl's settings that this code uses."""
+    """Return the dotted keys of verl's settings that have an effect in AgentGym."""
     file = resources.files("agentgym.engines.verl").joinpath("keys.txt")
     return set(file.read_text().split())
 
@@ -206,9 +207,10 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
-    """Return the settings of the value model, which is always trained whole.
+    """Return the settings of ``ppo``'s value model; empty for other algorithms.
 
-    verl makes adapters for language models only, and leaves a new head untrained.
+    All its weights are trained: verl supports adapters for language models only, and
+    would not train the new head.
     """
     if config.algorithm != "ppo":
         return {}
@@ -238,7 +240,7 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
 
 
 def value_model_words(config: TrainingConfig) -> str:
-    """Return a description of the value model's memory; empty without one."""
+    """Describe the memory of ``ppo``'s value model; empty for other algorithms."""
     if config.algorithm != "ppo":
         return ""
     folder = base_folder(model_source(config.model))

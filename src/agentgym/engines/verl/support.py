@@ -1,4 +1,4 @@
-"""Refuse settings that verl does not support, before anything starts."""
+"""VerlEngines: check settings for verl before anything starts; create the engine."""
 
 import json
 import os
@@ -39,13 +39,13 @@ _CONNECT_S = 5.0
 
 
 class VerlEngines(EngineFactory):
-    """Creates engines that learn and sample with verl, on one GPU or many."""
+    """Creates engines that train and sample with verl, on one GPU or many."""
 
     imitates = True
     environment = ENVIRONMENT
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, environment and GPUs; each problem has its own error."""
+        """Check settings, environment and GPUs; raise an error at the first problem."""
         if config.deterministic:
             raise UnsupportedError(
                 "deterministic = true with engine = 'verl': bit-for-bit repetition is "
@@ -111,13 +111,13 @@ class VerlEngines(EngineFactory):
             )
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return the message that verl starts."""
+        """Return a message that verl starts, with its server or the path of its log."""
         if config.engine_server is not None:
             return f"verl starts at {config.engine_server}, which takes minutes"
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return our settings for verl, followed by its complete configuration.
+        """Return AgentGym's settings for verl, and verl's whole configuration.
 
         Raises:
             EngineError: verl refuses a setting.
@@ -125,7 +125,7 @@ class VerlEngines(EngineFactory):
         return composed_text(ENVIRONMENT, verl_settings(config))
 
     def examine(self) -> Iterator[Checked]:
-        """Check verl's environment and the machine, and start nano with it."""
+        """Yield checks of the environment and the machine; then test verl with nano."""
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -142,12 +142,14 @@ class VerlEngines(EngineFactory):
 def composed_text(
     environment: EngineEnvironment, settings: dict[str, Any], of: str = "verl"
 ) -> str:
-    """Return settings as text, followed by verl's whole configuration with them.
+    """Return settings as YAML, followed by verl's whole configuration with them.
+
+    The configuration is left out if the environment does not exist or is too slow.
 
     Args:
         environment: The environment that has verl.
         settings: Settings by dotted key.
-        of: The trainer whose configuration is shown; see ``compose.py``.
+        of: ``verl`` or ``agentlightning``; see :func:`.compose.compose`.
 
     Raises:
         EngineError: verl refuses a setting.
@@ -185,10 +187,10 @@ def composed_text(
 
 
 def _check_cluster(address: str) -> None:
-    """Check that something listens at the address of a Ray cluster.
+    """Check that a server listens at the address of a Ray cluster.
 
     Raises:
-        UsageError: Nothing listens there.
+        UsageError: The address does not accept a connection.
     """
     host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
     if not port.isdecimal():  # Ray itself resolves "auto" and "local"

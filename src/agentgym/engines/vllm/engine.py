@@ -1,4 +1,4 @@
-"""VllmEngine: vLLM samples with the adapter that this process trains."""
+"""VllmEngine: this process trains an adapter, and vLLM samples with it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,9 +37,10 @@ _RESETS = 5
 
 
 class VllmEngine(Engine):
-    """Samples with vLLM and trains in this process; use :meth:`create`.
+    """An engine that samples with vLLM and trains in this process.
 
-    If both share one GPU, vLLM sleeps except within :meth:`sampling`.
+    :meth:`create` makes an engine from the settings of a run. If vLLM and the learner
+    share one GPU, vLLM sleeps except within the block of :meth:`sampling`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class VllmEngine(Engine):
     def create(cls, config: TrainingConfig) -> Self:
         """Start vLLM, then load the model for training.
 
-        If both share one GPU, vLLM sleeps before the model is loaded.
+        If vLLM and the learner share one GPU, vLLM sleeps before the model is loaded.
 
         Raises:
             EngineError: vLLM does not start; the message has the reason from its log.
@@ -106,18 +107,18 @@ class VllmEngine(Engine):
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each token of a response."""
+        """Return for each response token its components; None if they are unknown."""
         return self._tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
-        """Return the tokens that the call's grammar allowed at each response token."""
+        """Return the tokens that a call's grammar allowed at each response position."""
         return self._tokens.allowed(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Within the block, keep vLLM awake with the newest weights.
 
-        If both share one GPU, vLLM is woken up before and sleeps afterwards. The first
+        If vLLM and the learner share one GPU, vLLM sleeps after the block. The first
         call also checks that vLLM uses adapters.
 
         Raises:
@@ -141,18 +142,18 @@ class VllmEngine(Engine):
             _sleep(self._server)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one on-policy update; vLLM gets the new weights before it next samples.
+        """Do one on-policy update; the next :meth:`sampling` sends vLLM the weights.
 
         Raises:
-            EngineError: The batch was not sampled with the current weights.
+            EngineError: vLLM sampled the batch with other weights than the learner's.
         """
         self._is_stale = True
         return self._learner.update(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return an object that trains by imitation; later updates are smaller.
+        """Return the warm start's fine-tuning; later updates learn at a lower rate.
 
-        vLLM gets the new weights before it next samples.
+        The next :meth:`sampling` sends the new weights to vLLM.
         """
         self._learner.is_warmed = True
 
@@ -163,7 +164,7 @@ class VllmEngine(Engine):
         return LocalImitation(self._loaded, self._tokens, alone)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Write the adapter and the states of optimizer and random numbers."""
+        """Write a checkpoint: the adapter, the optimizer and the random state."""
         self._learner.save(folder)
 
     def load_checkpoint(self, folder: Path) -> None:
@@ -172,7 +173,7 @@ class VllmEngine(Engine):
         self._is_stale = True
 
     def export(self, folder: Path) -> None:
-        """Write adapter and tokenizer in the format of transformers and peft."""
+        """Write the adapter and the tokenizer into ``folder``, for peft."""
         self._learner.export(folder)
 
     def close(self) -> None:
@@ -190,14 +191,17 @@ class VllmEngine(Engine):
             raise EngineError(f"vLLM does not wake up: it says {told!r:.200}.")
 
     def _prove(self) -> None:
-        """Check, once, that vLLM uses adapters."""
+        """Check that vLLM uses adapters; see ``proof.py``."""
         folder = self._adapters / NAME
         self._learner.write_weights(folder)
         check_adapters_are_used(self._server, folder)
         self._is_proven = True
 
     def _send(self) -> None:
-        """Load the adapter into vLLM under a new name, which no cached prefix has."""
+        """Load the adapter into vLLM under a new name, and unload the old adapter.
+
+        With a new name, vLLM cannot use prefixes that it cached with old weights.
+        """
         step = self._learner.step
         name, again = f"{BASE}-v{step}", 1
         while name in self._names:
@@ -232,5 +236,5 @@ class VllmEngine(Engine):
 
 
 def _sleep(server: VllmServer) -> None:
-    """Free vLLM's GPU memory; level 1 keeps its weights in CPU memory."""
+    """Let vLLM free its GPU memory; at level 1 it keeps its weights in CPU memory."""
     server.ask("POST", "/sleep", params={"level": 1})

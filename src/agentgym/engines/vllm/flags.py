@@ -1,6 +1,7 @@
-"""Check flags of ``vllm serve``: their names and kinds of values, from ``keys.txt``.
+"""Check names and values of flags of ``vllm serve``.
 
-Run this file with the Python of vLLM's environment to write ``keys.txt``::
+The file ``keys.txt`` has the name of each flag, and the kind of its values. To write
+it for another release of vLLM, run this file with the Python of vLLM's environment::
 
     python flags.py > keys.txt
 """
@@ -15,14 +16,15 @@ _NUMBERS = {
     "float": (r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?", "a number"),
     "size": (r"auto|-1|\d+(\.\d+)?[kKmMgGtT]?", "a whole number, as 4096 or 4k"),
 }
-"""By kind, a regular expression for its values and its name in messages."""
+"""For each kind of number, a regular expression, and words for messages."""
 
 
 def known_flags() -> dict[str, str]:
-    """Return the kind of value of each flag; names have underscores for dashes.
+    """Return for each flag of vLLM the kind of its values.
 
-    A kind is ``int``, ``float``, ``size``, ``flag``, the choices separated by ``|``, or
-    an empty string if any value is accepted.
+    Names of flags are written with underscores. A kind is ``int``, ``float``, ``size``,
+    ``flag`` (true or false), a list of choices separated by ``|``, or an empty string
+    if any value is accepted.
     """
     file = resources.files("agentgym.engines.vllm").joinpath("keys.txt")
     pairs = (line.partition(" ") for line in file.read_text().splitlines())
@@ -30,7 +32,10 @@ def known_flags() -> dict[str, str]:
 
 
 def value_problem(kind: str, value: Any) -> str:
-    """Return why a flag of this kind cannot have ``value``; empty if it can."""
+    """Return why ``value`` is wrong for a flag of this kind; empty if it is right.
+
+    ``kind`` is a value of :func:`known_flags`.
+    """
     if not kind or value is None:
         return ""
     if kind == "flag":
@@ -43,7 +48,7 @@ def value_problem(kind: str, value: Any) -> str:
 
 
 def _kind(action: Any) -> str:
-    """Find the kind of an argument of vLLM's parser, by parsing sample values."""
+    """Return the kind of values of an argparse action, found with sample values."""
 
     def read(text: str) -> Any:
         try:
@@ -66,7 +71,7 @@ def _kind(action: Any) -> str:
 
 
 def main() -> None:
-    """Print each flag of vLLM and its kind, one per line."""
+    """Print all flags of vLLM with their kinds, one flag per line."""
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 

@@ -1,4 +1,4 @@
-"""Find in vLLM's log why it ended."""
+"""Find the reason in vLLM's log why vLLM ended."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _ADVICE = {
     "out of memory": _LESS,
     "died unexpectedly": f"If the system killed it for want of memory: {_LESS}",
 }
-"""Advice by a part of vLLM's error message in lower case."""
+"""Advice for messages. A key is a part of vLLM's error message, in lower case."""
 _PREFIX = re.compile(
     r"^(?P<who>\((?P<process>[A-Za-z]+)[^()]* pid=\d+\) ?)?"
     r"(?:(?P<level>[A-Z]+) \d\d-\d\d [\d:.]+ \[[^\]]*\] ?)?"
@@ -27,21 +27,22 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ARGUMENTS = "vllm serve: error:"
 _GONE = "died unexpectedly"
 _ELSEWHERE = ("root cause", "Executor failed")
-"""Words in errors that only refer to another error."""
+"""Words in an error message that only refers to another error."""
 _WITNESSES = ("Worker", "VllmWorker", "EngineCore")
-"""Processes whose errors explain most, best first; others only report their end."""
+"""vLLM's processes, the one whose errors explain most first. Other processes only
+report that these have ended."""
 _SHOWN_LINES, _SHOWN = 8, 2000
 
 
 def why_it_ended(text: str) -> str:
-    """Return the error that ended vLLM, with advice if there is some.
+    """Return the error that ended vLLM, with advice for known errors.
 
-    The first error is returned, since later ones follow from it: a worker's error if
-    there is one, else the engine core's, else the server's. A log without an error
-    returns its last lines.
+    A worker's error is preferred, then the engine core's, then the server's. Of several
+    errors it is the first, since later errors follow from it. If the log has no error,
+    return its last lines.
 
     Args:
-        text: vLLM's output since it was started.
+        text: vLLM's output since its start.
     """
     found = min(_errors(text), default=None, key=lambda error: error[0])
     if found is not None:
@@ -57,14 +58,14 @@ def why_it_ended(text: str) -> str:
 
 def _errors(text: str) -> Iterator[tuple[int, str]]:
     """Yield the rank and text of each error; the lowest rank explains most."""
-    within: set[str] = set()  # processes within a traceback: their lines are mixed
+    within: set[str] = set()  # processes in a traceback; several may write at a time
     whose, rank, words = "", 0, ""
     for line in text.splitlines():
         match = _PREFIX.match(line)
         assert match is not None, "every part of it is optional"
         who, said = match["who"] or "", line[match.end() :]
         if words and who == whose and said.startswith(" ") and said.strip():
-            words += f" {said.strip()}"  # pydantic's errors have several lines
+            words += f" {said.strip()}"  # an error of pydantic has several lines
             continue
         if words:
             yield rank, words

@@ -1,4 +1,4 @@
-"""VllmPolicy: sample token ids with vLLM, and parse their text in this process."""
+"""VllmPolicy: sample token ids with vLLM, and parse them in this process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -27,7 +27,14 @@ _SHOWN = 300
 
 
 class _Asked(NamedTuple):
-    """A request for vLLM: prompt, body, version of the weights, and grammar if any."""
+    """A request for vLLM.
+
+    Attributes:
+        prompt: The rendered prompt.
+        body: The body of the HTTP request.
+        version: Version of the weights that will answer.
+        grammar: The grammar of the answer; None without one.
+    """
 
     prompt: Prompt
     body: dict[str, Any]
@@ -36,24 +43,24 @@ class _Asked(NamedTuple):
 
 
 class VllmPolicy(Policy):
-    """Sends token ids to vLLM's completions endpoint, and gets token ids back.
+    """A policy that sends token ids to vLLM, and gets token ids back.
 
-    vLLM does not render messages or parse tool calls. So its answers are read exactly
-    like those that this process samples itself.
+    This process renders the messages and parses the tool calls, not vLLM. So answers
+    are treated exactly as with a policy in this process.
 
     Attributes:
-        version: Number of updates that the server's weights have had.
-        failure: The reason that vLLM cannot answer any more; empty while it can.
+        version: Number of updates that made the server's weights.
+        failure: Why vLLM cannot answer any more; empty while it can.
     """
 
     def __init__(self, tokens: ChatTokens, server: str, key: str, model: str) -> None:
         """Create the policy; no request is sent.
 
         Args:
-            tokens: Renders and parses the model's messages.
-            server: vLLM's base URL, ``http://127.0.0.1:8000/v1``.
+            tokens: Renders messages, and parses answers.
+            server: vLLM's base URL, e.g. ``http://127.0.0.1:8000/v1``.
             key: vLLM's API key.
-            model: The server's name of the weights.
+            model: Name of the model or adapter on the server.
         """
         self._tokens = tokens
         self._url, self._key = server, key
@@ -64,15 +71,15 @@ class VllmPolicy(Policy):
 
     @property
     def model_name(self) -> str:
-        """The server's name of the weights."""
+        """Name of the model or adapter on the server."""
         return self._model
 
     def become(self, model: str, version: int) -> None:
-        """Use other weights of the server from now on.
+        """Sample with another model or adapter of the server from now on.
 
         Args:
-            model: The server's name of the weights.
-            version: Number of updates that they have had.
+            model: Its name on the server.
+            version: Number of updates that made its weights.
         """
         self._model, self.version = model, version
 
@@ -97,7 +104,7 @@ class VllmPolicy(Policy):
         raise EngineError("vLLM gave no answer.")
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield the response's content in pieces as it is sampled, then the result."""
+        """Yield pieces of the response's text while it is sampled, then the result."""
         asked = self._asked(request)
         content = self._tokens.growing(asked.prompt)
         whole: dict[str, Any] = {"token_ids": [], "logprobs": {"token_logprobs": []}}
@@ -126,12 +133,12 @@ class VllmPolicy(Policy):
         yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return the number of prompt tokens, and of tokens left in the context."""
+        """Return how many tokens a request's prompt has, and how many are left."""
         used = self._tokens.count(request)
         return used, self._tokens.context - used
 
     async def release(self) -> None:
-        """Close the connections of this event loop."""
+        """Close the connections that the running event loop opened."""
         if client := self._clients.pop(asyncio.get_running_loop(), None):
             await client.close()
 
@@ -211,7 +218,7 @@ def _refused(status: int, data: bytes) -> EngineError:
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any]]:
-    """Yield the choices of a streamed completion."""
+    """Yield the parts of a streamed completion (``choices`` in vLLM's events)."""
     held = b""
     async with aclosing(limited(response)) as parts:
         async for part in parts:
@@ -227,7 +234,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, 
 
 
 def _extend(whole: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add a part of a streamed choice to its earlier parts."""
+    """Add a part of a streamed completion to ``whole``, the parts so far."""
     whole["token_ids"] += choice.get("token_ids") or []
     logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
     whole["logprobs"]["token_logprobs"] += logprobs or []

@@ -18,19 +18,18 @@ _PROMPT = [40, 41, 42, 43]
 """Token ids that every vocabulary has; their text does not matter."""
 _TOKENS = 8
 _ROUNDING = 0.05
-"""Nats by which log-probabilities may differ with the same weights, as by caching."""
+"""Log-probabilities may differ by this many nats with equal weights, due to caching."""
 
 
 def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
-    """Check that vLLM's answer changes with an adapter of large random weights.
+    """Check that vLLM answers differently with an adapter of large random weights.
 
-    The adapter in training cannot show this: a server in bfloat16 rounds away the
-    changes of the first updates, and answers as if there were no adapter.
+    The trained adapter cannot be used for this check. A server in bfloat16 rounds away
+    the small changes of the first updates, and answers as without the adapter.
 
     Args:
         server: The server, awake.
-        folder: Folder of a copy of the run's adapter; it is changed, loaded and
-            removed.
+        folder: A copy of the run's adapter. It is changed, loaded and removed.
 
     Raises:
         EngineError: The answers with and without the adapter are the same.
@@ -59,7 +58,7 @@ def check_adapters_are_used(server: VllmServer, folder: Path) -> None:
 
 
 def _answer(server: VllmServer, model: str) -> tuple[list[int], list[float]]:
-    """Return token ids and log-probabilities of a short answer with a fixed seed."""
+    """Sample a short answer with a fixed seed; return ids and log-probabilities."""
     asked: dict[str, Any] = {
         "model": model,
         "prompt": _PROMPT,

@@ -30,7 +30,7 @@ from agentgym.security.log_file import LogFile
 from agentgym.security.redaction import new_key
 
 _STARTS_S = 1800.0
-"""Most seconds to start: vLLM may download the model, and compiles it."""
+"""Most seconds for the start, in which vLLM may download the model and compiles it."""
 _ANSWERS_S = 600.0
 _ENDS_S = 40.0
 _TURN_S = 0.2
@@ -45,13 +45,13 @@ _TAKEN = "address already in use"
 class VllmServer:
     """Runs ``vllm serve`` on loopback, for this process only; use :meth:`start`.
 
-    vLLM ends with this process, even if this process is killed.
+    vLLM ends when this process ends, even if this process is killed.
 
     Attributes:
         address: The server's base URL.
         key: The server's API key.
-        log: The file with its output.
-        failure: The reason that it cannot answer any more; empty while it can.
+        log: The file with vLLM's output.
+        failure: Why vLLM cannot answer any more; empty while it can.
     """
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
@@ -90,9 +90,9 @@ class VllmServer:
         """Start vLLM, and wait until it answers.
 
         Raises:
-            UsageError: The port of ``vllm.port`` is taken.
-            EngineError: It ended, or does not answer; the message has the reason from
-                its log.
+            UsageError: The port of ``vllm.port`` is in use.
+            EngineError: vLLM ended, or does not answer; the message has the reason from
+                vLLM's log.
         """
         wanted = config.vllm.get("port")
         for left in reversed(range(_STARTS)):
@@ -103,7 +103,7 @@ class VllmServer:
                 server.close()
                 lost = isinstance(error, EngineError) and _TAKEN in str(error).lower()
                 if lost and not wanted and left:
-                    continue  # another process was quicker
+                    continue  # another process took the port first
                 raise
             watch = threading.Thread(
                 target=server._watch, name="agentgym-vllm", daemon=True
@@ -113,13 +113,16 @@ class VllmServer:
         raise AssertionError("unreachable: the last try returns or raises")
 
     def on_end(self, told: Callable[[str], None]) -> None:
-        """Set a function to call, from another thread, if the server ends by itself."""
+        """Set a function to call with the reason if vLLM ends by itself.
+
+        It may be called in another thread. It is called at once if vLLM has ended.
+        """
         self._on_end = told
         if self.failure:
             told(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
-        """Send a request, and again while the server is busy; return its answer.
+        """Send a request and return the answer; try again while the server is busy.
 
         Args:
             verb: The HTTP method.
@@ -162,10 +165,10 @@ class VllmServer:
         self._output.wait()
 
     def _await(self) -> None:
-        """Wait until the server answers, and check that it is this process's own.
+        """Wait until the server answers, and check that it is the one started here.
 
         Raises:
-            EngineError: It ended, does not answer in time, or is another server.
+            EngineError: vLLM ended, does not answer in time, or another server answers.
         """
         until = time.monotonic() + _STARTS_S
         while time.monotonic() < until:
@@ -201,7 +204,7 @@ class VllmServer:
             ) from None
 
     def _watch(self) -> None:
-        """Wait until vLLM ends; report it unless :meth:`close` ended it."""
+        """Wait until vLLM ends; report the end unless :meth:`close` caused it."""
         code = self._process.wait()
         if not self._is_closing:
             self._kill_group()  # if its supervisor was killed, vLLM may still run
@@ -222,7 +225,7 @@ class VllmServer:
         return f"vLLM does not answer {path} ({why}). {self._last_words()}"
 
     def _last_words(self) -> str:
-        """Return the reason of its end from the log, with advice."""
+        """Return the reason from vLLM's log why vLLM ended, with advice."""
         self._output.wait(_LAST_WORDS_S)
         with self.log.open(errors="replace") as file:
             file.seek(self._begin)
@@ -230,7 +233,7 @@ class VllmServer:
 
 
 def _refusal(answer: httpx.Response) -> str:
-    """Return the status and the message of a refused request."""
+    """Return the status code and the error message of a refused request."""
     try:
         told = answer.json()
     except ValueError:

@@ -17,11 +17,12 @@ from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
-"""vLLM's name for the base model without an adapter."""
+"""Name of the base model, without an adapter, on vLLM's server."""
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
 _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
-"""Variable with the size of the KV cache on the CPU, and its default in GB."""
+"""Environment variable with the size of vLLM's KV cache on a CPU, and our default in
+GB."""
 _DEVICES = Path("/dev")
 _OURS = {
     "gpu_memory_utilization": "memory_share",
@@ -30,7 +31,7 @@ _OURS = {
     "seed": "seed",
     "tensor_parallel_size": "tensor_parallel",
 }
-"""Flags for which AgentGym has its own setting, which other engines use too."""
+"""Flags for which AgentGym has its own setting, which other engines read too."""
 _FIXED = frozenset(
     {
         "api_key",
@@ -63,8 +64,8 @@ _FIXED = frozenset(
 def on_cpu(config: TrainingConfig) -> bool:
     """Return whether vLLM and the learner both compute on the CPU.
 
-    They do with ``--gpu none``. With ``auto`` they do if there is no GPU and the
-    installed vLLM is a CPU build.
+    They do with ``--gpu none``. With ``auto``, they do if this machine has no GPU and
+    the installed vLLM is a CPU build.
     """
     if config.gpu == "auto" and not visible_gpus():
         return is_for_cpu()
@@ -72,10 +73,10 @@ def on_cpu(config: TrainingConfig) -> bool:
 
 
 def learner_precision(config: TrainingConfig) -> Precision:
-    """Return the precision of the learner's base model weights.
+    """Return the setting ``precision`` for the learner's base model.
 
-    On the CPU ``auto`` means float32, and vLLM uses the same: in bfloat16 vLLM would
-    round away the changes of the first updates.
+    On the CPU, ``auto`` becomes ``float32`` for the learner and for vLLM: in bfloat16,
+    vLLM would round away the changes of the first updates.
     """
     if on_cpu(config) and config.precision == "auto":
         return "float32"
@@ -93,17 +94,17 @@ def memory_share(config: TrainingConfig) -> float:
 
 
 def trained_rank(config: TrainingConfig) -> int:
-    """Return the rank of the adapter that is trained."""
+    """Return the rank of the trained adapter; 0 if the settings ask for none."""
     held = held_rank(Path(model_source(config.model)))
     return held or (DEFAULT_RANK if config.lora_rank is None else config.lora_rank)
 
 
 def vllm_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return vLLM's flags and values; names have underscores for dashes.
+    """Return vLLM's flags and their values; names are written with underscores.
 
     Raises:
-        ConfigError: ``vllm`` has a key that vLLM does not have or that AgentGym sets
-            itself, or a value that vLLM does not accept.
+        ConfigError: The user's ``vllm`` settings have a flag that vLLM does not have or
+            that AgentGym sets itself, or a value that vLLM does not accept.
         UnsupportedError: The adapter's rank or the number of GPUs cannot be used.
     """
     given = {key.replace("-", "_"): value for key, value in config.vllm.items()}
@@ -143,7 +144,7 @@ def _gpu_settings(config: TrainingConfig) -> dict[str, Any]:
 def _cpu_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the flags for vLLM's CPU build.
 
-    Chunked prefill is off: with it, requests with a seed end vLLM's worker.
+    Chunked prefill is disabled: with it, a request with a seed makes vLLM's worker end.
     """
     length = config.vllm.get("max_model_len") or context_length(config)
     return {
@@ -160,7 +161,7 @@ def command_line(config: TrainingConfig, program: str, port: int | str) -> list[
     Args:
         config: The run's settings.
         program: Path or name of the ``vllm`` command.
-        port: The port that it listens on.
+        port: The port for vLLM to listen on.
     """
     words = [program, "serve", base_source(config.model)]
     for key, value in {**vllm_settings(config), "port": port}.items():
@@ -178,10 +179,10 @@ def command_line(config: TrainingConfig, program: str, port: int | str) -> list[
 
 
 def variables(config: TrainingConfig) -> dict[str, str]:
-    """Return the environment variables that are set for vLLM's process.
+    """Return the environment variables to set for vLLM's process.
 
-    They allow loading adapters while it runs, and development endpoints, which
-    include sleeping. The server listens on loopback only.
+    They allow loading adapters while vLLM runs. They also enable the development
+    endpoints, such as ``/sleep``, which is safe since vLLM listens on loopback only.
     """
     told = {
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
@@ -198,13 +199,16 @@ def variables(config: TrainingConfig) -> dict[str, str]:
 
 
 def own_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables without those that configure this Python."""
+    """Return the variables without those that configure this process's Python."""
     ours = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV"}
     return {name: value for name, value in given.items() if name not in ours}
 
 
 def shown(config: TrainingConfig, program: str) -> str:
-    """Return the command as shell text; without ``vllm.port`` the port is ``PORT``."""
+    """Return the command that starts vLLM as text for a shell.
+
+    Without the setting ``vllm.port``, the text has ``PORT`` as port.
+    """
     told = [f"{name}={value}" for name, value in variables(config).items()]
     port = config.vllm.get("port", "PORT")
     words = iter(command_line(config, program, port))
@@ -308,7 +312,7 @@ def _word(value: Any) -> str:
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, as in ``CUDA_VISIBLE_DEVICES``."""
+    """Return the GPUs that this process may use, as ids for CUDA_VISIBLE_DEVICES."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = [path.name for path in _DEVICES.glob("nvidia[0-9]*")]
     if given is None or not there:

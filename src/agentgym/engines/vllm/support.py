@@ -61,7 +61,7 @@ class VllmEngines(EngineFactory):
     imitates = True
 
     def check(self, config: TrainingConfig) -> EngineSummary:
-        """Check settings, environment and GPUs; raise an error for each problem."""
+        """Check settings, environment and GPUs; raise an error at the first problem."""
         if config.deterministic:
             raise UnsupportedError(
                 "deterministic = true with engine = 'vllm': bit-for-bit repetition is "
@@ -97,11 +97,11 @@ class VllmEngines(EngineFactory):
         return paced(config, in_flight=CPU_IN_FLIGHT)
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a sentence that vLLM starts, and where its log is."""
+        """Return a message that vLLM starts, with the path of its log."""
         return f"vLLM starts, which takes a minute or more; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
-        """Return the command that starts vLLM."""
+        """Return the command that starts vLLM, as text for a shell."""
         try:
             program = str(require_command())
         except UsageError:
@@ -109,7 +109,7 @@ class VllmEngines(EngineFactory):
         return shown(config, program)
 
     def examine(self) -> Iterator[Checked]:
-        """Check vLLM's environment and the machine, then try the engine with nano."""
+        """Yield checks of the environment and the machine; then test vLLM with nano."""
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -126,7 +126,10 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM can sample for these settings on a GPU with room for it."""
+    """Return whether vLLM suits these settings, if a GPU has enough memory.
+
+    It suits larger models that train one adapter, in a run that is not deterministic.
+    """
     if config.deterministic or config.role_adapters:
         return False
     try:
@@ -136,10 +139,14 @@ def suits(config: TrainingConfig) -> bool:
 
 
 def chosen(config: TrainingConfig) -> tuple[str, str]:
-    """Return the engine that ``engine = "auto"`` trains with, and a note for the plan.
+    """Choose the engine for ``engine = "auto"``.
 
-    That is ``vllm`` if this machine's GPU has room for it and the learner, and it is
-    installed; else ``local``.
+    It is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if vLLM suits
+    the model, is installed, and fits on this machine's GPU together with the learner.
+    Else it is ``local``.
+
+    Returns:
+        The engine's name, and a note for the run's plan, or "".
     """
     if config.vllm:
         return "vllm", ""
@@ -162,7 +169,11 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that the learner's memory suffices next to vLLM's; return its size."""
+    """Check that the learner fits into memory, with vLLM; describe its memory.
+
+    Raises:
+        NotEnoughMemoryError: It does not fit.
+    """
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)
     )
@@ -174,12 +185,12 @@ def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
 
 
 def _place(config: TrainingConfig) -> str:
-    """Return a description of the device that computes.
+    """Describe the device of vLLM and the learner for the run's plan.
 
     Raises:
-        UsageError: The installed vLLM is built for CPUs and a GPU is asked for, or the
-            other way round.
-        GPUNotAvailableError: This machine has no GPU, or fewer than asked for.
+        UsageError: The settings require a GPU and the installed vLLM is built for CPUs,
+            or they require the CPU and it is built for GPUs.
+        GPUNotAvailableError: This machine has no GPU, or fewer than required.
     """
     if on_cpu(config):
         if not is_for_cpu():

@@ -1,7 +1,7 @@
 """Turns: how vLLM and the learner share the memory of one GPU.
 
-vLLM answers next to the learner's weights, and sleeps during updates. All sizes are
-estimates from the model's ``config.json``.
+While vLLM answers requests, the learner keeps its weights and optimizer on the GPU.
+During updates vLLM sleeps. All sizes are estimates from the model's ``config.json``.
 """
 
 import math
@@ -32,22 +32,24 @@ from agentgym.engines.vllm.settings import (
 from agentgym.errors import NotEnoughMemoryError
 
 SERVER_BYTES = 5 * GIB // 2
-"""Assumed for vLLM awake, besides weights and cache: CUDA, its graphs, activations."""
+"""Assumed GPU memory of vLLM awake for CUDA, CUDA graphs and activations, in addition
+to its weights and KV cache."""
 ASLEEP_BYTES = 3 * GIB // 2
-"""Assumed for vLLM asleep."""
+"""Assumed GPU memory of vLLM while it sleeps."""
 _USUAL = 0.5
-"""vLLM's share of the memory, where that is enough for both."""
+"""vLLM's share of the GPU's memory, if vLLM and the learner fit with it."""
 _HALF = 2
-"""Bytes of a number in vLLM, which computes in bfloat16 on a GPU."""
+"""Bytes per number in vLLM, which computes in bfloat16 on a GPU."""
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Bytes of one GPU that vLLM and the learner take in turn.
+    """Memory of one GPU that vLLM and the learner take in turn, in bytes.
 
     Attributes:
         free: The GPU's free memory.
-        served: vLLM's weights, adapter, and the cache of its longest conversation.
+        served: Memory of vLLM's weights, of the adapter, and of the KV cache for the
+            longest conversation.
         kept: The learner's memory while vLLM answers.
         update: The learner's memory during an update, with a margin.
     """
@@ -65,9 +67,9 @@ class Turns:
 
         Args:
             shape: The model's sizes.
-            use: How it is trained.
-            parameters: Number of parameters in its files; None counts those of the
-                shape.
+            use: How the model is trained.
+            parameters: Number of parameters in the model's files; None takes the number
+                from ``shape``.
             context: Most tokens of a conversation in vLLM.
             free: The GPU's free memory in bytes.
         """
@@ -78,24 +80,24 @@ class Turns:
 
     @property
     def least(self) -> float:
-        """The smallest share with which vLLM is expected to start."""
+        """Smallest share of the memory, 0..1, with which vLLM should start."""
         return math.ceil(100 * (self.served + SERVER_BYTES) / self.free) / 100
 
     @property
     def most(self) -> float:
-        """The largest share that leaves the learner's room."""
+        """Largest share for vLLM, 0..1, that leaves enough memory for the learner."""
         return math.floor(100 * (1 - self.kept / self.free)) / 100
 
     @property
     def share(self) -> float | None:
-        """Share of GPU memory for vLLM; None if vLLM and the learner do not fit."""
+        """Best share for vLLM, 0..1; None if vLLM and the learner do not both fit."""
         if self.least > self.most or self.update + ASLEEP_BYTES > self.free:
             return None
         return min(max(_USUAL, self.least), self.most)
 
     @property
     def problem(self) -> str:
-        """Why the GPU is too small for both; empty if it is not."""
+        """Why the GPU is too small for vLLM and the learner; empty if both fit."""
         if self.share is not None:
             return ""
         words = f"the GPU has {gib(self.free)} GiB free, and "
@@ -107,7 +109,7 @@ class Turns:
 
 
 def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
-    """Return how much of the GPU both would take; None if that is unknown.
+    """Estimate how vLLM and the learner share the GPU; None if a size is unknown.
 
     Args:
         config: The run's settings.
@@ -133,8 +135,9 @@ def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    They stay unset where they are not known, and where nothing fits: the check then
-    explains why.
+    Settings stay unset if the sizes are unknown, and if nothing fits; the check of the
+    engine then raises an error. If vLLM and the learner do not share a GPU, only
+    ``max_episode_tokens`` is filled in.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -153,10 +156,13 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
 
 
 def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
-    """Check that vLLM and the learner fit into one GPU's memory, if that is known.
+    """Check that vLLM and the learner fit into one GPU's memory.
+
+    There is no check if they do not share a GPU, or if a size is unknown.
 
     Raises:
-        NotEnoughMemoryError: They do not; the message has the sizes, and what to set.
+        NotEnoughMemoryError: They do not fit; the message has the sizes, and the
+            settings to change.
     """
     turns = turns_of(config, fetch=fetch) if shares_gpu(config) else None
     if turns is None:

@@ -1,7 +1,8 @@
-"""Tripwires: check a scenario for faults before training on it.
+"""Tripwires: tests that find faults of a scenario before you train on it.
 
-``check_scenario`` runs all of them. Each is a function of an :class:`Examination` in
-``tripwires.py`` or ``repeats.py`` that yields the problems it finds.
+``check_scenario`` runs all tripwires. A tripwire is a function that gets an
+:class:`Examination` and yields the problems that it finds. The tripwires are in
+``tripwires.py``, ``hacks.py`` and ``repeats.py``.
 """
 
 from agentgym.evaluate.check.examination import Examination, Finding

@@ -1,4 +1,4 @@
-"""Examination: the input of tripwires: a scenario, its tasks, and played episodes."""
+"""Examination: a scenario with tasks and played episodes, for tripwires to test."""
 
 import json
 from collections import defaultdict
@@ -26,8 +26,8 @@ class Finding:
 
     Attributes:
         name: The tripwire's name.
-        status: ``skip`` if the tripwire does not apply to the scenario.
-        why: The problem, or the passed checks.
+        status: The result; ``skip`` if the tripwire does not apply to the scenario.
+        why: A description of the problem, or of the checks that passed.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Played:
-    """An episode played by an agent without a model.
+    """An episode that an agent without a model played.
 
     Attributes:
         agent: The agent's name.
-        trajectory: None if a tool or the environment raised.
-        scored: The result of ``calculate_reward``; None if it raised.
-        error: Description of the exception, empty if there was none.
+        trajectory: The episode; None if a tool or the environment raised an exception.
+        scored: The value that ``calculate_reward`` returned; None if it raised.
+        error: A description of the exception; empty without an exception.
     """
 
     task: Task
@@ -54,18 +54,18 @@ class Played:
 
     @property
     def reward(self) -> Reward | None:
-        """The score, if it is valid."""
+        """The score; None if ``calculate_reward`` did not return a Reward."""
         return self.scored if isinstance(self.scored, Reward) else None
 
     def traces(self) -> str:
-        """Return everything that must be equal when the episode is repeated."""
+        """Return as text all results that must be equal if the episode is repeated."""
         calls = self.trajectory.get_tool_calls() if self.trajectory else []
         steps = [[c.name, c.arguments, c.outcome, c.result] for c in calls]
         return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
 
 
 class _AsReturned(Ending):
-    """Keeps any result or exception of ``calculate_reward``."""
+    """Scores an episode; keeps any result or exception of ``calculate_reward``."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -86,7 +86,7 @@ class _AsReturned(Ending):
 
 @dataclass
 class Examination:
-    """A scenario under examination; slow results are computed at first use.
+    """A scenario to test, with its tasks and episodes, which are made at first use.
 
     Attributes:
         reference: The reference from which the scenario was loaded.
@@ -102,27 +102,31 @@ class Examination:
 
     @cached_property
     def tasks(self) -> dict[Split, list[Task]]:
-        """Tasks of each split: up to four times as many as are played."""
+        """Tasks of each split: at most ``asked``, fewer if the scenario has fewer."""
         return {split: self._make(split) for split in self.scenario.splits}
 
     @cached_property
     def to_play(self) -> list[Task]:
-        """The training tasks that are played."""
+        """The training tasks to play, at most ``count``."""
         return self._make(Split.TRAIN)[: self.count]
 
     @cached_property
     def tools(self) -> dict[str, list[ToolSpec]]:
-        """The tools of each played task, by task id."""
+        """The tools of each task to play, by task id."""
         return {task.id: tools_of(self.scenario, task) for task in self.to_play}
 
     @property
     def asked(self) -> int:
-        """Number of tasks to request of each split."""
+        """Number of tasks to request from each split: four times ``count``."""
         return 4 * self.count
 
     @cached_property
     def episodes(self) -> list[Played]:
-        """Episodes of every agent on these tasks, the idle agent first."""
+        """Episodes of all agents without a model on the tasks to play.
+
+        The agents are: one that does nothing, several that call everything, and one
+        that makes the needed calls, if they are known.
+        """
         made = [
             self.play(task, agent.name, agent.calls(task, self.tools[task.id]))
             for agent in (DoNothing(), *CALL_EVERYTHING)
@@ -138,7 +142,7 @@ class Examination:
         return make_tasks(self.scenario, split, self.seed, self.asked)
 
     def of(self, agent: str) -> dict[str, list[Reward]]:
-        """Return an agent's rewards by family."""
+        """Return the valid rewards of the agent of this name, by family of tasks."""
         found: dict[str, list[Reward]] = defaultdict(list)
         for episode in self.episodes:
             if episode.agent == agent and episode.reward is not None:
@@ -146,7 +150,7 @@ class Examination:
         return dict(found)
 
     def solution(self, task: Task) -> list[Call] | None:
-        """Return the scenario's own solution of a task, or None."""
+        """Return the needed calls of a task; None if the scenario has no list."""
         needed = self.scenario.needed_calls(task)
         if needed is None:
             return None
@@ -159,7 +163,14 @@ class Examination:
         calls: Sequence[Call],
         environment: Environment | None = None,
     ) -> Played:
-        """Play one episode; keep an exception instead of raising it."""
+        """Play one episode; record an exception of the scenario instead of raising it.
+
+        Args:
+            task: The task.
+            agent: Name of the agent, for reports.
+            calls: The tool calls to make.
+            environment: The environment; None creates a new one.
+        """
         ending = _AsReturned(self.scenario)
         made = in_background(
             attempt(self.scenario, task, calls, environment=environment, ending=ending)

@@ -1,10 +1,10 @@
-"""Note: a tripwire's remark on something that is not a fault."""
+"""Note: a remark of a tripwire on a scenario without a fault."""
 
 from typing import Literal, NamedTuple
 
 
 class Note(NamedTuple):
-    """A remark that replaces the usual message if nothing is wrong."""
+    """A remark that replaces a tripwire's usual message if it finds no problem."""
 
     status: Literal["pass", "warn", "skip"]
     why: str

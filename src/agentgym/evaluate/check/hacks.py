@@ -1,4 +1,7 @@
-"""Tripwires with agents that have no model: they must earn less than a solution."""
+"""Tripwires that check the rewards of agents without a model.
+
+Such agents must earn less than a right solution.
+"""
 
 import statistics
 from collections import defaultdict
@@ -23,8 +26,9 @@ class _Pay:
 
     Attributes:
         mean: Mean reward.
-        unearned: Mean of the reward that its calls do not deserve; None without a plan.
-        lucky: Number of episodes that made exactly the needed calls.
+        unearned: Mean reward beyond the reward that the calls deserve (see ``_due``);
+            None if the needed calls are unknown.
+        lucky: Number of episodes that made all needed calls and called no other tool.
     """
 
     family: str
@@ -35,7 +39,10 @@ class _Pay:
 
 
 def do_nothing(examined: Examination) -> Iterator[str | Note]:
-    """Check that an agent that only answers earns nothing, unless that is right."""
+    """Check that an agent without tool calls earns nothing.
+
+    Tasks that need no call are an exception.
+    """
     top = max(map(abs, examined.scenario.reward_range))
     unknown = []
     for pay in _pays(examined, "do-nothing"):
@@ -50,11 +57,10 @@ def do_nothing(examined: Examination) -> Iterator[str | Note]:
 
 
 def call_everything(examined: Examination) -> Iterator[str | Note]:
-    """Check that an agent that calls everything earns little, luck aside; it may lose.
+    """Check that an agent that calls every tool earns little; it may earn less than 0.
 
-    With few tools, it sometimes makes exactly the needed calls, with a word of the
-    request as the argument; training starts from such episodes. The reward is wrong if
-    it pays for other calls.
+    In a scenario with few tools, it makes the needed calls in some episodes by chance.
+    A reward for such calls is right; a reward for other calls is a fault.
     """
     top = max(map(abs, examined.scenario.reward_range))
     unknown, lucky = [], []
@@ -88,7 +94,7 @@ _IDLE_CHANGES = {
 
 
 def code(examined: Examination) -> Iterator[str | Note]:
-    """Check that code that solves nothing earns nothing, however tidy or tested."""
+    """Check that useless changes to files, such as tests that pass, earn nothing."""
     judge = examined.scenario.judge_changes
     top = max(map(abs, examined.scenario.reward_range))
     judged = 0
@@ -110,7 +116,13 @@ def code(examined: Examination) -> Iterator[str | Note]:
 def _without_plan(
     pays: Sequence[_Pay], top: float, message: str
 ) -> Iterator[str | Note]:
-    """Compare with the highest reward if the needed calls are not known."""
+    """Yield a problem or note on rewards in tasks whose needed calls are unknown.
+
+    Args:
+        pays: The agent's rewards in the families of these tasks.
+        top: The highest possible reward; a mean above half of it is a problem.
+        message: Description of the agent's calls.
+    """
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:
         return
@@ -159,10 +171,11 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 
 
 def _due(examined: Examination, episode: Played) -> float | None:
-    """Return the share of a right solution's reward that the calls deserve.
+    """Return which share of a right solution's reward an episode's calls deserve.
 
-    That is the share of needed calls among them, or half of it if there are calls of
-    other tools, which a reward may penalise; None if the needed calls are not known.
+    This is the share of the needed calls that were made, 0..1. It is halved if other
+    tools were called too, since a reward may penalise this. A task that needs no call
+    gives 1 for no call and 0 for any call. None if the needed calls are unknown.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

@@ -1,4 +1,4 @@
-"""Tripwires that repeat tasks and episodes, whose results must be equal."""
+"""Tripwires that make tasks and episodes twice and require equal results."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _FLOOD = CallEverything(seed=1, from_instruction=True)
 
 
 def determinism(examined: Examination) -> Iterator[str]:
-    """Check that a seed gives the same tasks and episodes in any process."""
+    """Check that a seed gives the same tasks and episodes in every process."""
     for split in examined.scenario.splits:
         make = partial(
             make_tasks, examined.scenario, split, examined.seed, examined.count
@@ -52,7 +52,11 @@ def determinism(examined: Examination) -> Iterator[str]:
 
 
 def _digests_of_others(examined: Examination) -> list[str]:
-    """Return the digests of two new processes with other hash seeds."""
+    """Run :func:`report` in two new processes with other hash seeds.
+
+    Returns:
+        The JSON text that each process wrote; a single one if a process was too slow.
+    """
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
         children = [
@@ -73,9 +77,9 @@ def _digests_of_others(examined: Examination) -> list[str]:
 
 
 def report(asked: str) -> None:
-    """Write digests, or the error, as JSON to standard output.
+    """Write digests of tasks and episodes, or an error, as JSON to standard output.
 
-    The scenario's own prints go to standard error.
+    Text that the scenario prints goes to standard error.
 
     Args:
         asked: The scenario's reference, seed and number of tasks, as a JSON list.
@@ -96,7 +100,7 @@ def report(asked: str) -> None:
 
 
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
-    """Return digests of tasks and episodes by name, to compare processes."""
+    """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes."""
     scenario = examined.scenario
     tasks = {
         f"task {number} of {split.value} ({task.id})": _digest(
@@ -124,7 +128,7 @@ def _schemas(specs: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def isolation(examined: Examination) -> Iterator[str]:
-    """Check that a task's episodes share nothing and leave nothing behind."""
+    """Check that episodes of a task change neither the task nor each other."""
     for task in examined.to_play[:_REPLAYED]:
         before = task.model_dump(mode="json")
         specs = examined.tools[task.id]

@@ -26,14 +26,13 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
     "isolation": (repeats.isolation, "episodes share nothing"),
     "prompts": (tripwires.prompts, ""),
 }
-"""The tripwires: a function that yields problems, and the message if there are none.
-"""
+"""For each tripwire, its function and the message if the function yields no problem."""
 _OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
-"""Tripwires that test a scenario's check."""
+"""Tripwires that are skipped for a scenario without a check."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:
-    """Run every tripwire.
+    """Run every tripwire on a scenario.
 
     Args:
         reference: Name or path of the scenario.
@@ -41,7 +40,8 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
         seed: Seed of the tasks.
 
     Returns:
-        One finding per tripwire; a single one if the scenario cannot be loaded.
+        One finding for loading the scenario and one per tripwire. Only the first if
+        the scenario cannot be loaded.
 
     Raises:
         UsageError: The scenario is unknown.
@@ -59,7 +59,7 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 
 
 def run_tripwire(name: str, examined: Examination) -> Finding:
-    """Run one of the ``TRIPWIRES``; convert an exception to a finding."""
+    """Run one of the ``TRIPWIRES``; report an exception as a failure."""
     look, holds = TRIPWIRES[name]
     if name in _OF_CHECKS and not examined.scenario.has_check:
         return Finding(name, "skip", "no check judges attempts, a model ranks them")

@@ -1,6 +1,7 @@
 """Tripwires for the texts, rewards and tools of a scenario.
 
-Each yields problems, or a :class:`Note` on something that is not a fault.
+Each tripwire yields problems as texts, and a :class:`Note` for a remark that is not a
+problem.
 """
 
 import json
@@ -101,7 +102,12 @@ def _schemas(specs: Iterable[ToolSpec]) -> Iterator[str | Note]:
 def _unlike(
     usual: Sequence[ToolSpec], sets: Iterable[tuple[str, Sequence[ToolSpec]]]
 ) -> Iterator[str]:
-    """Find environments with tools missing in ``Scenario.tools``."""
+    """Find an environment with tools that differ from those of ``Scenario.tools``.
+
+    Args:
+        usual: The tools of the scenario.
+        sets: For each environment, its description and its tools.
+    """
     known = {spec.name: spec.to_openai() for spec in usual}
     for where, specs in sets:
         names = [spec.name for spec in specs]
@@ -115,7 +121,7 @@ def _unlike(
 
 
 def episodes(examined: Examination) -> Iterator[str]:
-    """Find episodes that crash whatever the arguments are."""
+    """Find episodes in which a tool or the environment crashes."""
     crashed = [e for e in examined.episodes if e.error and e.trajectory is None]
     for episode in crashed[:1]:
         yield (
@@ -125,7 +131,7 @@ def episodes(examined: Examination) -> Iterator[str]:
 
 
 def rewards(examined: Examination) -> Iterator[str]:
-    """Find rewards that are not numbers, out of range, or contradict success."""
+    """Find rewards that are not numbers, are out of range, or contradict success."""
     for episode in examined.episodes:
         wrong = _reward_fault(episode, examined.scenario.reward_range)
         if wrong:
@@ -135,7 +141,7 @@ def rewards(examined: Examination) -> Iterator[str]:
 
 
 def answer(examined: Examination) -> Iterator[Note]:
-    """Report a reward that reads text which is not trained."""
+    """Report a reward that depends on text that training does not change."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
         yield Note("warn", note)
@@ -159,7 +165,7 @@ def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
 
 
 def _broadcast(examined: Examination) -> Iterator[str]:
-    """Check the rewards of the model calls in the longest episode."""
+    """Check that ``broadcast_rewards`` returns one number per call of an episode."""
     scored = [
         episode.trajectory.scored(episode.reward)
         for episode in examined.episodes
@@ -180,7 +186,7 @@ def _broadcast(examined: Examination) -> Iterator[str]:
 
 
 def oracle(examined: Examination) -> Iterator[str | Note]:
-    """Check that the scenario's own solutions succeed."""
+    """Check that the calls that the scenario lists as needed succeed."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
@@ -191,7 +197,7 @@ def oracle(examined: Examination) -> Iterator[str | Note]:
 
 
 def tasks(examined: Examination) -> Iterator[str | Note]:
-    """Check that every split returns tasks, as many as requested if possible."""
+    """Check that every split returns tasks; warn about fewer than requested."""
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:
@@ -215,7 +221,7 @@ def tasks(examined: Examination) -> Iterator[str | Note]:
 
 
 def splits(examined: Examination) -> Iterator[str]:
-    """Check that no task, request or declared word occurs in two splits."""
+    """Check that no task id, request or vocabulary word occurs in two splits."""
     vocabulary = examined.scenario.vocabulary
     for split, tasks in examined.tasks.items():
         wrong = [task.split for task in tasks if task.split is not split]
@@ -252,7 +258,7 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """Check that first prompts leave room in the context of nano."""
+    """Check that the first prompts, with an answer, fit into the context of nano."""
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

@@ -1,7 +1,7 @@
-"""A judge: a model that ranks those attempts at one task that the check accepts.
+"""A judge: a model that ranks the attempts at a task that the check accepts.
 
-- ``settings``: check a judge's settings, and show its price.
-- ``prompt``: the request, with the attempts' common start written once.
-- ``answer``: parse its scores.
-- ``group_judge``: ask it, and add its ranking to rewards.
+- ``settings``: check a judge's settings, and describe its price.
+- ``prompt``: build the request to the judge.
+- ``answer``: parse the scores in the judge's answer.
+- ``group_judge``: send requests, and add the ranking to rewards.
 """

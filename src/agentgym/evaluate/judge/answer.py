@@ -1,4 +1,4 @@
-"""Parse the scores in a judge's answer, and refuse anything else."""
+"""Parse the scores in a judge's answer; refuse an answer without valid scores."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -15,9 +15,9 @@ class Score(BaseModel):
     """A judge's score of one attempt.
 
     Attributes:
-        attempt: Its label.
-        why: A sentence.
-        score: From 0 to 1.
+        attempt: The attempt's label in the request, e.g. ``1``.
+        why: The reason in one sentence.
+        score: The score, from 0 to 1.
     """
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
@@ -32,7 +32,11 @@ class _Scores(BaseModel):
 
 
 def response_format(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the answer's JSON schema, for servers that enforce one."""
+    """Return the ``response_format`` of a request, for servers that enforce a schema.
+
+    Args:
+        labels: The labels of the attempts to score.
+    """
     entry = {
         "type": "object",
         "properties": {
@@ -59,7 +63,7 @@ def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score
     Text around the JSON object is ignored, as some servers do not enforce a schema.
 
     Raises:
-        ReplyError: It does not have one score from 0 to 1 for each label.
+        ReplyError: The answer does not have one score from 0 to 1 for each label.
     """
     reply = read_reply(completion)
     text = reply.content

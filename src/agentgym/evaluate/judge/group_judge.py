@@ -1,13 +1,13 @@
 """GroupJudge: ask a judge about groups of attempts, and add its ranking to rewards.
 
-Like ART's RULER (https://art.openpipe.ai/fundamentals/ruler), it shows all attempts at
-a task together, which are easier to judge than one alone. Unlike RULER, the check
-decides first: attempts that it rejects keep their reward, and those that it accepts are
-ranked. With r the reward of an accepted attempt and s its score, the new reward is ``r
-+ w * (s - mean of s)``. The group's mean reward does not change, so that unranked
-groups are not at a disadvantage. The weight w is at most the distance from the lowest
-accepted to the highest rejected reward, so that no accepted attempt falls below a
-rejected one.
+Like ART's RULER (https://art.openpipe.ai/fundamentals/ruler), it shows the judge all
+attempts at a task together, since a comparison is easier than a single judgement.
+Unlike RULER, the scenario's check decides first: rejected attempts keep their reward,
+and only accepted attempts are ranked. If r is the reward of an accepted attempt and s
+its score, the new reward is ``r + w * (s - mean of s)``. The mean reward of the group
+does not change, so unranked groups are not at a disadvantage. The weight w is at most
+the difference between the lowest accepted and the highest rejected reward, so an
+accepted attempt never falls below a rejected one.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from agentgym.models.reference import PROVIDERS, Endpoint
 from agentgym.security.redaction import beginning
 
 PART = "judge"
-"""Name of the reward part with the judge's ranking."""
+"""Name of the reward part that holds the judge's ranking."""
 MOST_ANSWER = 4_096
-"""Most tokens of an answer, including a reasoning model's thoughts."""
+"""Maximum tokens of an answer, including a reasoning model's reasoning."""
 FEW = "fewer than two attempts that the check accepts"
 ALIKE = "its attempts are alike"
 NO_ROOM = "a rejected attempt has as much reward as an accepted one"
@@ -57,13 +57,13 @@ CAP = "the judge's cost limit was reached"
 _IN_FLIGHT = 8
 _TIMEOUT_S = 180.0
 _CHARACTERS = 4
-"""Characters per token in an estimate; two in an upper bound."""
+"""Assumed characters per token in an estimate; an upper bound assumes two."""
 _SHOWN = 300
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The scored attempts at one task, and which of them the check accepts."""
+    """The scored attempts at one task, and whether the check accepts each of them."""
 
     attempts: Sequence[Trajectory]
     accepted: Sequence[bool]
@@ -83,7 +83,7 @@ class _Group:
 
     @cached_property
     def kinds(self) -> list[int]:
-        """For each attempt, the index of the first attempt equal to it."""
+        """For each attempt, the index of the first attempt with an equal transcript."""
         seen: dict[str, int] = {}
         texts = (json.dumps(each, default=str) for each in self.transcripts)
         return [seen.setdefault(text, place) for place, text in enumerate(texts)]
@@ -98,12 +98,15 @@ class _Group:
 
     @property
     def room(self) -> float:
-        """The distance from the lowest accepted to the highest rejected reward."""
+        """The lowest accepted reward minus the highest rejected reward.
+
+        Infinite if the check rejects none.
+        """
         rejected = self.rewards(False)
         return min(self.rewards(True)) - max(rejected, default=-float("inf"))
 
     def unranked(self) -> str:
-        """Return why a ranking could not change a reward, or ""."""
+        """Return why the judge need not rank this group; "" if it should."""
         chosen = [k for k, good in zip(self.kinds, self.accepted, strict=True) if good]
         if len(chosen) < 2:
             return FEW
@@ -112,24 +115,28 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why the judge cannot be compared with the check, or ""."""
+        """Return why this group cannot compare judge and check; "" if it can."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
 class Ranker:
-    """A ranker that does nothing; :class:`GroupJudge` ranks.
+    """The ranker of a run without a judge; it changes no rewards.
 
     Attributes:
-        verdicts: Score and reason for each judged attempt of the last groups.
+        verdicts: By rollout id, ``score`` and ``why`` of each attempt that was judged
+            in the last call.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[str, dict[str, Any]] = {}
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the ranking added to accepted attempts' rewards.
+        """Return the groups with the judge's ranking added to rewards.
 
-        These attempts get a further reward part, ``judge``.
+        Accepted attempts get a further reward part, ``judge``.
+
+        Args:
+            groups: Groups of attempts, each group at one task.
         """
         return list(map(list, groups))
 
@@ -138,23 +145,24 @@ class Ranker:
 
 
 class GroupJudge(Ranker):
-    """Ranks the attempts of each group, as far as check and cost limit allow.
+    """Ranks the attempts of groups with a model as judge.
 
-    If the judge gives no usable answer, a group keeps its rewards; the record says why.
+    If the judge cannot be asked or its answer is not usable, the group keeps its
+    rewards, and the record has the reason.
 
     Args:
-        endpoint: The judge's servers.
+        endpoint: The judge's model and servers.
         rubric: The judge's instructions, as text.
-        record: The record, which is updated.
-        weight: Largest reward difference between two accepted attempts.
-        prices: Prices of its tokens; None if unknown.
-        max_cost: Most US dollars for all requests in the record. A request that might
-            exceed it is not sent.
-        timeout_s: Timeout of one request, retries included; None: three minutes.
-        begin: Called with the number of attempts before judging; ``done`` is called for
-            each judged attempt.
-        beat: Called every half second while waiting; may raise.
-        warn: Called with a sentence on the first failed group, for each reason.
+        record: Counts of requests, tokens and cost, which are updated.
+        weight: Maximum reward difference that the ranking makes between two attempts.
+        prices: Prices of the judge's tokens; None if unknown.
+        max_cost: Maximum US dollars for all requests in the record. A request that
+            might exceed this limit is not sent.
+        timeout_s: Seconds for one request, retries included; None: three minutes.
+        begin: Called before judging, with the number of attempts.
+        done: Called when an attempt was judged or its request failed.
+        beat: Called every half second while waiting; may raise to stop waiting.
+        warn: Called with a sentence when a group fails for a new reason.
     """
 
     def __init__(
@@ -220,7 +228,12 @@ class GroupJudge(Ranker):
     def _judged(
         self, groups: Sequence[_Group], unfit: Sequence[str]
     ) -> list[list[float] | None]:
-        """Return the scores of each group's attempts, or None without scores."""
+        """Return the scores of each group's attempts; None for a group without scores.
+
+        Args:
+            groups: The groups.
+            unfit: For each group, the reason not to ask the judge, or "".
+        """
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
         if asked:
@@ -240,7 +253,12 @@ class GroupJudge(Ranker):
         return found
 
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
-        """Return the score of every attempt; count agreements of judge and check."""
+        """Return the score of each attempt in a group; count agreements with the check.
+
+        Args:
+            group: The group.
+            answer: The scores of its distinct attempts.
+        """
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]
         for attempt, score in zip(group.attempts, found, strict=True):
@@ -273,7 +291,11 @@ class GroupJudge(Ranker):
     async def _ask(
         self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
-        """Return the scores of a group's distinct attempts, or why there are none."""
+        """Ask the judge to score the distinct attempts of a group.
+
+        Returns:
+            The scores; or, if there are none, the reason.
+        """
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
@@ -300,7 +322,10 @@ class GroupJudge(Ranker):
                     self._done()
 
     async def _answer(self, llm: EndpointLlm, asked: Question) -> list[Score]:
-        """Ask with a JSON schema; without one if the server does not support it."""
+        """Send a request to the judge and return the scores of its answer.
+
+        The request has a JSON schema, unless the server does not support schemas.
+        """
         is_openai = self._endpoint.servers[0] == PROVIDERS["openai"]
         options: dict[str, Any] = {
             "max_completion_tokens" if is_openai else "max_tokens": MOST_ANSWER
@@ -329,7 +354,13 @@ class GroupJudge(Ranker):
         return question(shown, tools, self._rubric, mark=mark, order=order)
 
     def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
-        """Count a request's tokens; estimate them if the server does not count."""
+        """Add the tokens and cost of a request to the record.
+
+        Args:
+            counts: The server's token counts; if missing, tokens are estimated.
+            asked: The request.
+            text: The answer.
+        """
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
         if prompt is None or response is None:
@@ -371,7 +402,7 @@ def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
 
 
 def by_task(trajectories: Collection[Trajectory]) -> list[list[Trajectory]]:
-    """Group attempts by task."""
+    """Group attempts by task, in the order of each task's first attempt."""
     found: dict[str, list[Trajectory]] = {}
     for made in trajectories:
         found.setdefault(made.task_id, []).append(made)

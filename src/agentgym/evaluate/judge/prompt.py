@@ -1,8 +1,8 @@
-"""The request to a judge: attempts at one task, with their common start written once.
+"""Build the request to a judge: the attempts at one task, their common start only once.
 
-Agents, tools and users wrote the attempts, and may have written instructions to a
-judge. So each entry is one line of JSON, which cannot contain line breaks, and the
-separators between attempts begin with a random mark per request.
+The texts of attempts come from agents, tools and users, and may try to instruct the
+judge. So each entry is one line of JSON without line breaks, and the separator lines
+between attempts begin with a mark that is random for each request.
 """
 
 import json
@@ -15,11 +15,11 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.security.redaction import Redactor
 
 MOST_CHARACTERS = 60_000
-"""Most characters of all attempts in a request; longer ones lose their middle."""
+"""Maximum characters of all attempts in a request; beyond it, middle parts are cut."""
 _MOST_OF_TEXT = 3_000
 _TOOLS = 40
 _BREAKS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
-"""Characters that end a line, although JSON does not escape them."""
+"""Characters that end a line but are not escaped by JSON, with their escapes."""
 
 _SYSTEM = """\
 You compare attempts of an assistant at one task, and score each from 0 to 1.
@@ -45,8 +45,9 @@ class Question:
     """A request to a judge.
 
     Attributes:
-        messages: OpenAI-shaped messages.
-        labels: Labels of the attempts, in the order of the argument.
+        messages: The messages, in OpenAI's format.
+        labels: The label of each attempt, in the order in which :func:`question` got
+            the attempts.
     """
 
     messages: list[dict[str, Any]]
@@ -59,7 +60,7 @@ class Question:
 
 
 def transcript(trajectory: Trajectory) -> list[Entry]:
-    """Return an attempt for a judge: messages, calls and results in order."""
+    """Return an attempt as a list of messages, calls and results, in order."""
     entries: list[Entry] = []
     seen: dict[str, list[dict[str, Any]]] = {}
     asked: set[str] = set()
@@ -97,14 +98,15 @@ def question(
     mark: str,
     order: Sequence[int],
 ) -> Question:
-    """Return the request to judge some attempts.
+    """Build the request to judge the attempts at one task; redact secrets.
 
     Args:
-        attempts: Transcripts of one task.
-        tools: The offered tools, OpenAI-shaped.
+        attempts: The transcript of each attempt.
+        tools: The offered tools, in OpenAI's format.
         rubric: The judge's instructions.
-        mark: Random start of the separators between attempts.
-        order: Order in which to show them, so that positions vary.
+        mark: Random text at the start of each separator line.
+        order: Indices of the attempts in the order in which the judge sees them. A
+            random order makes positions vary.
     """
     redactor = Redactor.of_environment()
     clean = [redactor.json(list(entries)) for entries in attempts]
@@ -134,7 +136,7 @@ def question(
 
 
 def _is_input(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is neither the model's nor a tool's result."""
+    """Return whether a message is neither from the model nor from a tool."""
     return message.get("role") not in ("assistant", "tool")
 
 
@@ -148,14 +150,17 @@ def _tool(tool: Mapping[str, Any]) -> Entry:
 
 
 def _common(lists: Sequence[Sequence[Any]]) -> int:
-    """Return the length of the lists' common prefix."""
+    """Return the number of first items that are equal in all lists."""
     places = zip(*lists, strict=False)
     equal = takewhile(lambda items: all(each == items[0] for each in items), places)
     return sum(1 for _ in equal)
 
 
 def _lines(entries: Sequence[Entry], most: int) -> list[str]:
-    """Return entries as lines; leave out middle ones beyond ``most`` characters."""
+    """Return entries as JSON lines with at most about ``most`` characters in all.
+
+    If they are longer, entries in the middle are left out.
+    """
     lines = [_line(entry) for entry in entries]
     head: list[str] = []
     tail: list[str] = []
@@ -177,7 +182,7 @@ def _line(entry: Any) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Return a value with the middle of long texts removed."""
+    """Return a JSON value in which long texts have lost their middle."""
     if isinstance(value, dict):
         return {key: _short(each) for key, each in value.items()}
     if isinstance(value, list):

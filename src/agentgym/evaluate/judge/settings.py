@@ -1,4 +1,4 @@
-"""Check a judge's settings before anything starts, and describe them with the price."""
+"""Check a judge's settings before a run starts, and describe the judge's price."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from agentgym.rollout.located import rubric_text
 
 _SETTINGS = ("judge_rubric", "judge_price_in", "judge_price_out", "judge_max_cost")
 _CHARACTERS = 4
-"""Characters per token."""
+"""Assumed characters per token, to estimate the price."""
 
 
 def rubric_of(config: TrainingConfig) -> str:
     """Return the judge's instructions: the user's, or the built-in ones.
 
     Raises:
-        UsageError: They cannot be read.
+        UsageError: The file with the instructions cannot be read.
     """
     if given := rubric_text(config.judge_rubric):
         return given
@@ -35,7 +35,7 @@ def prices_of(config: TrainingConfig) -> Prices | None:
     """Return the prices of a judge's tokens; None if unknown.
 
     Raises:
-        UsageError: One price is missing.
+        UsageError: Only one of the two prices is set.
     """
     read, written = config.judge_price_in, config.judge_price_out
     if (read is None) != (written is None):
@@ -49,7 +49,7 @@ def check_judge(config: TrainingConfig) -> None:
     """Check the settings of a judge, without sending a request.
 
     Raises:
-        UsageError: A setting is unusable; the message says which, and the fix.
+        UsageError: A setting is unusable; the message has the setting and the fix.
     """
     prices = prices_of(config)
     if config.judge is None:
@@ -87,16 +87,16 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Return a run's judge, which keeps its record in ``ledger``.
+    """Create a run's judge, which counts its work in ``ledger.judging``.
 
     Args:
-        config: Every setting.
+        config: The run's settings.
         ledger: The run's ledger.
         progress: Receives the phase ``judging``, and warnings.
-        beat: Called every half second while waiting; may raise.
+        beat: Called every half second while waiting; may raise to stop waiting.
 
     Returns:
-        A ranker that does nothing, if the settings name no judge.
+        The judge; without a judge in the settings, a ranker that changes no rewards.
 
     Raises:
         UsageError: A setting is unusable.
@@ -120,7 +120,10 @@ def open_judge(
 
 
 def plan_words(config: TrainingConfig) -> str:
-    """Describe how often a run may ask its judge, and the price; empty without one."""
+    """Describe how often a run may ask its judge, and the price.
+
+    Empty without a judge in the settings.
+    """
     if config.judge is None:
         return ""
     requests = math.ceil(config.episodes / config.group_size)
@@ -142,7 +145,7 @@ def plan_words(config: TrainingConfig) -> str:
 
 
 def judging_words(record: Judging) -> str:
-    """Describe a judge's ranking, its agreement with the check, and the price."""
+    """Describe the work of a judge, its agreement with the check, and its cost."""
     kept = "".join(f"; {why}: {n:,}" for why, n in record.kept.most_common())
     text = (
         f"Judge {record.model}: {record.judged:,} of {record.groups:,} groups of "

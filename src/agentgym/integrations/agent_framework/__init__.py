@@ -1,1 +1,1 @@
-"""Microsoft Agent Framework: train its agents and workflows in their own loop."""
+"""Microsoft Agent Framework: train agents and workflows, which it runs itself."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _MOST = 1_000
-"""Limit of requests and errors in a row for a scenario's own agent, above the episode's
-limit."""
+"""Limit of model requests, and of errors in a row, for the default agent. It is higher
+than the episode's own limit, so that the episode's limit ends the run."""
 
 
 class AgentFrameworkAdapter(ClientAdapter):
@@ -37,7 +37,7 @@ class AgentFrameworkAdapter(ClientAdapter):
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a chat-completions client."""
+        """Return the framework's chat client, which sends requests with ``client``."""
         from agent_framework.openai import OpenAIChatCompletionClient
 
         made: Any = OpenAIChatCompletionClient(model=name, async_client=client)
@@ -48,7 +48,10 @@ class AgentFrameworkAdapter(ClientAdapter):
         return made
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema; AgentGym validates its arguments."""
+        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
+
+        The framework does not validate the arguments: AgentGym does.
+        """
         from agent_framework import FunctionTool
 
         async def call(**arguments: Any) -> str:
@@ -67,25 +70,25 @@ class AgentFrameworkAdapter(ClientAdapter):
             text = await run(dict(arguments or {}), tool_call_id)
             return FunctionTool.parse_result(text)
 
-        vars(made)["invoke"] = invoke  # errors read as in other frameworks
+        vars(made)["invoke"] = invoke  # error texts as in other frameworks
         return made
 
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the scenario's own agent, which works until it answers."""
+        """Return the default agent, which calls tools until it answers."""
         from agent_framework import Agent
 
         return Agent(model, system_prompt or None, name=name, tools=list(tools))
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return the copies that use the training client."""
+        """Return an object that copies agents, so that they use the training model."""
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
         return FrameworkCopies(model, servers)
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation."""
+        """Return a new conversation with a copy of the agent or workflow."""
         from agentgym.integrations.agent_framework.conversation import (
             FrameworkConversation,
         )
@@ -93,13 +96,16 @@ class AgentFrameworkAdapter(ClientAdapter):
         return FrameworkConversation(agent, shared, loop)
 
     def describe(self) -> ModuleType:
-        """Import and return the module that reads agents."""
+        """Import and return the module that inspects this framework's agents."""
         from agentgym.integrations.agent_framework import describe
 
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that uses ``model``, also for the agents that its tools run."""
+        """Return a copy of an agent or workflow in which all agents use ``model``.
+
+        This includes the agents that run inside a tool.
+        """
         from agent_framework import Workflow
 
         from agentgym.integrations.agent_framework.copies import FrameworkCopies

@@ -15,12 +15,12 @@ from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class FrameworkConversation(Conversation):
-    """Runs a copy of an agent in a session, or a copy of a workflow.
+    """Talks to a copy of an agent, in one session, or to a copy of a workflow.
 
     Args:
-        found: The agent or workflow, as its author wrote it.
+        found: The user's agent or workflow.
         copies: Creates copies with the training client.
-        loop: The agent loop with the agent's inputs.
+        loop: The agent loop, which has the value of ``--inputs``.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
@@ -37,7 +37,10 @@ class FrameworkConversation(Conversation):
             self._session = agent.create_session()
 
     async def turn(self, message: str) -> str:
-        """Run it to its end, and answer its requests for approval or input."""
+        """Run the agent or workflow on a message, and return its answer.
+
+        Its requests for approval or input are answered in between.
+        """
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
         redirected = clients_redirected_to(self._loop.blueprint)
@@ -56,7 +59,7 @@ class FrameworkConversation(Conversation):
         return response.text
 
     async def _run_workflow(self, workflow: Workflow, message: Any) -> str:
-        """Run a workflow until it ends or waits for the user."""
+        """Run a workflow until it ends or waits for the user; return its answer."""
         given: dict[str, Any] = {}
         for name, asked in self._waiting.items():
             given[name] = asked.create_response(message)
@@ -77,12 +80,20 @@ class FrameworkConversation(Conversation):
 
 
 def _is_answer(asked: Any) -> bool:
-    """Return whether a hand-off workflow passes an agent's answer to its user."""
+    """Return whether a workflow's request to the user contains an agent's answer.
+
+    Hand-off workflows send each answer to the user in this form.
+    """
     return isinstance(getattr(asked, "agent_response", None), AgentResponse)
 
 
 async def _answer(asked: Any) -> Any:
-    """Approve a call, answer one that is not run, or ask the user."""
+    """Return the response to a request of an agent or workflow.
+
+    A tool call that waits for approval is approved. A tool call that the framework
+    leaves to its caller is run in the episode. Other requests are questions to the
+    user.
+    """
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)
     episode = current_episode()
@@ -94,7 +105,7 @@ async def _answer(asked: Any) -> Any:
 
 
 def _text(output: Any) -> str:
-    """Return the text of a workflow's output."""
+    """Return the text of a workflow's output; JSON for an object without text."""
     if isinstance(output, str):
         return output
     if isinstance(output, AgentResponse | Message):

@@ -22,10 +22,11 @@ _KEPT_OPTIONS = frozenset(
         *("temperature", "tools", "top_p", "user"),
     ]
 )
-"""Options of an agent that any model takes; the others are specific to a provider."""
+"""Agent options that every model accepts. Copies drop the agent's other options, which
+only some providers accept."""
 
 _KNOWING_WORKFLOW = ("agent_middleware", "context_providers", "middleware")
-"""Attributes of an agent in a workflow that may refer to the workflow's parts."""
+"""Attributes of an agent that may refer to other parts of its workflow."""
 
 _IS_COPY = "_agentgym_is_copy"
 _OF_CLIENT = ("chat_middleware", "function_middleware")
@@ -33,12 +34,7 @@ _CONFIGURATION = "function_invocation_configuration"
 
 
 def parts_of(workflow: Workflow, kind: Any) -> list[Any]:
-    """Return the objects of a type that are part of a workflow, nested ones too.
-
-    Args:
-        workflow: A built workflow.
-        kind: The class.
-    """
+    """Return a workflow's parts of class ``kind``, also from nested workflows."""
     found: dict[int, Any] = {}
     for part in workflow.executors.values():
         for value in _held(vars(part).values()):
@@ -60,15 +56,15 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
 
 
 class SharedServer:
-    """An MCP tool of an agent that all episodes of a worker share.
+    """Replaces an agent's MCP tool, so that all episodes of a worker share its server.
 
-    Agent Framework uses it like its own ``MCPTool``: it opens the server unless that is
-    connected, then takes its functions.
+    Agent Framework treats this object like its own ``MCPTool``: it opens the server if
+    ``is_connected`` is false, and then reads ``functions``.
 
     Args:
         found: The agent's MCP tool.
-        servers: Opens it.
-        tool: Returns the copy of one of its functions.
+        servers: Opens the server, and keeps it open.
+        tool: Converts a function of the server to the function that agents call.
     """
 
     def __init__(
@@ -83,12 +79,15 @@ class SharedServer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether its functions are loaded, which is later than the connection."""
+        """Whether the server is open and its functions are loaded."""
         return self._servers.is_open(self._found)
 
     @property
     def functions(self) -> list[FunctionTool]:
-        """Its functions, which act on the episode if that has them."""
+        """The server's functions.
+
+        If the current episode has a tool of the same name, a call runs that tool.
+        """
         return [self._tool(each) for each in self._found.functions]
 
     async def _prepare_for_run(self, arguments: Mapping[str, Any]) -> None:
@@ -99,19 +98,19 @@ class SharedServer:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Do nothing: other episodes use it too."""
+        """Do nothing: other episodes use the server too."""
 
 
 class FrameworkCopies:
-    """Creates one copy of each agent; the originals are not changed.
+    """Copies agents and workflows, with another chat client.
 
-    Tools that a provider's servers run are left out: those servers do not use the
-    trained model.
+    Each agent is copied once; the originals are not changed. Tools that a provider's
+    servers run are left out: those servers do not use the trained model.
 
     Args:
         client: The chat client of all copies.
-        servers: Opens the agents' MCP servers, whose tools then act on the episode;
-            without it, agents keep theirs.
+        servers: Keeps the agents' MCP servers open for all episodes. None: the copies
+            use the agents' own MCP tools.
     """
 
     def __init__(self, client: Any, servers: Servers | None = None) -> None:
@@ -121,7 +120,7 @@ class FrameworkCopies:
         self._kept: list[Any] = []
 
     def of(self, agent: Any) -> Any:
-        """Return an agent's copy; return a copy unchanged."""
+        """Return the copy of an agent; if the agent is a copy, return it unchanged."""
         if _IS_COPY in vars(agent):
             return agent
         if id(agent) in self._made:
@@ -209,7 +208,10 @@ class FrameworkCopies:
 
 
 def _as_written(tool: FunctionTool, arguments: Any) -> Any:
-    """Return a call's arguments, as text if they were not an object."""
+    """Return a call's arguments as the model wrote them: an object, or else a text.
+
+    Agent Framework stores a text that is not a JSON object as ``{"raw": text}``.
+    """
     given = dict(arguments or {})
     if given.keys() != {"raw"} or "raw" in tool.parameters().get("properties", {}):
         return given

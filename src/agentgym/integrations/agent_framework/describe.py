@@ -18,10 +18,10 @@ _MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
-    """Return an agent itself, or the agents of a workflow.
+    """Return a list of the agents: of a workflow, or just the given agent.
 
     Raises:
-        UnsupportedError: It is a workflow without agents.
+        UnsupportedError: The workflow has no agents.
     """
     agents = [found] if isinstance(found, Agent) else parts_of(found, Agent)
     if not agents:
@@ -30,7 +30,7 @@ def members(found: Any) -> list[Any]:
 
 
 def roles(found: Any) -> list[AgentRole]:
-    """Return the roles: an agent, or the agents of a workflow."""
+    """Return a description of the agent, or of each agent in the workflow."""
     return [
         AgentRole(
             name=agent.name or DEFAULT_AGENT,
@@ -44,7 +44,10 @@ def roles(found: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or of a workflow's agents, or one tool."""
+    """Return callable tools: of an agent, of a workflow's agents, or a single tool.
+
+    Tools that run another agent or hand over to one are left out.
+    """
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
     tools = {
@@ -57,7 +60,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(found: Any) -> list[tuple[str, str]]:
-    """Return the tools that a provider's servers run, with their agents' names."""
+    """Return ``(tool, agent)`` names for the tools that a provider's servers run."""
     return [
         (_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
@@ -67,7 +70,7 @@ def left_out(found: Any) -> list[tuple[str, str]]:
 
 
 def _passes_on(tool: FunctionTool) -> bool:
-    """Return whether a tool belongs to the framework: another agent, or a hand-off."""
+    """Return whether a tool runs another agent or hands over to one."""
     module = getattr(tool.func, "__module__", None) or ""
     return module.startswith("agent_framework") and module != _MCP
 
@@ -82,7 +85,7 @@ def _answers(agent: Any) -> tuple[str, ...]:
 
 
 def _functions(agent: Any) -> list[FunctionTool]:
-    """Return an agent's function tools, those of its MCP servers included."""
+    """Return an agent's function tools, including those of its MCP servers."""
     tools = agent.default_options.get("tools") or ()
     own = [tool for tool in tools if isinstance(tool, FunctionTool)]
     return own + [tool for each in agent.mcp_tools for tool in _of_server(each, agent)]
@@ -90,15 +93,15 @@ def _functions(agent: Any) -> list[FunctionTool]:
 
 def _of_server(server: Any, agent: Any) -> list[FunctionTool]:
     async def listed() -> list[FunctionTool]:
-        async with server:  # otherwise it would stay in another event loop
+        async with server:  # close it: episodes use another event loop
             return list(server.functions)
 
-    if server.functions:  # it keeps those that it has listed
+    if server.functions:  # listed before
         return list(server.functions)
     try:
         return in_background(listed())
     except Exception as error:  # the server's own exception
-        cause = error.__cause__ or error  # the framework repeats it in another one
+        cause = error.__cause__ or error  # the framework wraps it
         older = isinstance(cause, ImportError)
         remedy = " Agent Framework needs mcp 2.2 or later." if older else ""
         raise UnsupportedError(

@@ -1,7 +1,7 @@
-"""Redirect runs of Agent Framework's agents to their copies within a block.
+"""Run copies instead of the original Agent Framework agents, within a block.
 
-This includes agents run by a tool or a part of a workflow. Replacing the (public)
-method is not officially supported: a test fails when a version changes it.
+This includes agents that a tool or a workflow runs. ``Agent.run`` is public, but
+replacing it is not supported: a test fails when a version changes it.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Redirect every run within the block to ``copied(agent)``."""
+    """Run ``copied(agent)`` instead of every agent that is run within the block."""
     return holding(_COPIED, copied)
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch the agents so that each run looks for a copy to run."""
+    """Patch ``Agent.run`` to run the copy from :func:`running`, if there is one."""
     kind: Any = module.Agent
     run = kind.run
 

@@ -1,1 +1,1 @@
-"""AutoGen: train agents and teams in their own loop, and export them."""
+"""AutoGen: train agents and teams, which AutoGen itself runs, and export them."""

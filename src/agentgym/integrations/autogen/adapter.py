@@ -1,4 +1,4 @@
-"""The AutoGen adapter: trains agents and teams in their own loop."""
+"""The AutoGen adapter: trains agents and teams, which AutoGen itself runs."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ _NO_SPEAKER = "the ledger of MagenticOneGroupChat names a speaker that there is 
 
 
 class AutoGenAgent(AgentLoop):
-    """One model client for all episodes; an agent for each."""
+    """Runs a new copy of an agent in each episode; all copies use one model client."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.autogen.clients import POLICY_INFO, GatewayClient
@@ -74,7 +74,7 @@ class AutoGenAgent(AgentLoop):
         tools = [episode_tool(spec) for spec in specs]
         if blueprint.agent.reference is not None:
             return self._copies(blueprint.agent.reference, llm, tools)
-        # One more than the roles: the episode ends the agent with a reason first.
+        # One more than the episode's limit, which ends the agent first, with a reason.
         most = blueprint.max_turns + 1
         prompt = blueprint.system_prompt
         return lambda: default_agent("agent", llm, tools, prompt, most)
@@ -103,14 +103,14 @@ class AutoGenAgent(AgentLoop):
         return _AgentConversation(agent, self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections, and workbenches that the agent opened."""
+        """Close the pooled connections, and the workbenches that episodes started."""
         for bench in self._benches:
             await bench.end()
         await self._http.aclose()
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a log record is about more than the end of an episode."""
+    """Return False for log records of an episode that was cut short, to drop them."""
     try:
         return current_episode().cut is None
     except RolloutError:
@@ -118,7 +118,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 class _AgentConversation(Conversation):
-    """Runs an agent or a team once per message; it keeps the earlier ones."""
+    """Runs an agent or a team once per message; the agent keeps earlier messages."""
 
     def __init__(
         self, agent: Any, blueprint: Blueprint, inputs: Callable[[Task], Any]
@@ -144,7 +144,10 @@ class _AgentConversation(Conversation):
         return said[-1].to_text() if said else ""
 
     def _input(self, message: str) -> Any:
-        """Return the agent's input, from ``--inputs`` for the first message."""
+        """Return the agent's input: the value of ``--inputs``, if set, or the message.
+
+        Later messages of the user are always passed on unchanged.
+        """
         from autogen_agentchat.messages import BaseChatMessage
 
         inputs, self._inputs = self._inputs, None
@@ -197,14 +200,14 @@ class AutoGenAdapter(Adapter):
         require_runner(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the roles: an agent, or those members of a team that ask a model."""
+        """Return a description of the agent, or of the members that call a model."""
         self.check()
         from agentgym.integrations.autogen.describe import role_of, speakers
 
         return [role_of(speaker) for speaker in speakers(agent)]
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent or a team, or one of AutoGen's tools."""
+        """Return callable tools: of an agent or a team, or a single AutoGen tool."""
         self.check()
         from agentgym.integrations.autogen.describe import own_tools
 
@@ -218,7 +221,7 @@ class AutoGenAdapter(Adapter):
         return PlainOpenAIClient(model="none", api_key="none", model_info=POLICY_INFO)
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: replaced users, shared memory."""
+        """Return sentences on how training differs: replaced users, shared memory."""
         self.check()
         from agentgym.integrations.autogen.describe import concerns
 
@@ -227,7 +230,8 @@ class AutoGenAdapter(Adapter):
     def with_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or team that uses ``model`` for all its clients.
 
-        Tools, and objects from libraries, are shared with the original.
+        Functions, external workbenches and most other objects from libraries are shared
+        with the original.
         """
         self.check()
         from agentgym.integrations.autogen.copies import with_model

@@ -1,4 +1,4 @@
-"""AutoGen's OpenAI client, for servers of a policy and for the gateway."""
+"""AutoGen model clients that call the gateway, or a server of a trained policy."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -17,16 +17,16 @@ POLICY_INFO = ModelInfo(
     json_output=True,
     family="unknown",
     structured_output=True,
-    multiple_system_messages=True,  # otherwise they are joined, and stripped of spaces
+    multiple_system_messages=True,  # else AutoGen joins and strips them
 )
-"""A policy's abilities, in AutoGen's form."""
+"""AutoGen's description of the abilities of a policy."""
 
 
 class PlainOpenAIClient(OpenAIChatCompletionClient):
-    """AutoGen's client, without the extra field ``strict`` in tools.
+    """AutoGen's OpenAI client, but it sends tools without the field ``strict``.
 
     AutoGen adds ``strict: false``, the default of servers. Chat templates would write
-    it into the prompt, and the policy would read other tools than in training.
+    this field into the prompt, and the policy would read other tools than in training.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -38,17 +38,17 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 
 
 class GatewayClient(PlainOpenAIClient):
-    """A client for the gateway, with the role's name in each request.
+    """Calls the gateway, and sends the calling agent's name with each request.
 
-    The openai package compares every request with its type annotations, which takes
-    longer than sending it. Fields in ``extra_body`` are sent unchanged, at the same
-    positions in the JSON.
+    The openai package compares most request fields with its type annotations, which
+    takes longer than sending them. It does not check ``extra_body``, so messages and
+    tools are sent in it. The JSON of the request stays the same.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
         params = super()._process_create_args(*args, **named)
         if params.response_format is not None:
-            return params  # the package uses the tools to parse the answer
+            return params  # openai needs the tools to parse the answer
         body: dict[str, Any] = {"messages": params.messages}
         if params.tools:
             body["tools"] = params.tools
@@ -57,14 +57,14 @@ class GatewayClient(PlainOpenAIClient):
         return replace(params, messages=[], tools=[], create_args=options)
 
     async def create(self, *args: Any, **named: Any) -> CreateResult:
-        """Ask the policy, in the role of the agent whose message is handled."""
+        """Ask the policy, as the team member that is handling a message."""
         with _as_member():
             return await super().create(*args, **named)
 
     async def create_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[str | CreateResult]:
-        """Ask the policy, and stream the answer."""
+        """Ask the policy like :meth:`create`, and stream the answer."""
         pieces = super().create_stream(*args, **named)
         while True:
             with _as_member():  # not around the yield: the consumer has its own context
@@ -76,7 +76,7 @@ class GatewayClient(PlainOpenAIClient):
 
 @contextmanager
 def _as_member() -> Iterator[None]:
-    """Set the role to the team member whose message is handled, if there is one."""
+    """Set the calling role to the team member that is handling a message, if any."""
     try:
         member = MessageHandlerContext.agent_id().type
     except RuntimeError:  # an agent without a team

@@ -1,8 +1,8 @@
 """Copies: copy a live agent or team, with separate state and another model.
 
-An agent keeps state, and a team has its own runtime, so two episodes cannot share one.
-The objects are serialized once and restored for each episode. Objects that cannot be
-serialized, and those from libraries, are shared.
+An agent keeps state, and a team has its own runtime, so two episodes cannot share one
+object. The objects are serialized once and restored for each episode. Objects that
+cannot be serialized, and most objects from libraries, are shared.
 """
 
 import asyncio
@@ -58,15 +58,17 @@ class Copies:
     Args:
         agent: The original, which is not changed.
         model: The model client for all parts of a copy.
-        in_episodes: Whether tools act on the current episode, if it has them.
+        in_episodes: Whether copies run in episodes. Their tool calls then go to the
+            current episode, if it has a tool of that name.
 
     Attributes:
-        clients: The replaced model clients.
-        shared: Objects of the user's own classes that all copies share.
-        size: Number of bytes of the copied objects.
+        clients: The original's model clients, which ``model`` replaces.
+        shared: The user's own objects that all copies share, because they cannot be
+            serialized.
+        size: Size of the serialized objects in bytes.
 
     Raises:
-        UnsupportedError: It cannot be copied.
+        UnsupportedError: The agent cannot be copied.
     """
 
     def __init__(
@@ -92,11 +94,14 @@ class Copies:
         self.size = len(self._form)
 
     def make(self) -> Any:
-        """Return a new copy."""
+        """Return a new copy of the agent or team."""
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the number of a value's replacement; None to copy it."""
+        """Return the number of the function that makes a value's replacement.
+
+        Returns None to copy the value itself.
+        """
         kind = type(value)
         if kind in _PLAIN:
             return None
@@ -141,7 +146,7 @@ class Copies:
         return len(self._makers) - 1
 
     def _restored(self, value: Any) -> Callable[[Any, Any], None] | None:
-        """Return a function that restores a copy's state; None for the default."""
+        """Return the function that sets a copy's state; None for pickle's default."""
         if isinstance(value, Team):
             return _set_up_team
         if not self._in_episodes:
@@ -159,7 +164,8 @@ def with_model(agent: Any, model: Any) -> Any:
     """Return a copy of an agent or team that uses ``model`` for all its clients.
 
     Raises:
-        UnsupportedError: It is neither, has no model client, or ``model`` is not one.
+        UnsupportedError: ``agent`` is neither an agent nor a team, or has no model
+            client, or ``model`` is not a model client.
     """
     require_runner(agent, repr(agent))
     if not isinstance(model, ChatCompletionClient):
@@ -194,7 +200,7 @@ class _Taken(pickle.Pickler):
 
 
 class _Made(pickle.Unpickler):
-    """Restores one copy."""
+    """Unpickles one copy, and inserts the replacements."""
 
     def __init__(self, file: io.BytesIO, makers: list[Callable[[], Any]]) -> None:
         super().__init__(file)

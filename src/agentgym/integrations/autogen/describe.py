@@ -1,6 +1,6 @@
 """Read members, prompts, tools and models of a live agent or team.
 
-Most of this is not public in AutoGen: a test fails when a version changes it.
+Most of the attributes are private in AutoGen: a test fails when a version changes them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +35,10 @@ def default_agent(
     system_prompt: str,
     max_calls: int,
 ) -> AssistantAgent:
-    """Return the scenario's own agent, which works until it answers."""
+    """Return the default agent, which calls tools until it answers.
+
+    ``max_calls`` is the limit of its rounds of tool calls.
+    """
     return AssistantAgent(
         name,
         llm,
@@ -49,7 +52,7 @@ def require_runner(agent: Any, origin: str) -> None:
     """Check that ``agent`` is an agent or a team.
 
     Raises:
-        UnsupportedError: It is something else; the message says what.
+        UnsupportedError: It has another type; the message names it with ``origin``.
     """
     if not isinstance(agent, ChatAgent | Team):
         raise UnsupportedError(
@@ -61,8 +64,8 @@ def require_runner(agent: Any, origin: str) -> None:
 def parts(agent: Any) -> list[Any]:
     """Return an agent or team, and all agents, teams, tools and workbenches in it.
 
-    Each is listed once, containers first, also parts of tools that run an agent or a
-    team.
+    Each part is listed once, after the part that contains it. The agent or team that a
+    tool runs is a part of that tool.
     """
     require_runner(agent, repr(agent))
     found: dict[int, Any] = {}
@@ -83,15 +86,15 @@ def parts(agent: Any) -> list[Any]:
 
 
 def members(agent: Any) -> list[ChatAgent]:
-    """Return an agent, or all agents of a team and those nested in them."""
+    """Return a list of all agents: the agent itself, or a team's, and nested ones."""
     return [part for part in parts(agent) if isinstance(part, ChatAgent)]
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return the members that ask a model.
+    """Return the members that call a model, or may: agents of the user's own classes.
 
     Raises:
-        UnsupportedError: There is none, and no agent of the user's own class.
+        UnsupportedError: There are none.
     """
     everyone = members(agent)
     found = [member for member in everyone if slot_of(member)]
@@ -102,7 +105,7 @@ def speakers(agent: Any) -> list[ChatAgent]:
 
 
 def role_of(speaker: ChatAgent) -> AgentRole:
-    """Return an agent's prompt, tools and model."""
+    """Return a description of an agent: its prompt, tools and model."""
     slot = slot_of(speaker)
     prompts = getattr(speaker, "_system_messages", None)
     handoffs = getattr(speaker, "_handoff_tools", ())
@@ -117,10 +120,12 @@ def role_of(speaker: ChatAgent) -> AgentRole:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or team, of a workbench, or a single AutoGen tool.
+    """Return callable tools: of an agent, team or workbench, or a single AutoGen tool.
+
+    Tools that run an agent or a team are left out.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be listed.
+        UnsupportedError: There are no tools, or they cannot be listed.
     """
     if isinstance(found, BaseTool | Workbench):
         return tools_of(found)
@@ -161,7 +166,7 @@ def concerns(agent: Any) -> list[str]:
 
 
 def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute with a model client, or None."""
+    """Return the name of the attribute that holds a model client, or None."""
     for name in _MODEL_SLOTS:
         if isinstance(getattr(holder, name, None), ChatCompletionClient):
             return name
@@ -182,7 +187,7 @@ def _held(speaker: ChatAgent) -> list[Any]:
 
 
 def tools_of(part: Any) -> list[Tool]:
-    """Return an AutoGen tool, or a workbench's tools, as directly callable tools."""
+    """Convert an AutoGen tool, or all tools of a workbench, to callable tools."""
     if isinstance(part, BaseTool):
         return [_callable(spec_of(part), _running(part), _returned(part))]
     renamed = getattr(part, "_tool_overrides", None)
@@ -197,7 +202,7 @@ def tools_of(part: Any) -> list[Tool]:
 async def _listed(bench: Workbench) -> list[Any]:
     if isinstance(bench, StaticWorkbench):
         return list(await bench.list_tools())
-    async with bench:  # otherwise a server would stay in another event loop
+    async with bench:  # close servers: episodes use another event loop
         return list(await bench.list_tools())
 
 
@@ -210,7 +215,7 @@ def _callable(
         except SystemExit as end:
             raise RuntimeError(f"{spec.name} called sys.exit({end.code!r})") from None
 
-    if returned is not None:  # used to make a stub's answer
+    if returned is not None:  # stubs make up answers of this type
         call.__annotations__["return"] = returned
     return Tool(spec, call)
 

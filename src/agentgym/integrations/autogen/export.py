@@ -32,10 +32,10 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> ChatAgent | Team:
-    """Build the agent; see ``TrainedAgent.to_autogen``.
+    """Return a trained agent as an AutoGen agent; see ``TrainedAgent.to_autogen``.
 
     Raises:
-        UsageError: ``tools`` were given, and the agent has its own.
+        UsageError: ``tools`` are given, but the agent has its own.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent

@@ -31,16 +31,16 @@ _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 
 
 class PolicyClient(ChatCompletionClient):
-    """Answers from a policy that runs in this process.
+    """An AutoGen model client that answers from a policy in this process.
 
     ``extra_create_args`` may have ``temperature``, ``max_tokens`` and ``seed``; other
     options raise UnsupportedError.
 
     Args:
-        policy: The policy that answers; only :meth:`close` closes it.
-        temperature: 0 is greedy.
-        max_tokens: Most tokens of one response.
-        seed: Seed of the first request; later ones count up.
+        policy: The policy that answers. It stays open until :meth:`close`.
+        temperature: Sampling temperature; 0 always takes the most likely token.
+        max_tokens: Maximum number of tokens in a response.
+        seed: Seed of the first request; it increases by 1 with each request.
     """
 
     def __init__(
@@ -61,7 +61,10 @@ class PolicyClient(ChatCompletionClient):
 
     @classmethod
     def of(cls, trained: Trained) -> Self:
-        """Load a trained agent's weights; they are freed with the client."""
+        """Load a trained agent's weights, and return a client that uses them.
+
+        The weights are freed with the client.
+        """
         spec = trained.spec
         return cls(
             trained.load_policy(),
@@ -79,7 +82,7 @@ class PolicyClient(ChatCompletionClient):
         extra_create_args: Mapping[str, Any] | None = None,
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
-        """Answer with a text or with tool calls."""
+        """Return the policy's answer: a text, or tool calls."""
         _refuse_unsupported(extra_create_args)
         options = {"seed": next(self._seeds), **(extra_create_args or {})}
         request = self._request(messages, tools, tool_choice, options, json_output)
@@ -113,15 +116,15 @@ class PolicyClient(ChatCompletionClient):
             yield found if isinstance(found, str) else self._result(found, request)
 
     async def close(self) -> None:
-        """Close the policy for all its users: it then raises EngineError."""
+        """Close the policy. Other objects that use it then raise EngineError too."""
         self._policy.close()
 
     def actual_usage(self) -> RequestUsage:
-        """Return the tokens of all answers so far."""
+        """Return the number of prompt and response tokens of all answers so far."""
         return self._usage
 
     def total_usage(self) -> RequestUsage:
-        """Return the tokens of all answers so far: nothing is cached."""
+        """Return the same as :meth:`actual_usage`, because nothing is cached."""
         return self._usage
 
     def count_tokens(
@@ -130,7 +133,7 @@ class PolicyClient(ChatCompletionClient):
         *,
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
-        """Return the length of a prompt in the policy's tokens."""
+        """Return the number of tokens in the prompt for these messages and tools."""
         return self._policy.room(self._request(messages, tools, "auto", {}))[0]
 
     def remaining_tokens(
@@ -139,12 +142,12 @@ class PolicyClient(ChatCompletionClient):
         *,
         tools: Sequence[Tool | ToolSchema] = (),
     ) -> int:
-        """Return the tokens left in the policy's context after a prompt."""
+        """Return the number of tokens that the context has left after the prompt."""
         return self._policy.room(self._request(messages, tools, "auto", {}))[1]
 
     @property
     def capabilities(self) -> ModelCapabilities:
-        """The policy's abilities, in AutoGen's older form."""
+        """The policy's abilities, in AutoGen's older type."""
         return ModelCapabilities(vision=False, function_calling=True, json_output=True)
 
     @property
@@ -208,7 +211,7 @@ async def _next(pieces: Any) -> str | ChatResult | None:
 
 
 def _form_of(json_output: bool | type[BaseModel] | None) -> dict[str, Any] | None:
-    """Return the ``response_format`` that AutoGen's OpenAI client sends."""
+    """Return the ``response_format`` that AutoGen's client would send, or None."""
     if isinstance(json_output, type):
         made: Any = type_to_response_format_param(json_output)
         return dict(made)
@@ -236,7 +239,7 @@ def _offered(tool: Tool | ToolSchema) -> dict[str, Any]:
 
 
 def _openai(message: LLMMessage) -> Iterator[dict[str, Any]]:
-    """Yield a message as AutoGen's OpenAI client sends it, like in training."""
+    """Convert a message to OpenAI messages, as AutoGen's client does in training."""
     if isinstance(message, SystemMessage):
         yield {"role": "system", "content": message.content}
     elif isinstance(message, UserMessage):

@@ -20,11 +20,11 @@ Arguments = Mapping[str, Any] | None
 
 
 async def _answered(name: str, arguments: Any, call_id: str | None) -> str:
-    """Return the answer of a tool of the current episode, also after an error."""
+    """Run a tool of the current episode; return its result, or an error as text."""
     given = dict(arguments or {}) if _is_object(arguments) else json.dumps(arguments)
     try:
         return await current_episode().use_tool(name, given, call_id=call_id)
-    except Exception as error:  # noqa: BLE001 - the episode knows, and is ended by it
+    except Exception as error:  # noqa: BLE001 - the episode has recorded it
         return f"Error: {error}"
 
 
@@ -38,7 +38,7 @@ async def _result(name: str, arguments: Any, call_id: str | None) -> ToolResult:
 
 
 def route_tool(tool: Any) -> None:
-    """Make a single tool act on the current episode, if that has the tool."""
+    """Patch a tool to run the current episode's tool of the same name, if any."""
     run = tool.run_json
     name = tool.name
 
@@ -59,9 +59,9 @@ def route_tool(tool: Any) -> None:
 
 
 def route_bench(bench: Any) -> None:
-    """Make a workbench's tools act on the current episode, if that has them.
+    """Patch a workbench to run the current episode's tools of the same names, if any.
 
-    Its tools are listed once: they do not change.
+    The workbench is asked for its tools only once: they do not change.
     """
     call, offered = bench.call_tool, bench.list_tools
     tools: list[Any] = []
@@ -103,7 +103,7 @@ def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RoutedWorkbench(Workbench):
-    """A workbench with external tools, e.g. an MCP server's, shared by all episodes."""
+    """Wraps a workbench of external tools, e.g. an MCP server's, for all episodes."""
 
     component_type = "workbench"
 
@@ -112,7 +112,7 @@ class RoutedWorkbench(Workbench):
         self._start: asyncio.Task[None] | None = None
 
     async def list_tools(self) -> list[Any]:
-        """Return its current tools."""
+        """Start the workbench if necessary, and return its current tools."""
         await self.start()
         return list(await self._bench.list_tools())
 
@@ -123,20 +123,20 @@ class RoutedWorkbench(Workbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call a tool: the episode's, or the workbench's."""
+        """Call the current episode's tool of this name, or else the workbench's."""
         if name in current_episode().tools:
             return await _result(name, arguments, call_id)
         await self.start()
         return await self._bench.call_tool(name, arguments, cancellation_token, call_id)
 
     async def start(self) -> None:
-        """Start the workbench once."""
+        """Start the workbench, unless it was started before."""
         if self._start is None:
             self._start = asyncio.ensure_future(self._bench.start())
         await asyncio.shield(self._start)
 
     async def stop(self) -> None:
-        """Do nothing: other episodes use it too."""
+        """Do nothing: other episodes use the workbench too. See :meth:`end`."""
 
     async def end(self) -> None:
         """Stop the workbench, if it was started."""
@@ -144,18 +144,21 @@ class RoutedWorkbench(Workbench):
             await self._bench.stop()
 
     async def reset(self) -> None:
-        """Do nothing: other episodes use it too."""
+        """Do nothing: other episodes use the workbench too."""
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return its state."""
+        """Return the workbench's state."""
         return await self._bench.save_state()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: other episodes use it too."""
+        """Do nothing: other episodes use the workbench too."""
 
 
 def contain_exit(agent: Any) -> None:
-    """Make ``sys.exit`` in a team's agent end its episode, not the process."""
+    """Patch an agent to raise RuntimeError when its code calls ``sys.exit``.
+
+    So only the agent's episode ends, not the process.
+    """
     stream = agent.on_messages_stream
 
     async def on_messages_stream(
@@ -177,7 +180,11 @@ class _InContext(ThreadPoolExecutor):
 
 
 def keep_context(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop's threads in their episode's context, which AutoGen's own lack."""
+    """Make threads of an event loop run in the context of the code that starts them.
+
+    AutoGen runs sync tools in these threads. Without this, they would not find the
+    current episode.
+    """
     if not isinstance(getattr(loop, "_default_executor", None), _InContext):
         loop.set_default_executor(_InContext(thread_name_prefix="agentgym-autogen"))
 

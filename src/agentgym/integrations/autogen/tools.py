@@ -1,4 +1,4 @@
-"""Convert scenario tools to AutoGen tools, with original schemas and raw arguments."""
+"""Convert scenario tools to AutoGen tools whose arguments AgentGym validates."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,11 +12,15 @@ from agentgym.core.tools import Tool, ToolSpec, run_tool
 from agentgym.integrations.episode import current_episode
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Runs a tool; takes arguments (text if not an object) and the id of the call."""
+"""Runs a tool, and returns the text for the model. Takes the arguments (a text if they
+are not a JSON object) and the id of the call, or None."""
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
-    """A tool whose arguments AgentGym validates, so that error texts are the same."""
+    """A tool whose arguments are validated by AgentGym, not by AutoGen.
+
+    So the model reads the same error texts in all frameworks.
+    """
 
     def __init__(self, spec: ToolSpec, run: Run) -> None:
         super().__init__(spec.args_model, str, spec.name, spec.description)
@@ -34,7 +38,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        """Run on validated arguments."""
+        """Run the tool on arguments that AutoGen has validated."""
         return await self._run(dict(args), None)
 
     async def run_json(
@@ -43,7 +47,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         cancellation_token: CancellationToken,
         call_id: str | None = None,
     ) -> str:
-        """Run on the arguments as the model wrote them."""
+        """Run the tool on the arguments as the model wrote them."""
         given = dict(args) if isinstance(args, Mapping) else json.dumps(args)
         return await self._run(given, call_id)
 
@@ -58,7 +62,7 @@ def episode_tool(spec: ToolSpec) -> SpecTool:
 
 
 def bound_tool(tool: Tool) -> SpecTool:
-    """Return a tool bound to an environment, for an agent outside of episodes."""
+    """Convert a tool with its own environment, for an agent outside of episodes."""
 
     async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
         if isinstance(arguments, str):

@@ -32,7 +32,7 @@ class _ProgramConversation(Conversation):
         self._has_begun = False
 
     async def turn(self, message: str) -> str:
-        """Start the program on the task; return its standard output."""
+        """Run the program on the episode's task; return its answer."""
         if self._has_begun:
             raise UnsupportedError(
                 "The user of this scenario goes on talking, and a program answers one "
@@ -43,7 +43,7 @@ class _ProgramConversation(Conversation):
 
 
 class ProgramAgent(AgentLoop):
-    """Runs a program for each episode; its model calls go to the gateway."""
+    """Runs a program on each episode's task; its model calls go to the gateway."""
 
     way = "asked for at the address that the program's environment names"
 
@@ -68,7 +68,7 @@ class ProgramAgent(AgentLoop):
         )
 
     def converse(self) -> Conversation:
-        """Return a conversation that answers one message."""
+        """Return a conversation, which can answer only one message."""
         return _ProgramConversation(self)
 
     async def attempt(self, episode: Episode) -> str:
@@ -133,7 +133,7 @@ class CommandAdapter(Adapter):
         return ProgramAgent(program, blueprint)
 
     def check_reference(self, reference: str | None) -> None:
-        """Check that a program is given, because scenarios have no program.
+        """Raise if no program is given: scenarios have no default program.
 
         Raises:
             UnsupportedError: No program is given.
@@ -148,10 +148,11 @@ class CommandAdapter(Adapter):
     def own_tools(self, found: Any) -> list[Tool]:
         """Return the tools that a program offers in its first model request.
 
-        The program is started once, and ended after that request.
+        The program is started once, and ended after that request. The returned tools
+        raise ToolError when called: only the program can run them.
 
         Raises:
-            UnsupportedError: It makes no request, or offers no tools.
+            UnsupportedError: The program makes no request, or offers no tools.
         """
         self.require_agent(found, str(found))
         return [Tool(spec, _not_here) for spec in _tools_of(found, os.getcwd())]
@@ -160,13 +161,13 @@ class CommandAdapter(Adapter):
         """Check that an object is a program.
 
         Raises:
-            UnsupportedError: It is not.
+            UnsupportedError: It is not a program.
         """
         if not isinstance(agent, ProgramCommand):
             raise UnsupportedError(f"{origin} is a {type(agent).__name__}, no program.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs for a program."""
+        """Return a warning that the program's own tools really run in training."""
         really = (
             "Its own tools really run, again and again, with whatever arguments the "
             "model writes, and it reaches every machine that you do."

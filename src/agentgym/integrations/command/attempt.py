@@ -21,10 +21,10 @@ _GRACE_S = 5.0
 
 
 class ProgramAttempts:
-    """Runs a program on episodes' tasks, several at the same time.
+    """Runs a program on the tasks of several episodes at the same time.
 
-    Each task gets a new process. If the program takes several tasks per process,
-    processes are reused, and there are as many as attempts at the same time.
+    By default, each task gets a new process. If the program takes several tasks per
+    process, idle processes are reused, and a new process is started if all are busy.
 
     Args:
         program: The program.
@@ -55,12 +55,13 @@ class ProgramAttempts:
     async def run(self, episode: Episode) -> str:
         """Run the program on an episode's task; return its answer.
 
-        A process for one task, with its children, is always ended before this returns.
-        A process for several tasks may wait for the next one. It is ended if the call
-        is cancelled, or if it does not finish soon after the episode is cut.
+        A process for one task is always ended, with its children, before this returns.
+        A process for several tasks stays for the next task. It is only ended if this
+        call is cancelled, or if the program does not stop soon after the episode is cut
+        short.
 
         Raises:
-            EpisodeCut: The policy made too many calls, or the same failing one.
+            EpisodeCut: A limit ended the episode, e.g. after too many model calls.
             ProgramError: The program failed; the message says why.
         """
         await self._endpoint.start()
@@ -98,7 +99,11 @@ class ProgramAttempts:
         await self._endpoint.close()
 
     def _start(self, folder: Path) -> ProgramRun:
-        """Start a process for several tasks; each task has its own model address."""
+        """Start a process for several tasks.
+
+        The process starts with an address that refuses model calls. Each task brings
+        its own address.
+        """
         words = self._program.arguments("", folder)
         variables = {**base_variables(), **self._endpoint.nowhere()}
         return ProgramRun(words, folder, variables, memory_mb=self._memory_mb)
@@ -140,11 +145,11 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Check that the model was asked, and that an answer is not missing.
+        """Check that the program called the model, and did not lose the model's answer.
 
         Raises:
-            ProgramError: The model was not asked; or the task needs an answer, the
-                program gave none, and the model had written one.
+            ProgramError: The program did not call the model. Or the task needs an
+                answer, and the program gave none although the model had written one.
         """
         name, episode = self._program.words[0], session.episode
         if episode.turns == 0:
@@ -171,12 +176,12 @@ async def _to_its_end[T](
     session: ProgramSession,
     grace_s: float = 0.0,
 ) -> T | None:
-    """Return the result of a program's work, or None if its episode is cut.
+    """Return the result of a program's work; None if its episode is cut short.
 
     Args:
-        work: Waits for the program; called in another thread.
+        work: Waits for the program and returns its result; called in another thread.
         run: The process, which is killed if it does not finish after a cut.
-        session: The program's session, which knows when its episode is cut.
+        session: The program's session, which knows when its episode is cut short.
         grace_s: Seconds that the process has to finish the task after a cut.
     """
     waiting: asyncio.Future[T] = asyncio.ensure_future(call_in_thread(work))
@@ -202,7 +207,7 @@ async def _to_its_end[T](
 
 @contextmanager
 def _folders(episode: Episode) -> Iterator[tuple[Path, Path]]:
-    """Yield the episode's working folder, and a folder for the task's files."""
+    """Yield the episode's working folder, and a temporary one for the task's files."""
     made = new_folder()
     try:
         folder = episode.folder

@@ -16,10 +16,10 @@ _TIMEOUT_S = 60.0
 
 
 def offered_tools(program: ProgramCommand) -> list[ToolSpec]:
-    """Return the tools in the first model request of a program.
+    """Start a program, and return the tools in its first model request.
 
     Raises:
-        UnsupportedError: It makes no request, or offers no tools.
+        UnsupportedError: The program makes no request, or offers no tools.
     """
     return in_background(_offered_tools(program))
 

@@ -69,7 +69,10 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer an attempt's model calls within the block; yield its variables."""
+        """Answer an attempt's model calls within the block.
+
+        Yields the environment variables with the address and the key for the program.
+        """
         token = secrets.token_urlsafe(18)
         self._sessions[token] = session
         try:
@@ -78,10 +81,10 @@ class ModelEndpoint:
             del self._sessions[token]
 
     def nowhere(self) -> dict[str, str]:
-        """Return the variables for a program that has no task yet.
+        """Return the environment variables for a program that has no task yet.
 
-        Their address refuses every request. They also hide the user's own provider
-        keys from the program.
+        The address in them refuses every request. The keys in them replace the user's
+        own provider keys, so that the program cannot see those.
         """
         return self._variables(_NO_TASK)
 
@@ -184,7 +187,7 @@ def _role(request: web.Request, body: Mapping[str, Any]) -> str:
 
 
 def _shown(completion: dict[str, Any]) -> dict[str, Any]:
-    """Return a completion without token ids, which programs do not need."""
+    """Return a completion without its token ids, which programs do not need."""
     choices = [
         {k: v for k, v in choice.items() if k != "token_ids"}
         for choice in completion["choices"]

@@ -33,8 +33,9 @@ _ENDED = "(the program ended with this call)"
 def failed(result: str) -> bool:
     """Return whether the text of a tool's result is clearly an error.
 
-    Errors start with ``Error:``, an exception's name or a traceback, or are a JSON
-    object with ``error`` or ``isError``. A text that only mentions an error is not one.
+    An error starts with ``Error:``, an exception's name or a traceback, or is a JSON
+    object with ``error`` or ``isError``. A text that only mentions an error is not
+    enough.
     """
     if _ERROR.match(result):
         return True
@@ -77,7 +78,7 @@ class ProgramSession:
         return self._text
 
     async def answer(self, body: dict[str, Any], role: str) -> dict[str, Any]:
-        """Answer a chat request with a completion.
+        """Record the tool results in a chat request, and return the model's completion.
 
         Raises:
             ApiError: The episode is over, or the model failed.
@@ -115,7 +116,7 @@ class ProgramSession:
         return completion
 
     def post_reward(self, value: Any) -> None:
-        """Store a reward that the program posts; the last one counts.
+        """Store a reward that the program posts; it replaces an earlier one.
 
         Raises:
             ApiError: The value is not a valid reward.
@@ -127,7 +128,7 @@ class ProgramSession:
             raise ApiError(422, message, "invalid_reward") from None
 
     def end(self) -> None:
-        """Record the calls of the last answer, to which the program sent no results."""
+        """Record the last answer's tool calls for which the program sent no results."""
         for name in self._last:
             if name in self._waiting:
                 self._record(name, _ENDED, is_error=False)
@@ -145,17 +146,18 @@ class ProgramSession:
                 self._record(name, text, is_error=said_error or failed(text))
 
     def _restore(self, body: dict[str, Any]) -> None:
-        """Put the model's exact text back into its messages if the meaning is equal.
+        """Restore the model's exact text where a request repeats its earlier messages.
 
-        Clients parse a call's arguments and write them again with different spaces.
-        The tokens would then differ from those that the model sampled.
+        Clients parse a call's arguments and write them again with other spaces, so the
+        tokens would differ from those that the model sampled. Text with another meaning
+        is not replaced.
         """
         messages = body.get("messages")
         for message in messages if isinstance(messages, list) else ():
             calls = message.get("tool_calls") if isinstance(message, dict) else None
             for call in calls if isinstance(calls, list) else ():
                 if not isinstance(call, dict):
-                    continue  # refused where the request is read
+                    continue  # malformed: the gateway refuses it
                 written, said = self._written.get(str(call.get("id")), (None, None))
                 function = call.get("function")
                 if written is None or not isinstance(function, dict):
@@ -186,7 +188,10 @@ class ProgramSession:
 
 
 def _plain(content: Any) -> Any:
-    """Join the texts of a result in parts; "" for None; else return it unchanged."""
+    """Join the text parts of a result that is a list; return "" for None.
+
+    Other results are returned unchanged.
+    """
     if not isinstance(content, list):
         return "" if content is None else content
     texts = [part.get("text") for part in content if isinstance(part, dict)]

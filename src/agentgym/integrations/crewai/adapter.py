@@ -1,4 +1,4 @@
-"""The CrewAI adapter: trains agents and crews in their own loop."""
+"""The CrewAI adapter: trains agents and crews, which CrewAI itself runs."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ from agentgym.integrations.tool_sets import ToolSets
 
 
 class CrewAIAgent(AgentLoop):
-    """An agent or a crew, copied for each episode."""
+    """Runs a new copy of an agent or a crew in each episode."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         if blueprint.agent.context is not None:
@@ -97,7 +97,7 @@ class CrewAIAgent(AgentLoop):
         return in_training(form, self._llm)
 
     def converse(self) -> Conversation:
-        """Return a conversation with a new copy."""
+        """Return a conversation with a new copy of the agent or crew."""
         from crewai import Crew
 
         from agentgym.integrations.crewai.copies import copied
@@ -134,7 +134,7 @@ class _CrewAIConversation(Conversation):
 
 
 class _AgentConversation(_CrewAIConversation):
-    """Passes an agent all messages so far, once per message of the user."""
+    """Runs an agent once per user message, each time with all messages so far."""
 
     _messages: Sequence[dict[str, Any]] = ()
 
@@ -147,13 +147,13 @@ class _AgentConversation(_CrewAIConversation):
         if output is None:
             return ""
         said = [m for m in output.messages if m["role"] != "system"]
-        said[-1] = {**said[-1], "content": output.raw}  # unstripped
+        said[-1] = {**said[-1], "content": output.raw}  # CrewAI has stripped it
         self._messages = said
         return str(output.raw)
 
 
 class _CrewConversation(_CrewAIConversation):
-    """Runs a crew on its tasks; crews know no conversation."""
+    """Runs a crew on its tasks, once: a crew cannot continue a conversation."""
 
     async def turn(self, message: str) -> str:
         if self._has_answered:
@@ -169,7 +169,11 @@ class _CrewConversation(_CrewAIConversation):
 
 
 async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
-    """Run an agent or a crew in a thread; None if its model's answer was empty."""
+    """Run an agent or a crew in a thread, and return its output.
+
+    Returns None if the model's answer was empty. An exception that ended the episode is
+    raised again, even if CrewAI has handled it.
+    """
     from crewai.tools.tool_failure import ToolExecutionFailedError
 
     from agentgym.integrations.crewai.gateway import begin
@@ -208,21 +212,21 @@ class CrewAIAdapter(Adapter):
         require(["crewai"], "crewai", "The CrewAI adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that an object is an Agent, a Task or a Crew, with an agent."""
+        """Check that an object is an Agent, or a Task or Crew that has an agent."""
         self.check()
         from agentgym.integrations.crewai.crews import members
 
         members(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agents of an Agent, a Task or a Crew."""
+        """Return a description of each agent in an Agent, a Task or a Crew."""
         self.check()
         from agentgym.integrations.crewai.crews import roles
 
         return roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an Agent, a Task or a Crew, or one of CrewAI's tools."""
+        """Return callable tools: of an Agent, Task or Crew, or a single CrewAI tool."""
         self.check()
         from agentgym.integrations.crewai.crews import own_tools
 
@@ -236,14 +240,14 @@ class CrewAIAdapter(Adapter):
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return the differences in training: disabled parts, external apps."""
+        """Return sentences on how training differs: disabled parts, external apps."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 
         return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an Agent, Task or Crew that uses ``model`` throughout."""
+        """Return a copy of an Agent, Task or Crew that uses ``model`` everywhere."""
         self.check()
         from agentgym.integrations.crewai.copies import with_model
 
@@ -255,9 +259,9 @@ class CrewAIAdapter(Adapter):
         return CrewAIAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an Agent, or as its factory returns it."""
+        """Return a trained agent as an Agent, or as the user's Agent, Task or Crew."""
         self.check()
-        os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks
+        os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks users
         with environment(**{**QUIET, **_set_by_user()}):
             from agentgym.integrations.crewai.export import export
 

@@ -1,4 +1,4 @@
-"""Copies of live agents and crews, for another model and for each episode."""
+"""Copy live agents and crews, with another model or for one episode."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,10 +21,10 @@ _KEPT = ("mcps", "apps")
 
 
 def with_model(found: Any, model: Any) -> Any:
-    """Return a copy of an Agent, Task or Crew that uses ``model`` for all its models.
+    """Return a copy of an Agent, Task or Crew that uses ``model`` for all its LLMs.
 
     Raises:
-        UnsupportedError: It is none of these, or ``model`` is not one of CrewAI's.
+        UnsupportedError: ``found`` has another type, or ``model`` is not a CrewAI LLM.
     """
     members(found, f"The {type(found).__name__}")
     if not isinstance(model, BaseLLM):
@@ -41,11 +41,11 @@ def with_model(found: Any, model: Any) -> Any:
 
 
 def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
-    """Return an agent or crew whose copies are trained.
+    """Return an agent or crew for training, to be copied for each episode.
 
-    Its models are ``model``, and its tools act on the current episode if that has them.
-    Parts that episodes would share, that write the user's files, or that ask people,
-    are disabled.
+    It uses ``model`` for all its LLMs. A tool call goes to the current episode if it
+    has a tool of that name. Parts that episodes would share, that write the user's
+    files or that ask people are disabled.
     """
     changed = _Changed(model, _OFF, RoutedTool.of)
     if isinstance(found, Agent):
@@ -58,8 +58,8 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
 def copied(found: Agent | Crew) -> Agent | Crew:
     """Return a copy with separate state.
 
-    CrewAI's own copies lack servers and apps, and merge agents of one role and tasks of
-    one description.
+    CrewAI's own ``copy`` loses MCP servers and apps. It also merges agents with the
+    same role, and tasks with the same description.
     """
     if isinstance(found, Agent):
         return _agent_copied(found)
@@ -99,12 +99,15 @@ def _complete(copy: Any, agent: Any) -> None:
 
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
-    """Return the tools; training tools are copied, for a separate use count."""
+    """Return the tools; tools that training has wrapped are copied.
+
+    So each copy of an agent counts its own uses of such a tool.
+    """
     return [t.model_copy() if isinstance(t, RoutedTool) else t for t in tools or ()]
 
 
 class _Changed:
-    """Creates shallow copies, which share all but the changed parts."""
+    """Creates shallow copies, which share all unchanged parts with the original."""
 
     def __init__(
         self,
@@ -123,11 +126,11 @@ class _Changed:
             tools = tools_of(agent) if self._off else agent.tools
             changed = {"llm": self._model, "tools": self._all(tools)}
             if self._off:
-                changed["mcps"] = None  # otherwise each episode would ask them again
+                changed["mcps"] = None  # their tools are listed above
             if vars(agent).get("function_calling_llm") is not None:
                 changed["function_calling_llm"] = self._model
             if agent.planning_config is not None:
-                message: dict[str, Any] = {"llm": None}  # the agent's own
+                message: dict[str, Any] = {"llm": None}  # None: the agent's own llm
                 message |= {"observe_steps": False} if self._off else {}
                 plans = agent.planning_config.model_copy(update=message)
                 changed["planning_config"] = plans
@@ -164,7 +167,7 @@ class _Changed:
         return made
 
     def _all(self, tools: list[BaseTool] | None) -> list[BaseTool]:
-        """Return the converted tools, each object once."""
+        """Convert the tools; each tool object is converted only once."""
         for tool in tools or ():
             if id(tool) not in self._tools:
                 self._tools[id(tool)] = self._tool(tool)

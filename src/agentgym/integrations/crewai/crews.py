@@ -18,13 +18,13 @@ from agentgym.integrations.crewai.tools import callable_tool, spec_of
 
 _PLAN: str = FUNCTION_SCHEMA["function"]["name"]
 PLACE = "task"
-"""Name of the input with the user's request, for a task's description."""
+"""Name of the crew input with the user's request: ``{task}`` in a description."""
 
 
 def default_agent(
     llm: Any, tools: list[Any], system_prompt: str, max_turns: int
 ) -> Agent:
-    """Return the scenario's own agent."""
+    """Return the default agent, which is used if the user gives none."""
     return Agent(
         role=DEFAULT_AGENT,
         goal="Do what the user asks.",
@@ -39,10 +39,10 @@ def default_agent(
 
 
 def runner(found: Any, origin: str) -> Agent | Crew:
-    """Return an agent or a crew, or the crew of a task.
+    """Return the object to run: the Agent or Crew itself, or a new Crew for a Task.
 
     Raises:
-        UnsupportedError: It is something else, or has no agent.
+        UnsupportedError: ``found`` has another type, or has no agent.
     """
     agents = members(found, origin)
     if isinstance(found, Task):
@@ -52,10 +52,13 @@ def runner(found: Any, origin: str) -> Agent | Crew:
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
-    """Check that the descriptions of a crew's tasks include the user's request.
+    """Check that the task descriptions of a crew include the user's request.
+
+    With ``has_inputs``, nothing is checked: the function of ``--inputs`` fills in the
+    descriptions.
 
     Raises:
-        UsageError: They do not; the message says how to include it.
+        UsageError: The descriptions lack the request, or need other inputs.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
@@ -77,7 +80,7 @@ def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
 
 
 def tasks_of(found: Any) -> list[Task]:
-    """Return the tasks of a crew, or a single task; an agent has none."""
+    """Return a crew's tasks, or a list of one task; empty for an agent."""
     if isinstance(found, Task):
         return [found]
     return list(found.tasks) if isinstance(found, Crew) else []
@@ -119,7 +122,7 @@ def members(found: Any, origin: str) -> list[Agent]:
 
 
 def roles(found: Any) -> list[AgentRole]:
-    """Return the roles of an Agent, a Task or a Crew, with all that each may call."""
+    """Return a description of each agent, with its own tools and those of its tasks."""
     return [
         AgentRole(
             name=" ".join(agent.role.split()),
@@ -148,10 +151,10 @@ def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an Agent, a Task or a Crew, or a single CrewAI tool.
+    """Return callable tools: of an Agent, Task or Crew, or a single CrewAI tool.
 
     Raises:
-        UnsupportedError: There are none, or they cannot be listed.
+        UnsupportedError: There are no tools, or they cannot be listed.
     """
     if isinstance(found, BaseTool):
         return [callable_tool(found)]
@@ -163,9 +166,9 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def tools_of(agent: Agent) -> list[BaseTool]:
-    """Return an agent's tools, those of its MCP servers included.
+    """Return an agent's tools, including those of its MCP servers.
 
-    Each server is started to list them, and stopped again.
+    Each server is started to list its tools, and then stopped.
 
     Raises:
         UnsupportedError: A server does not answer.

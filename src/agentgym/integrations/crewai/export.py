@@ -1,4 +1,4 @@
-"""Export a trained agent as a CrewAI Agent, or as its factory returns it."""
+"""Export a trained agent to CrewAI, as an Agent, a Task or a Crew."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -36,10 +36,10 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> Agent | Task | Crew:
-    """Build the agent; see ``TrainedAgent.to_crewai``.
+    """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``.
 
     Raises:
-        UsageError: ``tools`` were given, and the agent has its own.
+        UsageError: ``tools`` are given, but the agent has its own.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent
@@ -88,10 +88,10 @@ def _offered(trained: Trained, tools: Sequence[Any] | None) -> list[Any]:
 
 
 class PolicyLLM(BaseLLM):
-    """A CrewAI model that uses a policy in this process.
+    """A CrewAI model that answers from a policy in this process.
 
-    ``temperature`` 0 is greedy; ``seed`` is that of the first request, later ones count
-    up.
+    A ``temperature`` of 0 always takes the most likely token. ``seed`` is the seed of
+    the first request; it increases by 1 with each request.
     """
 
     _policy: Policy = PrivateAttr()
@@ -101,7 +101,7 @@ class PolicyLLM(BaseLLM):
 
     @classmethod
     def of(cls, trained: Trained) -> "PolicyLLM":
-        """Load a trained agent's weights."""
+        """Load a trained agent's weights, and return a model that uses them."""
         spec = trained.spec
         model = cls(
             model=spec.scenario,
@@ -112,7 +112,7 @@ class PolicyLLM(BaseLLM):
         return model
 
     def close(self) -> None:
-        """Close the policy, also for copies: it then raises EngineError."""
+        """Close the policy. Copies of this model then raise EngineError too."""
         self._policy.close()
 
     def supports_function_calling(self) -> bool:
@@ -130,7 +130,10 @@ class PolicyLLM(BaseLLM):
         *args: Any,
         **named: Any,
     ) -> Any:
-        """Return an answer: text, or OpenAI-shaped tool calls."""
+        """Return the policy's answer.
+
+        It is a text, a list of OpenAI tool calls, or an instance of ``response_model``.
+        """
         return in_background(self._answer(messages, tools, *args, **named))
 
     async def acall(
@@ -140,7 +143,7 @@ class PolicyLLM(BaseLLM):
         *args: Any,
         **named: Any,
     ) -> Any:
-        """Return an answer: text, or OpenAI-shaped tool calls."""
+        """Return the policy's answer, like :meth:`call`."""
         return await self._answer(messages, tools, *args, **named)
 
     async def _answer(
@@ -186,7 +189,7 @@ class PolicyLLM(BaseLLM):
 
 
 def _as_sent(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool as CrewAI's OpenAI client sends it, like in training."""
+    """Convert a tool in the way in which CrewAI's OpenAI client does in training."""
     function = dict(tool["function"])
     function["parameters"] = sanitize_tool_params_for_openai_strict(
         function["parameters"]

@@ -1,8 +1,8 @@
 """Build CrewAI's shared objects before episodes use them in threads.
 
-CrewAI's episodes run in threads. In its first run, CrewAI iterates over the attributes
-of its executor class and then adds one. If two episodes start together, one would fail
-with "dictionary changed size during iteration".
+In its first run, CrewAI iterates over the attributes of its executor class and then
+adds an attribute. If two episodes start at the same time, each in its own thread, one
+episode would fail with "dictionary changed size during iteration".
 """
 
 import openai.resources.chat  # noqa: F401 - the client imports it at its first request
@@ -12,6 +12,6 @@ from agentgym.integrations.openai_client import build_models
 
 
 def build_shared() -> None:
-    """Build these objects once, before several threads would do so at the same time."""
+    """Build the shared objects of CrewAI and openai in one thread."""
     AgentExecutor.flow_definition()
     build_models()

@@ -23,11 +23,11 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 
 
 def begin() -> list[Exception]:
-    """Start a new list of :func:`failures`, also for threads of this context.
+    """Set and return a new, empty list of :func:`failures` for this context.
 
-    CrewAI passes a tool's exception to the model as text; exceptions that end the
-    episode are in this list too. CrewAI's references to agents and events of earlier
-    runs are released.
+    CrewAI passes a tool's exception to the model as text. So exceptions that end the
+    episode are kept in this list too. CrewAI's references to agents and events of
+    earlier runs are released.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
@@ -36,26 +36,26 @@ def begin() -> list[Exception]:
 
 
 def failures() -> list[Exception]:
-    """Return the exceptions that ended the episode, in order."""
+    """Return this context's list of exceptions that end the episode, in order."""
     return _FAILURES.get()
 
 
 def counted_tokens(*_: Any, **__: Any) -> int:
-    """Return 0 tokens, so that CrewAI does not shorten prompts: the server checks them.
+    """Return 0, so that CrewAI never shortens a prompt: the server checks its length.
 
-    CrewAI would guess from the text's length and the model's name, and replace messages
-    and results by summaries and files.
+    CrewAI would guess the number of tokens from the text's length and the model's name,
+    and replace messages and results by summaries and files.
     """
     return 0
 
 
 def role_of(agent: Any) -> str:
-    """Return the role of CrewAI's current agent, or the default if unknown."""
+    """Return the role of a CrewAI agent; the default role for other objects."""
     return str(getattr(agent, "role", DEFAULT_AGENT))
 
 
 class GatewayLLM(OpenAICompletion):
-    """CrewAI's ``LLM(model="openai/...")`` for the current episode."""
+    """CrewAI's OpenAI model, which sends its requests to the current episode."""
 
     _own_names: bool = PrivateAttr(default=False)
 
@@ -63,12 +63,12 @@ class GatewayLLM(OpenAICompletion):
 
     @classmethod
     def of(cls, blueprint: Blueprint, *, own_names: bool = False) -> "GatewayLLM":
-        """Return the model; its connections are closed by :meth:`close`.
+        """Return a model that sends its requests to the gateway.
 
         Args:
             blueprint: The agent's blueprint.
-            own_names: Whether the agent's tools are the episode's, to be sent under
-                their own names.
+            own_names: Whether the agent's tools are the episode's. Requests then use
+                the tools' own names, which CrewAI would write in lower case.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
@@ -79,7 +79,7 @@ class GatewayLLM(OpenAICompletion):
             custom_openai=True,
         )
         model._own_names = own_names
-        model.is_o1_model = model.is_gpt4_model = False  # guessed from the name
+        model.is_o1_model = model.is_gpt4_model = False  # CrewAI's guesses
         options: dict[str, Any] = {
             "base_url": url,
             "api_key": blueprint.api_key,
@@ -91,14 +91,14 @@ class GatewayLLM(OpenAICompletion):
         return model
 
     def call(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in the role of the calling agent."""
+        """Ask the model as the calling agent. Raise if a failure ended the episode."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
             return super().call(*args, **named)
 
     async def acall(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in the role of the calling agent."""
+        """Ask the model, like :meth:`call`."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
@@ -115,10 +115,10 @@ class GatewayLLM(OpenAICompletion):
 
 
 def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a request with the episode's tools under their own names.
+    """Return a request in which the episode's tools have their own names.
 
-    CrewAI converts all names to lower case, but only in requests: a call by a tool's
-    original name finds it.
+    CrewAI writes the names in lower case, but only in requests. It finds a called tool
+    by either name.
     """
     own = {sanitize_tool_name(name): name for name in current_episode().tools}
     if all(known_as == name for known_as, name in own.items()):

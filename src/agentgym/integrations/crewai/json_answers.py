@@ -1,8 +1,8 @@
-"""Ask the agent's own model for a task's ``output_json``.
+"""Ask the agent's own model for the JSON of a task's ``output_json``.
 
-CrewAI asks for it through the package instructor, which makes a client of its own with
-the address or the name of the model. That client knows neither the episode nor the
-trained model. The patched method is not public: a test fails when a version changes it.
+CrewAI asks for this JSON through the package instructor, which creates another client
+from the model's address or name. That client knows neither the episode nor the trained
+model. The patched method is not public: a test fails when a version changes it.
 """
 
 from types import ModuleType
@@ -16,7 +16,7 @@ class _AskedInForm:
         self._converter = converter
 
     def to_json(self) -> str:
-        """Return the answer as JSON; the converter repeats a failed request."""
+        """Return the answer as JSON text; a failed request is repeated."""
         made = self._converter.to_pydantic(self._converter.max_attempts)
         return str(made.model_dump_json(indent=2))
 

@@ -1,6 +1,7 @@
-"""Modules for workers, imported by the process that forks them.
+"""Import CrewAI's modules in the process that forks the workers.
 
-On import, CrewAI decides on telemetry and creates its storage folder.
+During its import, CrewAI reads the telemetry variables and creates its storage folder.
+So the variables and a temporary folder are set for the import.
 """
 
 from tempfile import TemporaryDirectory

@@ -14,7 +14,7 @@ QUIET = {
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables within the context."""
+    """Set environment variables within the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -28,7 +28,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def silence() -> None:
-    """Disable CrewAI's panels, like ``Crew(verbose=False)``."""
+    """Disable the panels that CrewAI prints, as ``Crew(verbose=False)`` does."""
     from crewai.events.event_listener import event_listener
 
     event_listener.formatter.verbose = False

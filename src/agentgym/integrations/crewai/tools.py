@@ -1,4 +1,4 @@
-"""Convert AgentGym's tools to CrewAI tools, in an episode or with an environment."""
+"""Convert tools to CrewAI tools, with the episode's or a separate environment."""
 
 import inspect
 import sys
@@ -20,7 +20,7 @@ from agentgym.scenarios.schemas import spec_of_model
 
 
 def _never(arguments: Any = None, result: Any = None) -> bool:
-    """Return False: results may not be cached, as the tool's state changes."""
+    """Return False, so that CrewAI does not cache results: the tool's state changes."""
     return False
 
 
@@ -36,10 +36,12 @@ def _fields(spec: ToolSpec) -> dict[str, Any]:
 
 
 def require_apart(specs: Sequence[ToolSpec]) -> None:
-    """Check that tool names differ in lower case, which CrewAI uses.
+    """Check that no two tool names are equal in lower case.
+
+    CrewAI sends all names in lower case.
 
     Raises:
-        UnsupportedError: Two names are equal.
+        UnsupportedError: Two names are equal in lower case.
     """
     seen: dict[str, str] = {}
     for spec in specs:
@@ -56,7 +58,10 @@ class CrewEpisodeTool(BaseTool):
 
     @classmethod
     def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
-        """Return the tool; only GatewayLLM sends its original name."""
+        """Return a tool with this schema.
+
+        Only GatewayLLM sends the tool's name unchanged; CrewAI writes it in lower case.
+        """
         return cls(**_fields(spec))
 
     def _run(self, **arguments: Any) -> str:
@@ -75,13 +80,13 @@ class CrewEpisodeTool(BaseTool):
 
 
 class RoutedTool(BaseTool):
-    """An agent's own tool that acts on the current episode, if that has it."""
+    """Wraps an agent's own tool; a call runs the episode's tool of its name, if any."""
 
     _tool: BaseTool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: BaseTool) -> BaseTool:
-        """Return the converted tool; training tools are returned unchanged."""
+        """Wrap a tool; if training has made or wrapped it, return it unchanged."""
         if isinstance(tool, CrewEpisodeTool | RoutedTool):
             return tool
         routed = cls(
@@ -97,13 +102,16 @@ class RoutedTool(BaseTool):
         return routed
 
     def run(self, *args: Any, **arguments: Any) -> Any:
-        """Run the tool; in an episode that has it, with the model's raw arguments."""
+        """Run the episode's tool of this name, or else the agent's own tool.
+
+        The episode's tool gets the model's raw arguments.
+        """
         if not self._is_episodes:
             return super().run(**arguments)
         return self._claim_usage() or self._run(**arguments)
 
     def format_output_for_agent(self, raw_result: Any) -> str:
-        """Return a result's text, as the agent's own tool formats it."""
+        """Return a result as text, formatted as by the tool that ran."""
         if self._is_episodes:
             return super().format_output_for_agent(raw_result)
         return self._tool.format_output_for_agent(raw_result)
@@ -127,7 +135,10 @@ class RoutedTool(BaseTool):
 
 
 def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
-    """Run a tool's own code without its use count, which all episodes share."""
+    """Run the agent's own tool without counting the use.
+
+    All episodes share the tool's count.
+    """
     try:
         found = tool._run(**arguments)
         return in_background(found) if inspect.isawaitable(found) else found
@@ -148,7 +159,7 @@ def spec_of(tool: BaseTool) -> ToolSpec:
 
 
 def callable_tool(tool: BaseTool) -> Tool:
-    """Return a CrewAI tool as a directly callable async tool."""
+    """Convert a CrewAI tool to a callable async tool."""
 
     async def call(**arguments: Any) -> str:
         try:
@@ -164,7 +175,7 @@ def callable_tool(tool: BaseTool) -> Tool:
 
     function = getattr(tool, "func", None) or type(tool)._run
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # used to make a stub's answer
+    if returned is not None:  # stubs make up answers of this type
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -182,13 +193,13 @@ def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 class BoundTool(BaseTool):
-    """A tool bound to a separate environment."""
+    """A tool with its own environment, for an agent outside of episodes."""
 
     _tool: Tool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: Tool) -> "BoundTool":
-        """Return the tool; raise UnsupportedError if CrewAI would rename it."""
+        """Convert a tool; raise UnsupportedError if CrewAI would change its name."""
         if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
             raise UnsupportedError(
                 f"CrewAI offers the tool {tool.spec.name!r} to the model as "

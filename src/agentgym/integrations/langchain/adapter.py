@@ -1,4 +1,4 @@
-"""The LangChain adapter: trains graphs in their own loop, and exports them."""
+"""The LangChain adapter: trains graphs, which LangGraph runs, and exports them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from agentgym.integrations.transport import (
 
 
 class LangChainAgent(AgentLoop):
-    """One compiled graph for all episodes of a worker with the same tools."""
+    """Runs one compiled graph in all of a worker's episodes with the same tools."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
@@ -77,7 +77,7 @@ class LangChainAgent(AgentLoop):
         return GraphRun(graph, blueprint, llm)
 
     def converse(self) -> Conversation:
-        """Return a new conversation."""
+        """Return a new conversation with the graph."""
         return GraphConversation(self._runs.of_episode)
 
     async def close(self) -> None:
@@ -112,11 +112,11 @@ class LangChainAdapter(Adapter):
         graphs.require_graph(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agents of a graph: itself, and agents in its nodes and tools."""
+        """Return a description of the graph's agent, and of agents nested in it."""
         return graphs.roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of a graph, or a single LangChain tool."""
+        """Return callable tools: of a graph, or a single LangChain tool."""
         return graphs.own_tools(found)
 
     def stand_in(self) -> Any:
@@ -130,7 +130,7 @@ class LangChainAdapter(Adapter):
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of a graph whose models all answer from ``model``."""
+        """Return a copy of a graph in which all chat models answer from ``model``."""
         from agentgym.integrations.langchain.rebound import rebound
 
         return rebound(agent, model)

@@ -1,4 +1,4 @@
-"""GraphConversation: one episode with a graph: its thread, context and interrupts."""
+"""GraphConversation: run a graph in one episode, with its thread and interrupts."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class GraphRun:
-    """How to run a graph, for all episodes of a worker.
+    """A compiled graph and its run settings, for all episodes of a worker.
 
     Args:
         graph: A compiled graph.
@@ -29,7 +29,8 @@ class GraphRun:
         llm: Replaces the graph's own models; None keeps them.
 
     Raises:
-        UsageError: The graph requires a runtime context, and there is none.
+        UsageError: The graph requires a runtime context, ``--context`` is not set, and
+            the context's class requires arguments.
     """
 
     def __init__(self, graph: Any, blueprint: Blueprint, llm: Any) -> None:
@@ -45,7 +46,7 @@ class GraphRun:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
-        """Return the user's values for the episode's ``config["configurable"]``."""
+        """Return the values for ``config["configurable"]``: settings, then task."""
         return {
             **self._blueprint.agent.configurable,
             **current_episode().task.configurable,
@@ -53,7 +54,7 @@ class GraphRun:
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
-        """Redirect model calls within the block to training."""
+        """Send the graph's model calls to the gateway within the block."""
         with ExitStack() as stack:
             if self._llm is not None:
                 from agentgym.integrations.langchain.redirect import answering
@@ -78,9 +79,10 @@ def _default_context(schema: Any, blueprint: Blueprint) -> Callable[[Task], Any]
 class GraphConversation(Conversation):
     """Runs a graph once per message of the user.
 
-    A graph with a checkpointer has a separate thread and memory per episode, and gets
-    each message once; any other gets all messages again. A graph that can wait but
-    leaves the checkpointer to its server gets a new thread per message.
+    A graph with a checkpointer gets its own thread and memory in each episode, and
+    receives each message once. Any other graph receives all earlier messages again. If
+    it can wait for a person, it gets a temporary checkpointer, and a new thread per
+    message.
     """
 
     def __init__(self, run: Callable[[], GraphRun]) -> None:
@@ -108,16 +110,22 @@ class GraphConversation(Conversation):
             self._graph.store = InMemoryStore()
 
     def add_tools(self) -> None:
-        """Continue with a graph that offers the new tools, if it takes tools at all."""
+        """Continue with a graph that offers the new tools.
+
+        An agent with its own tools continues unchanged.
+
+        Raises:
+            UnsupportedError: The graph has a memory, which a new graph would not have.
+        """
         run = self._new_run()
-        if run is self._run:  # its tools are its own
+        if run is self._run:  # an agent with its own tools
             return
         if self._remembers:
             super().add_tools()
         self._take(run)
 
     async def turn(self, message: str) -> str:
-        """Run the graph to its end, and answer its interrupts."""
+        """Run the graph on a message, answer its interrupts, and return its answer."""
         from langgraph.errors import GraphRecursionError
 
         self._begin_thread()
@@ -160,10 +168,10 @@ class GraphConversation(Conversation):
         return {**given, "messages": [*before, HumanMessage(message)]}
 
     def _begin_thread(self) -> None:
-        """Set the thread, and the user's own keys, for a turn.
+        """Set the thread id, and the user's own ``configurable`` keys, for a turn.
 
-        A graph with memory has one thread, with separate memory, for the whole episode,
-        so the user may set its id.
+        A graph with memory has one thread for the whole episode, in its own memory.
+        Only for such a graph may the user's keys set the thread id.
         """
         given = self._run.configurable()
         if self._graph.checkpointer and (not self._remembers or not self._turns):

@@ -43,7 +43,11 @@ def export(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Build the agent; see ``TrainedAgent.to_langchain``."""
+    """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``.
+
+    Raises:
+        UsageError: ``tools`` are given, but the agent has its own.
+    """
     spec = trained.spec
     origin = spec.agent or "agent"
     found = load_trained(trained, agent, "to_langchain")
@@ -91,7 +95,7 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
 
 
 class _RoleChatOpenAI(ChatOpenAI):
-    """Asks a server for the adapter of the running role, if it has its own."""
+    """Requests the calling agent's own LoRA adapter from a server, if it has one."""
 
     roles: tuple[str, ...] = ()
 
@@ -103,7 +107,10 @@ class _RoleChatOpenAI(ChatOpenAI):
 
 
 def bound_tool(tool: Tool) -> BaseTool:
-    """Return a bound tool as a LangChain tool, for sync and async agents."""
+    """Convert a tool with its own environment to a LangChain tool.
+
+    It works in sync and async agents.
+    """
 
     async def call(**arguments: Any) -> str:
         try:
@@ -124,9 +131,9 @@ def bound_tool(tool: Tool) -> BaseTool:
 
 
 class TurnLimit(BaseCallbackHandler):
-    """Ends a run of a graph in which a role makes more than ``max_turns`` calls.
+    """Ends a graph's run in which an agent makes more than ``max_turns`` model calls.
 
-    A role is a node of the outermost graph, e.g. an agent of a team.
+    The agent is named by :func:`role_of`, e.g. after its node.
     """
 
     raise_error = True
@@ -145,7 +152,7 @@ class TurnLimit(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Map a run to the counter of its outermost run."""
+        """Give a run the same call counter as its outermost run."""
         self._calls[run_id] = self._of(parent_run_id)
 
     def on_chat_model_start(

@@ -16,10 +16,10 @@ class GatewayChatOpenAI(ChatOpenAI):
 
     Requests contain the name of the calling agent.
 
-    The openai package compares every request with its type annotations, to rename keys
-    that chat completions do not have. For an agent's tools this takes several times
-    longer than sending them. Fields in ``extra_body`` are sent unchanged, at the same
-    positions in the JSON.
+    The openai package compares most request fields with its type annotations, to rename
+    keys that chat completions do not have. For an agent's tools, this takes several
+    times longer than sending them. The package does not check ``extra_body``, so
+    messages and tools are sent in it. The JSON of the request stays the same.
     """
 
     def _get_request_payload(
@@ -33,7 +33,7 @@ class GatewayChatOpenAI(ChatOpenAI):
             announce(role)
         payload = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" not in payload or "response_format" in payload:
-            return payload  # another API, or the package needs the tools itself
+            return payload  # another API, or openai needs the tools to parse
         plain = {key: payload[key] for key in _SENT_AS_THEY_ARE if key in payload}
         body = {**plain, **(payload.get("extra_body") or {})}
         rest = {key: payload[key] for key in payload.keys() - plain.keys()}

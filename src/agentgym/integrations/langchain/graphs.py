@@ -29,8 +29,8 @@ _OF_CREATE_AGENT = "langchain_create_agent"
 def running_role() -> str | None:
     """Return the name of the agent that makes the current model call, or None.
 
-    An agent of ``create_agent(name=...)`` has its name. In other graphs it is the node:
-    for a nested graph the outer node, else the calling one.
+    It is the name from ``create_agent(name=...)``. In other graphs, it is the name of a
+    node: the node that contains the calling graph, or else the calling node.
     """
     from langchain_core.runnables.config import ensure_config
 
@@ -38,7 +38,7 @@ def running_role() -> str | None:
 
 
 def role_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the name of the agent whose call has this metadata, or None."""
+    """Return the name of the agent that made a call with this metadata, or None."""
     if name := metadata.get("lc_agent_name"):
         return str(name)
     namespace = str(metadata.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
@@ -58,10 +58,10 @@ def asking_role() -> str:
 
 
 def most_steps(graph: Any, turns: int) -> int:
-    """Return LangGraph's step limit for a graph whose model calls are counted.
+    """Return LangGraph's step limit for a graph whose model calls are limited.
 
-    It only ends a graph that loops without calling its model: each node, start and end
-    included, has a step per turn.
+    It is high, so it only ends a graph that loops without calling its model: each node,
+    start and end included, has one step per turn.
     """
     return (len(graph.nodes) + 2) * turns
 
@@ -71,7 +71,7 @@ def require_graph(graph: Any, origin: str) -> None:
 
     Raises:
         MissingExtraError: LangGraph is not installed.
-        UnsupportedError: It is something else; the message says what.
+        UnsupportedError: It has another type; the message names it with ``origin``.
     """
     try:
         from langgraph.pregel import Pregel
@@ -90,7 +90,7 @@ def require_graph(graph: Any, origin: str) -> None:
 
 
 def roles(graph: Any) -> list[AgentRole]:
-    """Return the agents of a graph: itself, and agents in its nodes and tools."""
+    """Return a description of the graph's agent, and of agents nested in it."""
     require_graph(graph, f"The {type(graph).__name__}")
     found = [_role(name, each) for name, each in _graphs(graph)]
     return [role for role in found if role.tools or role.model is not None]
@@ -126,7 +126,7 @@ def concerns(graph: Any) -> list[str]:
 
 
 def can_wait(graph: Any) -> bool:
-    """Return whether a graph, or a nested one, may wait for a person."""
+    """Return whether a graph, or a graph nested in it, may wait for a person."""
     return any(_waits(each) for _, each in _graphs(graph))
 
 
@@ -152,7 +152,7 @@ def _waits(graph: Any) -> bool:
 
 
 def _all(function: Any, depth: int = 0) -> list[Any]:
-    """Return a middleware function and those that it calls, found in closures."""
+    """Return a middleware function, and the functions in its closure, recursively."""
     cells = [
         cell.cell_contents for cell in getattr(function, "__closure__", None) or ()
     ]
@@ -165,8 +165,8 @@ def _all(function: Any, depth: int = 0) -> list[Any]:
 def is_synchronous(graph: Any) -> bool:
     """Return whether a graph has middleware without an async version.
 
-    For instance ``@wrap_model_call`` on a plain function: ``ainvoke`` raises
-    NotImplementedError, and only ``invoke`` runs the graph.
+    Such a graph, e.g. with ``@wrap_model_call`` on a plain function, only runs with
+    ``invoke``: ``ainvoke`` raises NotImplementedError.
     """
     from langchain.agents.middleware import AgentMiddleware
 
@@ -180,7 +180,7 @@ def is_synchronous(graph: Any) -> bool:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return a graph's tools, or a LangChain tool, as directly callable tools."""
+    """Return callable tools: of a graph, or a single LangChain tool."""
     from langchain_core.tools import BaseTool
 
     if isinstance(found, BaseTool):
@@ -198,7 +198,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":
-    """Yield the tools declared to return a ``Command``, without hand-offs."""
+    """Yield the tools whose declared result is a ``Command``, except hand-offs."""
     for tool in _tools(graph):
         if "Command" in _returned(tool) and not passes_control(tool):
             yield tool
@@ -260,7 +260,7 @@ def _callable_tool(tool: "BaseTool") -> Tool:
 
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     returned = getattr(function, "__annotations__", {}).get("return")
-    if returned is not None:  # used to make a stub's answer
+    if returned is not None:  # stubs make up answers of this type
         call.__annotations__["return"] = returned
     return Tool(spec_of(tool), call)
 
@@ -288,9 +288,10 @@ def _answers(wanted: Any) -> tuple[str, ...]:
 
 
 def create_agent_cells(graph: Any) -> dict[str, Any]:
-    """Return the closure of ``create_agent``'s model node; empty for other graphs.
+    """Return the closure variables of ``create_agent``'s model node, by name.
 
-    It is not public: a test fails when LangChain changes it.
+    Empty for other graphs. The variables are private: a test fails when LangChain
+    changes them.
     """
     node = graph.nodes.get("model")
     function = None if node is None else getattr(_runnable(node), "func", None)
@@ -301,7 +302,10 @@ def create_agent_cells(graph: Any) -> dict[str, Any]:
 
 
 def _graphs(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a graph and all graphs in its nodes and tools, each once."""
+    """Yield ``(name, graph)`` for a graph and all graphs in its nodes and tools.
+
+    Each graph is yielded once.
+    """
     from langgraph.pregel import Pregel
 
     seen: set[int] = set()
@@ -332,7 +336,7 @@ def _runnables(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _runnable(node: Any) -> Any:
-    """Return a node's runnable, the original one if its model was replaced."""
+    """Return a node's original runnable, also if ``rebound`` has replaced its model."""
     return getattr(node.bound, "as_written", node.bound)
 
 
@@ -355,7 +359,7 @@ def _models(graph: Any) -> Iterator[Any]:
 
 
 def _values(bound: Any) -> list[Any]:
-    """Return the tools of a node's runnable, or the values that its functions use."""
+    """Return the parts of a node's runnable, and the objects that its functions use."""
     return [
         value
         for part in _parts(bound)
@@ -366,8 +370,8 @@ def _values(bound: Any) -> list[Any]:
 def _parts(runnable: Any) -> list[Any]:
     """Return the runnables, tools and functions that make up a runnable.
 
-    LangChain's sequences, fallbacks, retries and bindings store theirs in their own
-    attributes; reading other attributes may run a failing lookup.
+    LangChain's sequences, fallbacks, retries and bindings keep their parts in
+    ``__dict__``. Only this is read: reading other attributes may run code that fails.
     """
     from langgraph.prebuilt import ToolNode
 
@@ -393,7 +397,10 @@ def _is_runnable(value: Any) -> bool:
 
 
 def _is_composed(value: Any) -> bool:
-    """Return whether a value is a runnable composed of others."""
+    """Return whether a value is a runnable made of others.
+
+    Models, tools and graphs do not count.
+    """
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
     from langgraph.pregel import Pregel
@@ -403,15 +410,15 @@ def _is_composed(value: Any) -> bool:
 
 
 def _reachable(function: Callable[..., Any], depth: int = 0) -> list[Any]:
-    """Return the objects that a function refers to, and those in them.
+    """Return the objects to which a function refers, and the objects in them.
 
-    An object with ``__call__`` is inspected as well.
+    ``function`` may also be an object with ``__call__``.
     """
     function = inspect.unwrap(getattr(function, "func", function))
     holder = getattr(function, "__self__", None)
     if not inspect.isroutine(function):
         holder = function
-        function = getattr(function, "__call__", function)  # noqa: B004 - its own
+        function = getattr(function, "__call__", function)  # noqa: B004 - to inspect it
     held: list[Any] = []
     if not (inspect.isclass(holder) or inspect.ismodule(holder)):
         held += getattr(holder, "__dict__", {}).values()

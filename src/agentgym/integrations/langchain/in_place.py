@@ -1,8 +1,9 @@
 """CallInPlace: run an agent's live tool at the point where the graph calls it.
 
-A tool with ``ToolRuntime``, ``InjectedState`` or a config cannot run outside of its
-graph, and a returned ``Command`` only changes the graph's state there. So a live tool
-is run where the graph calls it, and the episode records it.
+A live tool is a tool of the user that really runs in training. If it takes
+``ToolRuntime``, ``InjectedState`` or a config, it cannot run outside of its graph. A
+``Command`` that it returns only takes effect in the graph, too. So the tool is run
+where the graph calls it, and the episode records the call.
 """
 
 import inspect
@@ -22,10 +23,10 @@ class CallInPlace:
     Args:
         tool: The LangChain tool.
         args: Positional arguments of its ``_run``.
-        named: Keyword arguments, injected ones included.
+        named: Keyword arguments, including injected arguments.
 
     Attributes:
-        returned: The tool's own result; None until it ran.
+        returned: The tool's own result; None until the tool has run.
     """
 
     def __init__(self, tool: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -36,7 +37,7 @@ class CallInPlace:
 
     @contextmanager
     def pending(self) -> Iterator[None]:
-        """Let a live tool of this name run as this call within the block."""
+        """Make :func:`call_in_place` return this call within the block."""
         token = _PENDING.set(self)
         try:
             yield
@@ -55,13 +56,13 @@ class CallInPlace:
 
 
 def call_in_place(name: str) -> CallInPlace | None:
-    """Return the call of this tool that a graph is making, or None."""
+    """Return the tool call that a graph is making, if it calls ``name``; else None."""
     call = _PENDING.get()
     return call if call is not None and call.tool.name == name else None
 
 
 def _as_read(returned: Any) -> Any:
-    """Return the content of the messages in a tool's result, if there are any."""
+    """Return a tool's result as the model reads it: the text of its message, if any."""
     from langchain_core.messages import ToolMessage
     from langgraph.types import Command
 

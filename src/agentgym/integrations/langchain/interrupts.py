@@ -1,4 +1,4 @@
-"""Resume a waiting graph: at a breakpoint, for an approval, for an answer."""
+"""Resume a graph that waits at a breakpoint, for an approval or for an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,15 +12,15 @@ _REJECTED = "This call is not allowed."
 async def resumption(
     graph: Any, config: Mapping[str, Any], state: Any
 ) -> tuple[Any, ...]:
-    """Return the input with which a graph continues; empty if it has ended.
+    """Return the input with which to resume a graph; empty if the graph has ended.
 
     Args:
         graph: A graph with a checkpointer; others cannot wait.
-        config: The thread that ran.
-        state: The state after its last run.
+        config: The config of the last run, with its thread.
+        state: The state after the last run.
 
     Raises:
-        EpisodeCut: It asks the scenario's user, who has left.
+        EpisodeCut: The graph asks the scenario's user, who has left.
     """
     from langgraph.types import Command
 
@@ -35,8 +35,8 @@ async def resumption(
 async def _answer(interrupt: Any) -> Any:
     """Return the answer to one interrupt.
 
-    A tool call that waits for approval is approved: training judges the model's call.
-    The scenario's user answers other questions.
+    A tool call that waits for approval is approved, because training rewards the
+    model's own call. The scenario's user answers other questions.
     """
     question = interrupt.value
     if isinstance(question, Mapping) and "action_requests" in question:
@@ -63,7 +63,10 @@ async def _answer(interrupt: Any) -> Any:
 async def _decision(
     allowed: Sequence[str], action: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the decision that lets one call take effect."""
+    """Return a decision that lets a tool call take effect, if possible.
+
+    ``allowed`` are the kinds of decision that the graph accepts; empty for all.
+    """
     name, arguments = action["name"], dict(action["args"])
     if not allowed or "approve" in allowed:
         return {"type": "approve"}

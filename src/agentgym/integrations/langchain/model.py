@@ -54,17 +54,16 @@ from agentgym.models.stopping import stream_until_stop, until_stop
 
 
 class PolicyChatModel(BaseChatModel):
-    """Answers from a policy that runs in this process.
+    """A LangChain chat model that answers from a policy in this process.
 
-    A call's own ``temperature``, ``max_tokens`` and ``seed`` override these. Of options
-    that change the answer's form, ``stop``, ``tool_choice`` and ``response_format`` are
-    supported. UnsupportedError is raised in the cases in which ``agentgym serve``
-    refuses a request.
+    A call may override ``temperature``, ``max_tokens`` and ``seed``, and may have
+    ``stop``, ``tool_choice`` and ``response_format``. An option that ``agentgym serve``
+    refuses raises UnsupportedError.
 
     Attributes:
-        temperature: 0 is greedy.
-        max_tokens: Most tokens of one response.
-        seed: Seed of the first request; later ones count up.
+        temperature: Sampling temperature; 0 always takes the most likely token.
+        max_tokens: Maximum number of tokens in a response.
+        seed: Seed of the first request; it increases by 1 with each request.
     """
 
     temperature: float = 0.0
@@ -76,9 +75,9 @@ class PolicyChatModel(BaseChatModel):
 
     @classmethod
     def of(cls, trained: Trained) -> "PolicyChatModel":
-        """Load a trained agent's weights.
+        """Load a trained agent's weights, and return a model that uses them.
 
-        They are freed with the model, its copies and the agents that use it.
+        The weights are freed with the model, its copies and the agents that use it.
         """
         spec = trained.spec
         policy = trained.load_policy()
@@ -86,13 +85,13 @@ class PolicyChatModel(BaseChatModel):
 
     @classmethod
     def on(cls, policy: Policy, **settings: Any) -> "PolicyChatModel":
-        """Return a model that uses a loaded policy."""
+        """Return a model that uses a loaded policy; ``settings`` are its attributes."""
         model = cls(**settings)
         model._policy = policy
         return model
 
     def close(self) -> None:
-        """Close the policy, also for copies: it then raises EngineError."""
+        """Close the policy. Copies of this model then raise EngineError too."""
         self._policy.close()
 
     @property
@@ -106,7 +105,7 @@ class PolicyChatModel(BaseChatModel):
         tool_choice: str | dict[str, Any] | bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer ``tools``; the policy decides whether to call one."""
+        """Return a runnable that calls this model with ``tools``."""
         kept = dict(kwargs)
         if wants_call(tool_choice):
             kept.pop("parallel_tool_calls", None)
@@ -149,7 +148,7 @@ class PolicyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         options, form = _formed(kwargs)
-        request = self._request(messages, form, **options)  # here: it names the role
+        request = self._request(messages, form, **options)  # reads this context's role
         return in_background(self._answer(request, form, stop))
 
     async def _agenerate(
@@ -180,7 +179,7 @@ class PolicyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._request(messages, **kwargs)  # here: it names the role
+        request = self._request(messages, **kwargs)  # reads this context's role
         chunks = self._chunks(request, stop)
         with closing(_iterate_in_background(chunks)) as items:
             for chunk in items:
@@ -209,10 +208,10 @@ class PolicyChatModel(BaseChatModel):
 
 
 def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
-    """Iterate from sync code, also inside a running event loop.
+    """Yield the items of an async iterator in sync code, also inside an event loop.
 
-    One loop on one thread serves the iterator from its first to its last item, since
-    its futures belong to that loop. Closing the generator cancels the rest.
+    One event loop in one thread serves the whole iterator, since its futures belong to
+    that loop. Closing the generator cancels the iteration.
     """
     ready: SimpleQueue[tuple[T, ...]] = SimpleQueue()
 
@@ -234,7 +233,7 @@ def _iterate_in_background[T](items: AsyncIterator[T]) -> Generator[T]:
 
 
 def _refuse_unsupported(**options: Any) -> None:
-    """Raise for unsupported options, like a server of the agent."""
+    """Raise UnsupportedError for an option that ``agentgym serve`` would refuse."""
     if (name := unsupported_option(options)) is not None:
         raise UnsupportedError(
             f"{name} = {options[name]!r} is not supported by a policy in this "
@@ -243,7 +242,7 @@ def _refuse_unsupported(**options: Any) -> None:
 
 
 def _unreadable(call: RequestedCall) -> str | None:
-    """Return the arguments of an unusable call as a JSON string, else None.
+    """Return arguments that are not a JSON object as a JSON string; None if they are.
 
     No parser reads a JSON string as an object, not even LangChain's parser of streamed
     calls, which repairs broken JSON.
@@ -274,7 +273,7 @@ def _message(result: PolicyResult) -> AIMessage:
 
 
 def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's options, with a class converted to its JSON schema."""
+    """Return options in which a ``response_format`` class is its JSON schema."""
     asked = options.get("response_format")
     if not isinstance(asked, type):
         return options
@@ -285,7 +284,10 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Return a call's options with a tool instead of a schema, and the form."""
+    """Replace a ``response_format`` by a tool; return the options and the form.
+
+    The model answers by calling this tool; see :mod:`agentgym.models.forms`.
+    """
     try:
         return form_as_tool(_with_schema(options))
     except ValueError as error:
@@ -293,7 +295,10 @@ def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
 
 
 def _in_form(message: AIMessage, form: str) -> AIMessage:
-    """Return a message with the arguments of the tool ``form`` as its content."""
+    """Move the arguments of a call of the tool ``form`` to the message's content.
+
+    Without such a call, return the message unchanged.
+    """
     given = next((c["args"] for c in message.tool_calls if c["name"] == form), None)
     if given is None:
         return message
@@ -306,7 +311,10 @@ def _in_form(message: AIMessage, form: str) -> AIMessage:
 
 
 def _chunk(piece: str | PolicyResult) -> ChatGenerationChunk:
-    """Return a chunk: a piece of text or, at the end, the tool calls."""
+    """Return a stream chunk for a piece of text, or for the whole result at the end.
+
+    The last chunk has the tool calls, and no text.
+    """
     if isinstance(piece, str):
         return ChatGenerationChunk(message=AIMessageChunk(content=piece))
     calls = [

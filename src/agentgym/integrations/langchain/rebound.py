@@ -1,4 +1,4 @@
-"""Copy a graph so that its models answer from another one, outside of training."""
+"""Copy a graph with another chat model, for use outside of training."""
 
 import copy
 from typing import Any
@@ -13,10 +13,10 @@ _WRITES = "_is_channel_writer"
 
 
 def rebound(graph: Any, model: Any) -> Any:
-    """Return a copy with the same nodes, tools, memory and callbacks on another model.
+    """Return a copy of a graph in which all chat models answer from ``model``.
 
-    In its nodes, every LangChain chat model answers from ``model``. The original graph,
-    and its models elsewhere, do not change.
+    The copy has the same nodes, tools, memory and callbacks. The original graph and its
+    model objects do not change.
     """
     require_graph(graph, f"The {type(graph).__name__}")
     watch()
@@ -38,7 +38,7 @@ def _node(name: str, node: Any, model: Any) -> Any:
 
 
 class _Answering(Runnable[Any, Any]):
-    """Runs the node's runnable, ``as_written``, with the other model."""
+    """Runs a node's original runnable, ``as_written``, with another chat model."""
 
     def __init__(self, bound: Any, model: Any) -> None:
         self.as_written = bound

@@ -1,8 +1,8 @@
 """Redirect LangChain's chat models and tools in an agent's code within a block.
 
-Within :func:`answering`, any chat model of an agent, wherever it was created, answers
-from another one. A tool with the name of one of the current episode acts on that
-episode's environment. The patched methods are not public: a test fails when a version
+Within :func:`answering`, every chat model answers from another model, wherever it was
+created. If the current episode has a tool of the same name as a called tool, the
+episode's tool is run. The patched methods are not public: a test fails when a version
 changes them.
 """
 
@@ -21,8 +21,8 @@ from agentgym.integrations.langchain.in_place import CallInPlace
 from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
-"""Options of a call that are passed to the other model; the rest is specific to a
-provider."""
+"""Options of a call that are passed to the other model. The call's other options are
+dropped, because only some providers accept them."""
 
 _ROUTED = "_routed_to_the_episode"
 _ANSWERING: ContextVar[Any] = ContextVar("agentgym_answering", default=None)
@@ -36,7 +36,7 @@ def answering(model: Any) -> AbstractContextManager[None]:
 
 
 def tools_as_they_are() -> AbstractContextManager[None]:
-    """Let tools within the block run unchanged, even in an episode."""
+    """Run tools within the block with their own code, even in an episode."""
     return holding(_AS_THEY_ARE, True)
 
 
@@ -63,7 +63,7 @@ def _shaped(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def patch_models(module: ModuleType) -> None:
-    """Patch all chat models so that each call looks for a replacement."""
+    """Patch ``BaseChatModel`` to ask the model of :func:`answering`, if any."""
     base = module.BaseChatModel
     generate, agenerate = base._generate_with_cache, base._agenerate_with_cache
     stream, astream = base.stream, base.astream
@@ -110,7 +110,7 @@ def patch_models(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch all tools so that each call looks for an episode with that tool."""
+    """Patch ``BaseTool`` to run the current episode's tool of the same name, if any."""
     base = module.BaseTool
     run, arun = base.run, base.arun
 
@@ -168,5 +168,5 @@ def _patched(tool: Any) -> Any:
         return given(text, call)
 
     made = copy.copy(tool)
-    vars(made).update(_run=_run, _arun=_arun)  # for this copy only, before the class's
+    vars(made).update(_run=_run, _arun=_arun)  # they shadow the class's methods
     return made

@@ -1,5 +1,6 @@
-"""Adapters of frameworks that use OpenAI's client and plain agent objects.
+"""The common parts of adapters for frameworks that take OpenAI's client.
 
-One client for the gateway serves all episodes. A trained agent's client uses the policy
-in this process, or a server. Each framework's own part is in its folder.
+In training, one such client for the gateway serves all episodes. A trained agent gets a
+client for a server, or for the policy in this process. The parts of one framework are
+in that framework's folder.
 """

@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
-"""Runs a tool; takes the arguments, as JSON or parsed, and the id of the call."""
+"""Runs a tool, and returns the text for the model. Takes the arguments, as JSON text or
+parsed, and the id of the call, or None."""
 
 _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 
 
 class ClientLoop(AgentLoop):
-    """One agent for all episodes of a worker with the same tools.
+    """Runs one agent in all of a worker's episodes with the same tools.
 
     Args:
         adapter: The framework's adapter.
@@ -56,7 +57,7 @@ class ClientLoop(AgentLoop):
 
     Attributes:
         blueprint: The argument ``blueprint``.
-        servers: The MCP servers of the agents.
+        servers: Keeps the agents' MCP servers open.
     """
 
     def __init__(self, adapter: "ClientAdapter", blueprint: Blueprint) -> None:
@@ -109,11 +110,11 @@ class ClientLoop(AgentLoop):
         return self._adapter.conversation(agent, shared, self)
 
     def first_input(self) -> Any:
-        """Return the current episode's input from ``--inputs``; None for its message.
+        """Return the current episode's value of ``--inputs``, or None if not set.
 
         Raises:
-            UsageError: It is neither text nor a list, and the adapter takes nothing
-                else.
+            UsageError: The value is neither text nor a list, and the adapter takes
+                nothing else.
         """
         given = self._inputs(current_episode().task)
         if not self._adapter.takes_any_input and not isinstance(
@@ -127,7 +128,7 @@ class ClientLoop(AgentLoop):
         return given
 
     def context(self) -> Any:
-        """Return the current task's runtime context from ``--context``."""
+        """Return the current task's value of ``--context``, or None if not set."""
         task: Task = current_episode().task
         return self._context(task)
 
@@ -141,14 +142,14 @@ class ClientAdapter(Adapter):
     """An adapter of a framework whose models use OpenAI's client.
 
     Attributes:
-        title: The framework's name for people.
-        extra: The extra of this package that installs it.
+        title: The framework's name in messages.
+        extra: Name of the pip extra that installs the framework.
         modules: Modules that must be installed.
-        context_argument: The framework's run argument for ``--context``; empty if it
-            has none.
-        takes_any_input: Whether ``--inputs`` may return more than text and lists.
-        agents: Description of its agents, for messages.
-        models: Description of its models, for messages.
+        context_argument: Name of the framework's argument for the value of
+            ``--context``; empty if it has none.
+        takes_any_input: Whether ``--inputs`` may return other types than text and list.
+        agents: Phrase for the framework's agents, for messages.
+        models: Phrase for the framework's models, for messages.
     """
 
     title: ClassVar[str]
@@ -161,28 +162,32 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a model of the framework that uses a client."""
+        """Return a model of the framework that sends its requests with ``client``.
+
+        ``name`` is the model's name in the requests.
+        """
 
     @abstractmethod
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool of the framework with the schema ``spec``."""
+        """Return the framework's tool with the schema ``spec`` that calls ``run``."""
 
     @abstractmethod
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the scenario's own agent."""
+        """Return the default agent, which is used if the user gives none."""
 
     @abstractmethod
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return the data of a trained agent that all conversations share.
+        """Prepare an agent for training; return an object that all conversations share.
 
-        Tools with the name of one of the current episode act on that episode.
+        If the current episode has a tool of the same name as a tool of the agent, a
+        call runs the episode's tool.
 
         Args:
             agent: The user's agent.
             model: The training model.
-            servers: Opens the agents' MCP servers once a worker.
+            servers: Opens each of the agents' MCP servers once per worker.
         """
 
     @abstractmethod
@@ -192,24 +197,25 @@ class ClientAdapter(Adapter):
         Args:
             agent: The user's agent.
             shared: The result of :meth:`in_training`.
-            loop: The loop with the inputs and contexts of episodes.
+            loop: The loop, which has the inputs and contexts of episodes.
         """
 
     @abstractmethod
     def describe(self) -> ModuleType:
-        """Import and return the framework's module that reads agents.
+        """Import and return the framework's module that inspects agents.
 
-        It has ``AGENTS``, ``TOOLS`` and ``MODEL``, the classes of agents, single tools
-        and models; ``members(agent)``, the agents of a team; ``roles(agent)``;
-        ``own_tools(found)``, which may be empty; and ``left_out(agent)``, tools that do
-        not run in training, with their agents' names.
+        It defines the classes ``AGENTS``, ``TOOLS`` (single tools) and ``MODEL``, and
+        four functions. ``members(agent)`` returns the agents of a team, and
+        ``roles(agent)`` their descriptions. ``own_tools(found)`` returns callable
+        tools, perhaps none. ``left_out(agent)`` returns ``(tool, agent)`` names for
+        tools that do not run in training.
         """
 
     @abstractmethod
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that uses another model, also in agents that it runs.
+        """Return a copy of an agent that uses ``model``, also in agents that it runs.
 
-        The arguments were checked; the original is not changed.
+        The caller has checked the arguments. The original is not changed.
         """
 
     def check(self) -> None:
@@ -220,7 +226,7 @@ class ClientAdapter(Adapter):
         """Check that a live object is an agent of the framework.
 
         Raises:
-            UnsupportedError: It is another type of object, which the message names.
+            UnsupportedError: The object has another type, which the message names.
         """
         self.check()
         if not isinstance(agent, self.describe().AGENTS):
@@ -229,16 +235,16 @@ class ClientAdapter(Adapter):
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return the agents of a live object, each with its tools and its model."""
+        """Return a description of each agent in a live object."""
         self.require_agent(agent, repr(agent))
         found: list[AgentRole] = self.describe().roles(agent)
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools of an agent and its team, or a single tool of the framework.
+        """Return callable tools: of an agent and its team, or a single framework tool.
 
         Raises:
-            UnsupportedError: There are none, or they cannot be listed.
+            UnsupportedError: There are no tools, or they cannot be listed.
         """
         self.check()
         describe = self.describe()
@@ -251,7 +257,7 @@ class ClientAdapter(Adapter):
         return tools
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs: tools that are left out."""
+        """Return a sentence for each tool that is left out in training."""
         self.require_agent(agent, repr(agent))
         return [
             f"{tool} of {name!r} is left out, in training and in the trained agent: it "
@@ -260,10 +266,10 @@ class ClientAdapter(Adapter):
         ]
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that uses ``model``, also in the agents that it runs.
+        """Return a copy of an agent that uses ``model``, also in agents that it runs.
 
         Raises:
-            UnsupportedError: It is not a model of the framework's.
+            UnsupportedError: ``model`` is not a model of the framework.
         """
         self.require_agent(agent, repr(agent))
         if not isinstance(model, self.describe().MODEL):
@@ -278,7 +284,7 @@ class ClientAdapter(Adapter):
         return ClientLoop(self, blueprint)
 
     def stand_in(self) -> Any:
-        """Return a model that is never called."""
+        """Return a placeholder model, which is never called."""
         self.check()
         from agentgym.integrations.on_client.clients import PlainOpenAI
 
@@ -288,7 +294,7 @@ class ClientAdapter(Adapter):
         """Return a trained agent as an agent of the framework; see ``TrainedAgent``.
 
         Raises:
-            UsageError: ``tools`` were given, and the agent has its own.
+            UsageError: ``tools`` are given, but the agent has its own.
         """
         self.check()
         from agentgym.integrations.on_client.clients import trained_client

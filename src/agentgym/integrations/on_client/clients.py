@@ -17,15 +17,15 @@ _IN_PROCESS = "http://policy.invalid/v1"
 
 
 class PlainOpenAI(AsyncOpenAI):
-    """OpenAI's client, without the extra field ``strict`` in tools.
+    """OpenAI's client, but it sends tools without the field ``strict``.
 
-    Frameworks add ``strict`` to tools. Chat templates would write it into the prompt,
-    and the policy would read other tools than in training.
+    Frameworks add ``strict`` to tools. Chat templates would write this field into the
+    prompt, and the policy would read other tools than in training.
 
     Args:
         base_url: Address of the server.
         api_key: Key of the server.
-        http: Sends the requests; None creates OpenAI's own client.
+        http: Sends the requests; None creates OpenAI's default HTTP client.
         defaults: Default options of requests, e.g. ``temperature``.
     """
 
@@ -42,9 +42,12 @@ class PlainOpenAI(AsyncOpenAI):
         self._role = ""
 
     def as_role(self, role: str) -> "PlainOpenAI":
-        """Return a client on the same connections that sends a role's name."""
+        """Return a copy that sends a role's name with each request.
+
+        Both clients use the same connections.
+        """
         made = copy.copy(self)
-        for name in [*vars(made)]:  # its parts that refer to the client
+        for name in [*vars(made)]:  # cached parts refer to the original client
             if isinstance(getattr(PlainOpenAI, name, None), cached_property):
                 del vars(made)[name]
         made._role = role
@@ -86,10 +89,10 @@ def trained_client(
     """Return a client for a trained agent's model, and the model's name.
 
     Args:
-        trained: The agent; unless a request sets it, sampling is that of its
-            evaluation.
-        base_url: Address of a server with its weights; None loads them into this
-            process.
+        trained: The trained agent. The client's default sampling options are those with
+            which the agent was evaluated.
+        base_url: Address of a server with the agent's weights; None loads the weights
+            into this process.
         api_key: Key of the server.
     """
     spec = trained.spec

@@ -1,7 +1,8 @@
 """Run an agent's live tools at the point where the framework calls them.
 
-A tool that takes the run's context cannot run outside of the run. So a live tool is run
-where its framework calls it, and the episode records it.
+A live tool is a tool of the user that really runs in training. If it takes the context
+of the agent's run, it cannot run outside of that run. So a live tool is run where its
+framework calls it, and the episode records the call.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,12 +21,12 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 
 
 def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
-    """Run the live tool of this name with ``run`` within the block."""
+    """Make the live tool ``name`` call ``run`` within the block."""
     return holding(_PENDING, (name, run))
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
-    """Return a tool that uses ``run``, or the one of :func:`running_in_place`."""
+    """Return a tool that calls ``run``, unless :func:`running_in_place` replaces it."""
 
     async def call(**arguments: Any) -> Any:
         pending = _PENDING.get()

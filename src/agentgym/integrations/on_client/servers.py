@@ -6,14 +6,14 @@ from contextvars import Context
 from typing import Any
 
 Connection = AbstractAsyncContextManager[Any]
-"""Connects to a server when it is entered, and closes the server when it is left."""
+"""A context manager that connects to a server, and closes the server on exit."""
 
 
 class Servers:
-    """Opens each MCP server at its first use, and closes all at the end.
+    """Opens each MCP server at its first use, and closes all servers at the end.
 
-    A task opens and closes a server, as the MCP package requires one task for both. It
-    does not belong to an episode.
+    Each server has an asyncio task that opens and closes it, because the MCP package
+    requires the same task for both. The task does not belong to an episode.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Servers:
         """Open a server, or wait until it is open.
 
         Args:
-            server: The framework's object for it.
-            connection: Opens it, unless that was done before.
+            server: The framework's object for the server.
+            connection: Opens the server, if this is the first call for it.
 
         Raises:
-            Exception: It cannot be opened; it is not tried again.
+            Exception: The server cannot be opened. Later calls raise this again.
         """
         if id(server) not in self._opened:
             loop = asyncio.get_running_loop()
@@ -40,12 +40,12 @@ class Servers:
         await asyncio.shield(self._opened[id(server)][1])
 
     def is_open(self, server: Any) -> bool:
-        """Return whether a server was opened."""
+        """Return whether a server was opened successfully."""
         _, opened = self._opened.get(id(server), (None, None))
         return opened is not None and opened.done() and opened.exception() is None
 
     async def close(self) -> None:
-        """Close all servers, also after one that does not close properly."""
+        """Close all servers, even if some of them fail to close."""
         self._ending.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 

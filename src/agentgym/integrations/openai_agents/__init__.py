@@ -1,1 +1,1 @@
-"""OpenAI Agents SDK: train its agents in their own loop."""
+"""OpenAI Agents SDK: train agents, which the SDK itself runs."""

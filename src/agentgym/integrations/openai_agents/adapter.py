@@ -1,4 +1,4 @@
-"""The adapter of the OpenAI Agents SDK: trains agents in their own loop."""
+"""The adapter of the OpenAI Agents SDK: trains agents, which the SDK itself runs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _RunConversation(Conversation):
-    """Runs an agent once per message; after a hand-off, the receiver continues."""
+    """Runs an agent once per message; the agent that answered last continues."""
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
         self._agent = agent
@@ -48,7 +48,7 @@ class _RunConversation(Conversation):
             asked = [*self._said, {"role": "user", "content": message}]
         options: dict[str, Any] = {
             "context": self._loop.context(),
-            "max_turns": None,  # the episode ends it with a reason
+            "max_turns": None,  # the episode has its own limit
             "run_config": RunConfig(tool_not_found_behavior="return_error_to_model"),
         }
         redirected = clients_redirected_to(self._loop.blueprint)
@@ -104,7 +104,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         """Check that the SDK is installed, and not hidden by a user's module.
 
         Raises:
-            UnsupportedError: A module hides it.
+            UnsupportedError: A user's module of the same name hides the SDK.
         """
         super().check()
         spec = find_spec("agents")
@@ -116,9 +116,9 @@ class OpenAIAgentsAdapter(ClientAdapter):
             )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a chat-completions model.
+        """Return a chat-completions model that sends its requests with ``client``.
 
-        Without a user's key, the SDK sends no traces from this process.
+        If the user has not set OPENAI_API_KEY, the SDK's tracing is turned off.
         """
         from agents import OpenAIChatCompletionsModel, set_tracing_disabled
 
@@ -127,7 +127,10 @@ class OpenAIAgentsAdapter(ClientAdapter):
         return OpenAIChatCompletionsModel(name, client)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema; AgentGym validates its arguments."""
+        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
+
+        The SDK does not validate the arguments: AgentGym does.
+        """
         from agents import FunctionTool
         from agents.tool_context import ToolContext
 
@@ -145,7 +148,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the scenario's own agent."""
+        """Return the default agent, which calls tools until it answers."""
         from agents import Agent
 
         return Agent(
@@ -156,23 +159,26 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return the function that copies agents for their runs."""
+        """Return a function that copies an agent, to use the training model."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model, servers).of
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation."""
+        """Return a new conversation with copies of the agents."""
         return _RunConversation(agent, shared, loop)
 
     def describe(self) -> ModuleType:
-        """Import and return the module that reads agents."""
+        """Import and return the module that inspects the SDK's agents."""
         from agentgym.integrations.openai_agents import describe
 
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that uses ``model``, also in the agents that it runs."""
+        """Return a copy of an agent that uses ``model``.
+
+        The agents in its tools, and those to which it hands over, use ``model`` too.
+        """
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model).of(agent)

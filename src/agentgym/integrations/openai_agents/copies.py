@@ -1,4 +1,4 @@
-"""AgentCopies: copy the Agents SDK's agents for another model and for episodes."""
+"""AgentCopies: copy agents of the Agents SDK, for another model or for episodes."""
 
 import copy
 import dataclasses
@@ -19,7 +19,7 @@ from agentgym.integrations.transport import speaking_as
 
 
 class ModelOfRole(Model):
-    """A model wrapper that sends one role's name.
+    """Wraps a model, and sends the name of one agent with each request.
 
     Args:
         wrapped: The model that answers.
@@ -31,12 +31,12 @@ class ModelOfRole(Model):
         self.role = role
 
     async def get_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in this role."""
+        """Ask the model, as the agent ``role``."""
         with speaking_as(self.role):
             return await self.wrapped.get_response(*args, **named)
 
     async def stream_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model in this role, and stream the answer's events."""
+        """Ask the model, as the agent ``role``, and stream the answer's events."""
         events = self.wrapped.stream_response(*args, **named)
         while True:
             with speaking_as(self.role):  # not around the yield
@@ -47,14 +47,14 @@ class ModelOfRole(Model):
 
 
 class AgentCopies:
-    """Creates one copy of each agent, and of agents that it hands over to.
+    """Copies agents, and the agents that they hand over to, with another model.
 
-    The originals are not changed. Tools that OpenAI's servers run are left out: those
-    servers do not use the trained model.
+    Each agent is copied once; the originals are not changed. Tools that OpenAI's
+    servers run are left out: those servers do not use the trained model.
 
     Args:
         model: The model of all copies.
-        servers: Opens the agents' MCP servers; without it, the caller opens them.
+        servers: Opens the agents' MCP servers; None if the caller opens them.
     """
 
     def __init__(self, model: Model, servers: Servers | None = None) -> None:
@@ -64,7 +64,7 @@ class AgentCopies:
         self._kept: list[Any] = []
 
     def of(self, agent: Any) -> Any:
-        """Return an agent's copy; return a copy unchanged."""
+        """Return the copy of an agent; if the agent is a copy, return it unchanged."""
         if (known := self._made.get(id(agent))) is not None:
             return known
         made = copy.copy(agent)
@@ -72,7 +72,7 @@ class AgentCopies:
         self._made |= {id(agent): made, id(made): made}
         named = agent.model if isinstance(agent.model, str) else None
         if agent.model_settings == get_default_model_settings(named):
-            made.model_settings = ModelSettings()  # settings of another model
+            made.model_settings = ModelSettings()  # drop another model's defaults
         made.model = ModelOfRole(self._model, agent.name)
         made.handoffs = [self._handoff(each) for each in agent.handoffs]
         made.input_guardrails = [self._guardrail(x) for x in agent.input_guardrails]
@@ -134,7 +134,7 @@ class AgentCopies:
 async def _in_episode(
     name: str, context: ToolContext[Any], arguments: str, run: Callable[[str], Any]
 ) -> Any:
-    """Run a call in the current episode if that has the tool; else run the tool."""
+    """Run the current episode's tool ``name``, if there is one; else call ``run``."""
     episode = episode_or_none()
     if episode is None or name not in episode.tools:
         return await run(arguments)

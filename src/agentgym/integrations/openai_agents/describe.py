@@ -33,7 +33,7 @@ def members(agent: Any) -> list[Any]:
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return the roles of a team, each with its tools and hand-offs."""
+    """Return a description of each agent of a team, with its tools and hand-offs."""
     return [
         AgentRole(
             name=each.name,
@@ -46,10 +46,10 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent and its team, or a single function tool.
+    """Return callable tools: of an agent and its team, or a single function tool.
 
     Raises:
-        UnsupportedError: They cannot be listed.
+        UnsupportedError: The tools cannot be listed.
     """
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
@@ -58,7 +58,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(agent: Any) -> Iterable[tuple[str, str]]:
-    """Yield the tools that OpenAI's servers run, with their agents' names."""
+    """Yield ``(tool, agent)`` names for the tools that OpenAI's servers run."""
     for each in members(agent):
         for tool in each.tools:
             if not isinstance(tool, FunctionTool):
@@ -85,7 +85,7 @@ def _handoff_specs(agent: Any) -> Iterable[ToolSpec]:
 
 
 def _functions(agent: Any) -> list[FunctionTool]:
-    """Return an agent's function tools, those of its MCP servers included."""
+    """Return an agent's function tools, including those of its MCP servers."""
     own = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
     return own + in_background(_of_servers(agent)) if agent.mcp_servers else own
 
@@ -113,10 +113,10 @@ def _spec(tool: FunctionTool) -> ToolSpec:
 
 
 def _as_taken(schema: Any) -> Any:
-    """Return a schema without arguments that are only required by OpenAI's strict mode.
+    """Return a schema in which arguments with a default or a null type are optional.
 
-    The SDK makes all of them required for the model, and still takes calls without
-    those that have a default, or may be null.
+    For OpenAI's strict mode, the SDK lists all arguments as required. It still accepts
+    calls without these arguments.
     """
     if isinstance(schema, list):
         return [_as_taken(each) for each in schema]

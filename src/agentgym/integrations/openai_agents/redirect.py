@@ -1,4 +1,4 @@
-"""Redirect runs of the Agents SDK to copies of agents within a block.
+"""Run copies instead of the Agents SDK's original agents, within a block.
 
 This includes agents run by a tool or a guardrail. The patched methods are not public: a
 test fails when a version changes them.
@@ -19,12 +19,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Make the SDK run ``copied(agent)`` for every agent that is run in the block."""
+    """Run ``copied(agent)`` instead of every agent that is run within the block."""
     return holding(_COPIED, copied)
 
 
 def patch_runs(module: ModuleType) -> None:
-    """Patch all runs so that each looks for a copy of its agent."""
+    """Patch the SDK's runner to run the copy from :func:`running`, if there is one."""
     runner: Any = getattr(module, "AgentRunner", None)
     if runner is None:  # a user's own package named agents
         return

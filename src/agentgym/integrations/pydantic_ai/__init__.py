@@ -1,1 +1,1 @@
-"""pydantic-ai: train its agents in their own loop."""
+"""pydantic-ai: train agents, which pydantic-ai itself runs."""

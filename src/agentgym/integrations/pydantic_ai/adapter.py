@@ -1,4 +1,4 @@
-"""The pydantic-ai adapter: trains agents in their own loop, and exports them."""
+"""The pydantic-ai adapter: trains agents, which pydantic-ai runs, and exports them."""
 
 import copy
 import json
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _RETRIES = 100
-"""Retries of a scenario's own agent, above the episode's limit."""
+"""Limit of retries for the default agent. It is higher than an episode's usual limits,
+which therefore end the run."""
 
 
 class _RunConversation(Conversation):
@@ -66,7 +67,11 @@ class _RunConversation(Conversation):
 
 
 async def _resolved(requests: Any) -> Any:
-    """Approve calls that wait for approval; answer external ones from the episode."""
+    """Return the results for tool calls that the framework did not run.
+
+    Calls that wait for approval are approved. Calls that the framework leaves to its
+    caller are run in the episode.
+    """
     episode = current_episode()
     calls = {
         call.tool_call_id: await episode.use_tool(
@@ -98,7 +103,10 @@ class PydanticAIAdapter(ClientAdapter):
     )
 
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
-        """Return a chat model that sends tools with their original schemas."""
+        """Return a chat model that sends its requests with ``client``.
+
+        It sends the schemas of tools unchanged.
+        """
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai import OpenAIProvider
@@ -112,7 +120,10 @@ class PydanticAIAdapter(ClientAdapter):
         return OpenAIChatModel(name, provider=provider, profile=profile)
 
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return a tool with the original schema; AgentGym validates its arguments."""
+        """Return a tool with the schema ``spec`` that passes its arguments to ``run``.
+
+        The framework does not validate the arguments: AgentGym does.
+        """
         from pydantic_ai import RunContext
         from pydantic_ai.tools import Tool as OwnTool
 
@@ -126,7 +137,7 @@ class PydanticAIAdapter(ClientAdapter):
     def default_agent(
         self, name: str, model: Any, tools: Sequence[Any], system_prompt: str
     ) -> Any:
-        """Return the scenario's own agent, which works until it answers."""
+        """Return the default agent, which calls tools until it answers."""
         from pydantic_ai import Agent
 
         return Agent(
@@ -138,21 +149,21 @@ class PydanticAIAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return the model for each run of an agent."""
+        """Return ``model``: each run of an agent takes its model as an argument."""
         return model
 
     def conversation(self, agent: Any, shared: Any, loop: ClientLoop) -> Conversation:
-        """Return a new conversation."""
+        """Return a new conversation with the agent."""
         return _RunConversation(agent, shared, loop)
 
     def describe(self) -> ModuleType:
-        """Import and return the module that reads agents."""
+        """Import and return the module that inspects this framework's agents."""
         from agentgym.integrations.pydantic_ai import describe
 
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy that uses ``model``, also for the agents that its tools run."""
+        """Return a copy in which the agent, and agents in its tools, use ``model``."""
         from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
 
         made = copy.copy(agent)

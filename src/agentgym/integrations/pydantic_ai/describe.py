@@ -31,13 +31,14 @@ from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 _FAILING = (Exception, asyncio.CancelledError)
-"""Exceptions of listing: a server that breaks off cancels the tasks that wait."""
+"""Exceptions while tools are listed. A server that closes the connection cancels the
+tasks that wait for it."""
 
 AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return the agent; agents that its tools run are not visible."""
+    """Return a list of the agent. Agents that its tools run cannot be found."""
     return [agent]
 
 
@@ -47,7 +48,7 @@ def left_out(agent: Any) -> list[tuple[str, str]]:
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return an agent as the only role; agents that its tools run are not visible."""
+    """Return the agent as the only role. Agents that its tools run cannot be found."""
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
@@ -64,10 +65,10 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return the tools of an agent or a toolset, or a single tool.
+    """Return callable tools: of an agent or a toolset, or a single tool.
 
     Raises:
-        UnsupportedError: They cannot be listed.
+        UnsupportedError: The tools cannot be listed.
     """
     if isinstance(found, OwnTool):
         return _tools_of(FunctionToolset([found]))
@@ -77,12 +78,12 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def servers_of(agent: Any) -> list[Any]:
-    """Return the MCP servers of an agent, also those within other toolsets."""
+    """Return the MCP servers of an agent, including those inside other toolsets."""
     return [server for toolset in agent.toolsets for server in _servers_in(toolset)]
 
 
 def _servers_in(toolset: AbstractToolset[Any]) -> list[Any]:
-    mcp = sys.modules.get("pydantic_ai.mcp")  # imported by those who have a server
+    mcp = sys.modules.get("pydantic_ai.mcp")  # imported by any code with a server
     parts: list[Any] = []
     toolset.apply(parts.append)
     return [x for x in parts if mcp is not None and isinstance(x, mcp.MCPToolset)]
@@ -90,7 +91,10 @@ def _servers_in(toolset: AbstractToolset[Any]) -> list[Any]:
 
 @asynccontextmanager
 async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
-    """Enter a toolset; afterwards end its servers, which a client else keeps alive."""
+    """Enter a toolset within the block, and close its MCP servers afterwards.
+
+    Otherwise the clients of these servers would keep the servers alive.
+    """
     try:
         async with toolset:
             yield
@@ -102,9 +106,9 @@ async def connected(toolset: AbstractToolset[Any]) -> AsyncIterator[None]:
 def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
     try:
         return in_background(_listed(toolset))
-    except _FAILING as failed:  # its own code, or a server that does not start
+    except _FAILING as failed:  # the toolset's own code, or a server
         error = failed
-    try:  # its own code may need a run's dependencies
+    try:  # without functions that need a run's dependencies
         return in_background(_listed(_unprepared(toolset)))
     except _FAILING:
         raise UnsupportedError(
@@ -116,16 +120,16 @@ def _tools_of(toolset: AbstractToolset[Any]) -> list[Tool]:
 async def _listed(toolset: AbstractToolset[Any]) -> list[Tool]:
     context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
     run = await toolset.for_run(context)
-    async with connected(run):  # a server would stay in another event loop
+    async with connected(run):  # close servers: episodes use another event loop
         step = await run.for_run_step(context)
         found = await step.get_tools(context)
     return [_own_tool(name, step, each, context) for name, each in found.items()]
 
 
 def _unprepared(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-    """Return a toolset without the functions that choose and change tools in a run.
+    """Return a toolset without the functions that filter or change tools in a run.
 
-    A toolset that a function makes in a run then has no tools.
+    A toolset that a function creates in a run becomes an empty toolset.
     """
     if isinstance(toolset, FilteredToolset | PreparedToolset):
         return _unprepared(toolset.wrapped)

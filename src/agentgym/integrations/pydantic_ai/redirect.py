@@ -1,8 +1,9 @@
 """Redirect models and tools of pydantic-ai's agents within a block.
 
-Within :func:`answering` each agent uses another model, also an agent that a tool runs.
-A tool with the name of one of the current episode acts on the episode. The patched
-methods are not public: a test fails when a version changes them.
+Within :func:`answering`, every agent uses another model, also an agent that a tool
+runs. If the current episode has a tool of the same name as a called tool, the episode's
+tool is run. The patched methods are not public: a test fails when a version changes
+them.
 """
 
 from collections.abc import AsyncGenerator
@@ -42,7 +43,7 @@ class ModelThroughout(WrapperModel):
 
     Args:
         wrapped: The model that answers.
-        role: The agent's name; None if it has none.
+        role: The agent's name, which requests contain; None if it has none.
     """
 
     def __init__(self, wrapped: Model, role: str | None) -> None:
@@ -50,7 +51,7 @@ class ModelThroughout(WrapperModel):
         self.role = role or DEFAULT_AGENT
 
     async def request(self, *args: Any, **named: Any) -> ModelResponse:
-        """Ask the model in this role."""
+        """Ask the model, as the agent ``role``."""
         with speaking_as(self.role):
             return await super().request(*args, **named)
 
@@ -58,7 +59,7 @@ class ModelThroughout(WrapperModel):
     async def request_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask the model in this role, and stream the answer."""
+        """Ask the model, as the agent ``role``, and stream the answer."""
         async with AsyncExitStack() as stack:
             with speaking_as(self.role):  # not around the yield
                 streamed = self.wrapped.request_stream(*args, **named)
@@ -67,7 +68,7 @@ class ModelThroughout(WrapperModel):
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch all agents so that each run looks for a replacement model."""
+    """Patch ``Agent`` to use the model of :func:`answering`, if there is one."""
     kind = module.Agent
     pick = kind._pick_raw_model
 
@@ -81,7 +82,7 @@ def patch_agents(module: ModuleType) -> None:
 
 
 def patch_tools(module: ModuleType) -> None:
-    """Patch all tools so that each call looks for an episode with that tool."""
+    """Patch tool calls to run the current episode's tool of the same name, if any."""
     kind = module.ToolManager
     validate, execute = kind.validate_tool_call, kind._raw_execute
 
@@ -93,7 +94,7 @@ def patch_tools(module: ModuleType) -> None:
             call,
             tool,
             allow_partial=False,
-            approved=True,  # a live tool that asks for approval when it runs has it
+            approved=True,  # for live tools that ask for approval
             metadata=named.get("metadata"),
         )
         return self._make_validation_success(call, tool, ctx, {})

@@ -10,7 +10,7 @@ _STREAMING = ("stream", "stream_options")
 
 
 class ChatDialect(Dialect):
-    """Chat completions, unchanged."""
+    """Passes chat completions on unchanged."""
 
     path = "chat/completions"
 
@@ -25,7 +25,7 @@ class ChatDialect(Dialect):
         return completion
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Return the completion as chunks."""
+        """Return the completion as the chunks of a stream."""
         writer = ChunkWriter(completion["id"], completion["model"], body)
         return writer.start() + writer.end(completion)
 
@@ -53,12 +53,16 @@ class ChunkWriter:
         return self._frame({"role": "assistant", "content": ""})
 
     def text(self, piece: str) -> bytes:
-        """Return the chunk for a piece of text."""
+        """Return the chunk for a piece of text; empty for an empty piece."""
         self._sent += piece
         return self._frame({"content": piece}) if piece else b""
 
     def end(self, whole: dict[str, Any]) -> bytes:
-        """Return the final chunks of the answer ``whole``: the rest, ids, usage."""
+        """Return the final chunks of the answer ``whole``.
+
+        They have the text that was not sent yet, the tool calls, the prompt's token ids
+        and the usage.
+        """
         choice = whole["choices"][0]
         content = choice["message"]["content"] or ""
         frames = []

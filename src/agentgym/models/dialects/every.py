@@ -6,5 +6,5 @@ from agentgym.models.dialects.messages import MessagesDialect
 from agentgym.models.dialects.responses import ResponsesDialect
 
 CONVERTED: tuple[Dialect, ...] = (ResponsesDialect(), MessagesDialect())
-"""Dialects other than chat completions."""
+"""The dialects other than chat completions."""
 DIALECTS: tuple[Dialect, ...] = (ChatDialect(), *CONVERTED)

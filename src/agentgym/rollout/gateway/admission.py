@@ -10,10 +10,11 @@ _RATE_LIMIT = "rate_limit_error"
 
 
 class Admission:
-    """Limits the calls in flight; the rest wait in order, up to a bound.
+    """Limits the model calls that run at the same time.
 
-    It belongs to one event loop. Any thread may call :meth:`pause` and :meth:`resume`
-    and read the numbers of calls, ``in_flight`` and ``waiting``.
+    Further calls wait in order; too many waiting calls are refused. Use the slots on
+    one event loop only. Any thread may call :meth:`pause` and :meth:`resume`, and read
+    the numbers of calls, ``in_flight`` and ``waiting``.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -26,7 +27,7 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new calls; calls in flight are still answered."""
+        """Refuse new calls with status 429; running calls are still answered."""
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 
@@ -36,7 +37,7 @@ class Admission:
         self._reason = None
 
     def state(self) -> dict[str, Any]:
-        """Return the state as Agent Lightning's ``/proxy/state`` shows it."""
+        """Return the body of the response of Agent Lightning's ``/proxy/state``."""
         return {
             "paused": self._paused,
             "retry_after_seconds": self._retry_after_s,
@@ -45,11 +46,11 @@ class Admission:
         }
 
     def slot(self) -> Self:
-        """Hold one of the slots within an ``async with`` block.
+        """Wait for a free slot, and hold it within an ``async with`` block.
 
         Raises:
-            ApiError: 429 with ``Retry-After``: calls are paused, or no slot became
-                free.
+            ApiError: Status 429 with ``Retry-After``: calls are paused, too many calls
+                wait, or no slot became free in time.
         """
         return self
 

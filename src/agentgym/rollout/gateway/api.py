@@ -1,4 +1,4 @@
-"""ApiHandlers: Agent Lightning's rollouts, events and models over HTTP, and more."""
+"""ApiHandlers: HTTP handlers for Agent Lightning's rollouts, events and models."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ _FALSE = ("0", "false", "no", "off")
 
 
 class ClaimRequest(BaseModel):
-    """Body of ``POST /api/rollouts/claim``: see :meth:`Store.claim_async`."""
+    """Body of ``POST /api/rollouts/claim``: arguments of :meth:`Store.claim_async`."""
 
     n: int = Field(default=1, ge=1)
     worker: str = ""
@@ -38,7 +38,7 @@ class ClaimRequest(BaseModel):
 
 
 class FinishRequest(BaseModel):
-    """Body of ``POST …/attempt/{a}/finish``: see :meth:`Store.finish`."""
+    """Body of ``POST …/attempt/{a}/finish``: arguments of :meth:`Store.finish`."""
 
     state: RolloutState
     events: list[NewEvent] = Field(default_factory=list)
@@ -47,15 +47,16 @@ class FinishRequest(BaseModel):
 
 
 class ApiHandlers:
-    """The handlers below ``/api``.
+    """Handles the requests whose path begins with ``/api``.
 
     Requests that may need the database run in a thread, so that model calls need not
     wait.
 
     Args:
         store: The store.
-        takes_models: Whether model servers can be registered.
-        deletes: Whether clients can delete rollouts; if not, such requests have no
+        takes_models: Whether clients can register model servers, and post the model
+            calls that they recorded.
+        deletes: Whether clients can delete rollouts. If not, a delete request has no
             effect.
     """
 
@@ -67,7 +68,7 @@ class ApiHandlers:
         self._deletes = deletes
 
     def routes(self) -> list[Route]:
-        """Return the routes below ``/api``."""
+        """Return all routes whose path begins with ``/api``."""
         one = "/api/rollouts/{rollout_id}"
         attempt = one + "/attempt/{attempt_id}"
         return [
@@ -99,7 +100,7 @@ class ApiHandlers:
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """List rollouts by state; with ``wait_s``, wait until there is one."""
+        """Return the rollouts in given states; with ``wait_s``, wait for the first."""
         states = lightning.read_states(request.query.getall("state_in", []))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
@@ -154,7 +155,7 @@ class ApiHandlers:
         return web.Response(status=204)
 
     async def _list_events(self, request: Request) -> web.Response:
-        """Return the events of the last attempt, or of ``attempt_id``."""
+        """Return the events of the attempt ``attempt_id``, by default the last one."""
         rollout_id, query = self._shown(request), request.query
         events = await asyncio.to_thread(
             self._store.events, rollout_id, query.get("attempt_id")
@@ -175,7 +176,7 @@ class ApiHandlers:
         return reply(lightning.event_body(added))
 
     async def _list_calls(self, request: Request) -> web.Response:
-        """Return the answered model calls, without their token ids."""
+        """Return an attempt's answered model calls, without their token ids."""
         where = self._where(request)
         return reply(await asyncio.to_thread(self._packed_calls, **where))
 
@@ -183,7 +184,7 @@ class ApiHandlers:
         return pack_calls(answered_calls(self._store.events(rollout_id, attempt_id)))
 
     async def _finish(self, request: Request) -> web.Response:
-        """Record an attempt's last events and its end, all or nothing."""
+        """End an attempt; its last events and its end are recorded in one step."""
         body = FinishRequest.model_validate(await read_json(request))
         where = self._where(request)
         for event in body.events:
@@ -214,15 +215,16 @@ class ApiHandlers:
         return rollout_id
 
     def _where(self, request: Request) -> Any:
-        """Return the ids in the request's path, by name: rollout and attempt.
+        """Return the path's ``rollout_id`` and ``attempt_id`` as keyword arguments.
 
-        Raises if a client deleted the rollout.
+        Raises:
+            RolloutNotFoundError: A client deleted the rollout.
         """
         self._shown(request)
         return request.names
 
     def _check(self, event: NewEvent) -> None:
-        """Refuse an event that is malformed, or that its sender may not post."""
+        """Raise if an event is malformed, or a model call that clients may not post."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
             message = "This gateway itself records the calls of its policy; "
             message += "calls that others post cannot be trained on."

@@ -13,14 +13,14 @@ from agentgym.rollout.gateway.upstream import CallOutcome, Exchange, Upstream
 from agentgym.rollout.gateway.wire import load_json
 
 _CACHE = "cache"
-"""Server address in the records of cached answers."""
+"""Recorded as the server's address if an answer came from the cache."""
 
 
 class CachedUpstream(Upstream):
     """Answers repeated requests at temperature 0 from a cache; not used in training.
 
-    A cached answer equals the first one byte for byte, token ids and log-probabilities
-    included. Errors are not cached.
+    A cached answer has the same bytes as the server's first answer, with its token ids
+    and log-probabilities. Errors are not cached.
     """
 
     def __init__(self, upstream: ForwardingUpstream, cache: AnswerCache) -> None:
@@ -29,7 +29,7 @@ class CachedUpstream(Upstream):
 
     @property
     def failure(self) -> str | None:
-        """Why the servers cannot answer any more."""
+        """Why the servers cannot answer any more, or None."""
         return self._upstream.failure
 
     @property
@@ -51,7 +51,7 @@ class CachedUpstream(Upstream):
         await self._upstream.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the cached answer; else ask a server and cache its answer."""
+        """Yield the cached answer, or ask a server and cache its answer."""
         key = None
         if call.mode != "train":
             key = self._cache.key(call.path, self._upstream.prepare(call).body)
@@ -77,7 +77,7 @@ class CachedUpstream(Upstream):
                     yield item
 
     def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
-        """Return a cached answer in the form in which it was first sent."""
+        """Return the items to send for a cached answer: a JSON body, or a stream."""
         replicas, version, body = self._upstream.prepare(call)
         sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
         if kept.lstrip().startswith(b"{"):

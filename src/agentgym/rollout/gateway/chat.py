@@ -38,10 +38,11 @@ class Ended(NamedTuple):
     """How a chat completion ended.
 
     Attributes:
-        payload: The (last) bytes to send.
+        payload: The bytes to send: the whole answer, or the end of a stream.
         body: The whole completion with its exact token ids, or the error.
         status: HTTP status.
-        version: Number of updates that the policy had had; None if it did not answer.
+        version: Number of weight updates of the policy when it answered; None if it
+            did not answer.
     """
 
     payload: bytes
@@ -57,13 +58,13 @@ class Chat:
     Attributes:
         policy: The policy that answers.
         request: The request for the policy, from :func:`chat_request`.
-        body: The request's original body.
+        body: The request's body, as the agent sent it.
         call_id: Id of the completion.
         model: The model's name in the answer.
-        stop: Texts before which the answer is cut.
+        stop: Stop strings; the answer is cut before the first of them.
         shows_ids: Whether the response also has the token ids.
-        form: The tool whose arguments are sent as the answer's content, for answers
-            with a JSON schema; empty for none.
+        form: Name of the tool that replaces the request's JSON schema; the arguments of
+            its call become the answer's content. Empty without a schema.
     """
 
     policy: Policy
@@ -78,8 +79,8 @@ class Chat:
     async def answer(self) -> AsyncGenerator[bytes | Ended]:
         """Yield the bytes of a streamed answer as they come, then an Ended.
 
-        A failure of the policy is an Ended too. Before any bytes, it is sent as JSON
-        instead of a stream.
+        If the policy fails, the Ended has the error. An error before the first bytes is
+        sent as JSON, also if the agent asked for a stream.
         """
         writer = ChunkWriter(self.call_id, self.model, self.body)
         has_begun = False
@@ -108,7 +109,7 @@ class Chat:
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Return the Ended: the whole answer, and its ``written`` part to send."""
+        """Return the Ended of an answer; ``written`` converts the body to bytes."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -132,16 +133,16 @@ def chat_request(
     in_training: bool = False,
     **sampling: Any,
 ) -> ChatRequest:
-    """Convert a request's body for the policy; refuse malformed and unsupported ones.
+    """Convert the body of a request to the policy's ChatRequest.
 
     Args:
-        body: The request, with a tool instead of a JSON schema.
-        form: The JSON-schema form that this tool replaces.
+        body: The request; :func:`asked_form` has replaced a JSON schema by a tool.
+        form: The replaced JSON schema.
         in_training: See :func:`~agentgym.core.openai.unsupported_option`.
-        **sampling: Temperature, ``max_tokens``, seed, session and agent.
+        **sampling: More fields: temperature, ``max_tokens``, seed, session and agent.
 
     Raises:
-        ApiError: 400; the message names the problem.
+        ApiError: Status 400: the body is malformed, or has an unsupported option.
     """
     messages, tools = body.get("messages"), body.get("tools") or []
     if not _are_objects(messages) or not messages:
@@ -167,10 +168,13 @@ def chat_request(
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace a request's JSON schema by a tool; return both, the schema as a Form.
+    """Replace the JSON schema of a request's ``response_format`` by a tool.
+
+    Returns:
+        The changed body and the schema; the same body and ``NO_FORM`` without a schema.
 
     Raises:
-        ApiError: 400; its ``response_format`` is malformed.
+        ApiError: Status 400: ``response_format`` is malformed.
     """
     try:
         return form_as_tool(body)
@@ -185,7 +189,7 @@ def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in the form that the chat template takes; refuse others."""
+    """Check a message, and rename its role ``developer`` to ``system``."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
@@ -214,7 +218,7 @@ def _are_objects(value: Any) -> bool:
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:
-    """Return log-probabilities in chat's form, with tokens named by id as in vLLM."""
+    """Return log-probabilities for a chat completion; a token's text is its id."""
     tokens: list[dict[str, Any]] = [
         {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
         for i, x in zip(result.response_ids, result.logprobs, strict=True)
@@ -225,7 +229,7 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
 def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
     """Return a ``chat.completion`` body with exact token ids.
 
-    Log-probabilities are in the form of text completions, a tenth of the size.
+    Log-probabilities have the form of text completions: a tenth of the usual size.
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:

@@ -37,12 +37,12 @@ class Gateway:
     Args:
         store: The store of rollouts; the gateway does not close it.
         policy: Answers the model calls: a policy in this process, a policy behind
-            servers, or a provider's endpoint. None forwards calls to the servers that
-            are registered at ``/api/models``, like a registered policy, whose trainer
-            deletes no rollouts.
+            servers, or a provider's endpoint. With None or a RegisteredPolicy, calls go
+            to the servers registered at ``/api/models``. With a RegisteredPolicy,
+            clients cannot delete rollouts.
         settings: Limits, sampling, address and key.
         cache: Cache of answers from a provider's endpoint.
-        audit: Audit log of writing clients and refused keys.
+        audit: Log of the clients that write, and of refused keys.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class Gateway:
 
     @property
     def agent_key(self) -> str:
-        """The key for agents: it only allows model calls."""
+        """The key for agents, which allows only model calls."""
         return agent_key(self.api_key)
 
     @property
     def failure(self) -> str | None:
-        """Why model calls can never be answered again; None while they can."""
+        """Why no model call can be answered any more, or None."""
         if self._trained is not None:
             return self._trained.failure or None
         return self._upstream.failure
@@ -115,7 +115,7 @@ class Gateway:
 
     @property
     def refused(self) -> Counter[str]:
-        """Number of requests that this package answered with an error, by code."""
+        """Number of requests that the gateway itself refused, by error code."""
         return self._listener.refused
 
     @property
@@ -124,13 +124,13 @@ class Gateway:
         return self._upstream.model_name
 
     def reword(self, wording: Wording) -> None:
-        """Send these texts instead of the agent's own from the next request on."""
+        """Replace the agent's prompts and tool descriptions in all later requests."""
         self._proxy.wording = wording
 
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the OpenAI base URL of an attempt."""
+        """Return the base URL for an attempt's OpenAI client."""
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 
@@ -153,7 +153,7 @@ class Gateway:
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Wrap a handler so that its writes are flushed before it responds."""
+        """Make a handler wait for :meth:`Store.kept` before it responds."""
         if route.method == "GET":
             return route
 

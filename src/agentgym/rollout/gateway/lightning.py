@@ -1,7 +1,7 @@
 """Convert the bodies of Agent Lightning 1.0's requests and replies.
 
-Its package is not needed: requests are validated against the same fields as in
-``agentlightning.schemas``, and converted to the store's types.
+The package ``agentlightning`` is not needed: this module has the same fields as
+``agentlightning.schemas``, and converts requests to the store's types.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,9 @@ from agentgym.rollout.store.rollout import (
 )
 
 EXISTING = "existing"
-"""Field of a new rollout's metadata: the id of a rollout to return instead."""
+"""Key in a new rollout's metadata. Its value is the id of an existing rollout, which is
+then returned instead of a new one.
+"""
 
 
 class _LocalConfig(BaseModel):
@@ -34,7 +36,7 @@ class _KubernetesConfig(BaseModel):
 
 
 class _ControllerConfig(BaseModel):
-    """Settings of a rollout for a controller that starts a process for it."""
+    """Settings for a controller, which starts a process for the rollout."""
 
     timeout_seconds: int = 3600
     local: _LocalConfig | None = None
@@ -42,10 +44,10 @@ class _ControllerConfig(BaseModel):
 
 
 class _BatchPlace(BaseModel):
-    """Place of a rollout in a trainer's batch; other fields are kept.
+    """Position of a rollout in a trainer's batch; other fields are kept.
 
-    A trainer that chooses a rollout's id itself cannot ask for one that exists. With
-    ``existing`` in this place it can.
+    Some trainers generate all rollout ids, so they cannot send the id of an existing
+    rollout. They can put that id into the extra field ``existing``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -77,8 +79,8 @@ def read_rollouts(body: Any) -> list[NewRollout]:
     """Parse the rollouts of a request.
 
     Raises:
-        ValidationError: The body is malformed; the other ``read_`` functions raise it
-            too.
+        ValidationError: The body is malformed. All ``read_`` functions of this module
+            raise this error.
     """
     return [
         NewRollout(
@@ -93,13 +95,13 @@ def read_rollouts(body: Any) -> list[NewRollout]:
 
 
 def _existing(item: _Creation) -> str | None:
-    """Return the id of the existing rollout that a request asks for, if any."""
+    """Return the id of an existing rollout that the request asks for, or None."""
     named = (item.metadata.model_extra or {}).get(EXISTING) if item.metadata else None
     return named if isinstance(named, str) else None
 
 
 def read_change(body: Any) -> StatusChange:
-    """Parse the change of a rollout's status in a request."""
+    """Parse a request to change a rollout's status."""
     return _Change.model_validate(body).status or StatusChange()
 
 
@@ -114,18 +116,18 @@ def read_servers(body: Any) -> list[ModelServer]:
 
 
 def read_states(names: Sequence[str]) -> set[RolloutState]:
-    """Parse names of states."""
+    """Convert names to rollout states."""
     return set(_STATES.validate_python(names))
 
 
 def rollout_body(rollout: Rollout) -> Rollout:
-    """Return a rollout with defaults for every field that clients may read."""
+    """Return a rollout with default values for fields that clients expect."""
     config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
     return rollout.model_copy(update={"config": config, "metadata": metadata})
 
 
 def ended_body(rollout: Rollout) -> dict[str, Any]:
-    """Return an ended rollout as an item of the list of ended rollouts."""
+    """Return a rollout as a JSON object for the list of ended rollouts."""
     return {
         "rollout_id": rollout.rollout_id,
         "state": rollout.status.state,
@@ -137,7 +139,7 @@ def ended_body(rollout: Rollout) -> dict[str, Any]:
 def event_body(
     event: RecordedEvent, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return an event's fields for orjson, with its payload or with ``data``."""
+    """Return an event as an object for orjson; ``data`` replaces its payload."""
     return {
         "event_type": event.event_type,
         "rollout_id": event.rollout_id,
@@ -148,10 +150,10 @@ def event_body(
 
 
 def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
-    """Return the events in the ``triplet`` format, which a trainer reads.
+    """Convert events to the ``triplet`` format, which Agent Lightning's trainer reads.
 
-    The trainer expects one model call per list of prompt ids, so only the last of
-    several is kept. The other format has every call.
+    The trainer expects only one model call for the same prompt ids, so only the last
+    such call is kept. The default format has all calls.
     """
     kept: dict[Any, dict[str, Any]] = {}
     for place, event in enumerate(events):
@@ -186,7 +188,7 @@ def _triplet(call: RecordedCall) -> dict[str, Any]:
 
 
 def _data_id(task: Any) -> str:
-    """Return the id of a rollout's task in Agent Lightning's data sets."""
+    """Return a task's id in Agent Lightning's data sets; empty if it has none."""
     if not isinstance(task, dict):
         return ""
     return str(task.get("data_id") or task.get("instance_id") or "")

@@ -16,21 +16,21 @@ from agentgym.rollout.gateway.remote import ProviderUpstream
 from agentgym.rollout.gateway.upstream import CallOutcome
 
 _TEMPLATE_TOKENS = 1_000
-"""Most tokens that a provider's chat template adds to a request."""
+"""Upper limit of the tokens that a provider's chat template adds to a request."""
 _LOOK_S = 0.02
 _LOST = frozenset({502, 504})
-"""Error statuses of requests that the provider may still have billed."""
+"""HTTP statuses of failed requests that the provider may still have billed."""
 
 
 class Purse:
-    """The money of a command, which never spends more than its cap.
+    """Keeps the cost of one command within a limit. Thread-safe.
 
-    Before a request is sent, its highest possible cost is reserved; afterwards its real
-    cost is counted. Thread-safe.
+    Before a request is sent, its highest possible cost is reserved. Afterwards its real
+    cost is counted.
 
     Args:
         cap: Upper limit in US dollars.
-        spent: US dollars of the cap that were spent before.
+        spent: US dollars that were spent before; they count towards the limit.
     """
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
@@ -46,12 +46,12 @@ class Purse:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reservation is still open; more may be left once it is settled."""
+        """Whether a reservation is open; settling it may free a part of the money."""
         with self._lock:
             return self._open > 0
 
     def reserve(self, dollars: float) -> bool:
-        """Reserve dollars for a request; return whether there were enough."""
+        """Reserve dollars for a request; return whether enough were left."""
         with self._lock:
             taken = self.spent + self._reserved + self._kept
             if dollars > 0 and taken + dollars > self.cap:
@@ -69,7 +69,7 @@ class Purse:
 
     @contextmanager
     def kept_back(self, dollars: float) -> Iterator[None]:
-        """Keep dollars for after the block; they cannot be reserved within it."""
+        """Set dollars aside: within the block, no request can reserve them."""
         with self._lock:
             self._kept += dollars
         try:
@@ -81,18 +81,18 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts and pays the tokens of one model.
+    """Counts the tokens of one model, and charges their cost to a purse.
 
     Attributes:
-        purse: Pays for the tokens.
-        read: US dollars per million prompt tokens.
-        written: US dollars per million response tokens.
+        purse: The purse that pays; models can share it.
+        read: Price of a million prompt tokens in US dollars.
+        written: Price of a million response tokens in US dollars.
         most_tokens: Upper limit on the tokens of one answer.
         prompt_tokens: Prompt tokens so far.
         response_tokens: Response tokens so far.
         cost: US dollars so far.
-        is_spent: Whether a request was not sent because it might have cost more than
-            the rest of the money.
+        is_spent: Whether a request was not sent because it might have cost more money
+            than was left.
     """
 
     purse: Purse
@@ -107,34 +107,37 @@ class Meter:
 
     @property
     def is_free(self) -> bool:
-        """Whether its tokens cost nothing."""
+        """Whether the model's tokens cost nothing."""
         return not (self.read or self.written)
 
     def price(self, prompt: int, response: int) -> float:
-        """Return the cost of these numbers of tokens in US dollars."""
+        """Return the cost of prompt tokens and response tokens in US dollars."""
         return (self.read * prompt + self.written * response) / 1e6
 
     def bound(self, request: bytes, answers: int = 1) -> float:
         """Return the highest possible cost of a request in US dollars.
 
-        Each token is at least one byte long, so the request has no more tokens than
-        bytes.
+        Each token is at least one byte long, so the request has at most as many tokens
+        as bytes.
 
         Args:
             request: The request's JSON.
-            answers: Number of answers that it asks for.
+            answers: Number of answers that the request asks for.
         """
         most = len(request) + _TEMPLATE_TOKENS
         return self.price(most, self.most_tokens * answers)
 
     def reserve(self, bound: float) -> bool:
-        """Reserve a request's highest cost; return whether the purse had enough."""
+        """Reserve the highest cost of a request; return whether enough was left."""
         is_there = self.purse.reserve(bound)
         self.is_spent = self.is_spent or not (is_there or self.purse.is_waiting)
         return is_there
 
     def settle(self, bound: float, tokens: tuple[int, int] | None) -> None:
-        """Count a request's tokens and cost; without tokens, ``bound`` is its cost."""
+        """Release the reserved ``bound``, and count a request's tokens and cost.
+
+        If ``tokens`` (prompt, response) is None, ``bound`` is counted as the cost.
+        """
         cost = bound if tokens is None else self.price(*tokens)
         with self._lock:
             if tokens is not None:
@@ -145,7 +148,7 @@ class Meter:
 
     @property
     def refusal(self) -> str:
-        """Why a request was not sent."""
+        """The error message for a request that is not sent."""
         return (
             f"The next request might cost more than the ${self.purse.left:.4f} that "
             f"--max-cost ${self.purse.cap:.2f} leaves, so it was not sent."
@@ -154,18 +157,18 @@ class Meter:
 
 @dataclass(frozen=True)
 class MeteredEndpoint(Endpoint):
-    """An endpoint whose tokens a meter counts and pays."""
+    """A provider's endpoint with a meter that counts its tokens and their cost."""
 
     meter: Meter = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def of(cls, endpoint: Endpoint, meter: Meter) -> "MeteredEndpoint":
-        """Return an endpoint with a meter."""
+        """Return a copy of an endpoint, with a meter."""
         return cls(endpoint.servers, endpoint.api_key, endpoint.model, meter=meter)
 
     @property
     def limit(self) -> str:
-        """The field of a request that limits the tokens of the answer."""
+        """Name of the request field that limits the tokens of the answer."""
         is_openai = self.servers[0] == PROVIDERS["openai"]
         return "max_completion_tokens" if is_openai else "max_tokens"
 
@@ -173,11 +176,11 @@ class MeteredEndpoint(Endpoint):
 class MeteredUpstream(ProviderUpstream):
     """Forwards model calls to a paid endpoint if the purse can pay for them.
 
-    If too little money is left for a request, it waits until the requests under way are
-    settled. If that is not enough it is refused, and no other request is sent. Answers
-    are limited in length, because otherwise their cost would have no limit. A request
-    whose connection broke is not sent again, because it may have been billed; it counts
-    at its highest possible cost.
+    If too little money is left for a request, the request waits until running requests
+    are settled. If the money is still too little, this and all later requests are
+    refused. The length of answers is limited, to limit their cost. A request whose
+    connection broke may have been billed, so it is not sent again, and its highest
+    possible cost is counted.
     """
 
     def __init__(self, endpoint: MeteredEndpoint, settings: GatewaySettings) -> None:
@@ -188,7 +191,7 @@ class MeteredUpstream(ProviderUpstream):
         """Forward a call once its highest possible cost is reserved.
 
         Raises:
-            ApiError: The purse cannot pay for it.
+            ApiError: Status 402: the purse cannot pay for the call.
         """
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
@@ -215,24 +218,24 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Raise if a request that is to be sent again may have been billed.
+        """Raise if a failed request may have been billed; then it is not sent again.
 
         Raises:
-            ApiError: The server did not refuse the request with a status.
+            ApiError: Status 504: ``why`` is not an error status from the server.
         """
         if ": status " not in why:
             raise ApiError(504, why, "upstream_error", "server_error")
 
 
 def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
-    """Return the prompt and response tokens that are billed; None if unknown."""
+    """Return the numbers of billed prompt and response tokens; None if unknown."""
     if answer.status >= 400:
         return None if answer.status in _LOST else (0, 0)
     return tokens_of(answer.record.data.get("usage"))
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:
-    """Return prompt and response tokens from a server's ``usage``; None if invalid."""
+    """Return the prompt and response tokens in ``usage``; None if it is invalid."""
     counts = usage if isinstance(usage, dict) else {}
     found = counts.get("prompt_tokens"), counts.get("completion_tokens")
     prompt, response = found

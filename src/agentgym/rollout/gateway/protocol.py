@@ -37,34 +37,36 @@ class GatewaySettings:
 
     Attributes:
         host: Address to listen on.
-        port: 0 takes a free one.
-        api_key: Bearer key; None creates a random one, ``""`` requires none.
-        model_name: Model name of registered servers; a policy has its own.
+        port: Port to listen on; 0 takes any free port.
+        api_key: Bearer key. None creates a random key; ``""`` requires no key.
+        model_name: Name of the model of registered servers; a policy has its own name.
         seed: The run's seed, from which every call's seed is derived.
-        train_temperature: Temperature of calls in mode ``train``; None leaves it to the
-            agent.
-        val_temperature: Temperature of calls in mode ``val``; None leaves it to the
-            agent.
+        train_temperature: Temperature of calls in mode ``train``; None uses the
+            agent's temperature.
+        val_temperature: Temperature of calls in mode ``val``; None uses the agent's
+            temperature.
         provider_temperature: Temperature for a provider's model if the agent sets none;
-            None leaves it to the provider.
+            None uses the provider's default.
         max_tokens: Most tokens of one answer of the policy; an agent may ask for
             fewer.
         wording: Texts that are sent instead of the agent's own.
         include_log_probs: Ask remote servers for log-probabilities in training.
-        include_routed_experts: Ask them for routed experts too (MoE models).
-        max_in_flight: Model calls answered at the same time; more wait their turn.
-        max_waiting: Calls that may wait; beyond it they are refused with 429.
-        max_wait_s: How long a call may wait before it is refused with 429.
+        include_routed_experts: Ask remote servers of MoE models for the routed experts
+            in training.
+        max_in_flight: Model calls answered at the same time; further calls wait.
+        max_waiting: Most calls that may wait; others are refused with status 429.
+        max_wait_s: Seconds that a call may wait before it is refused with status 429.
         max_body_bytes: Most bytes of one request.
         header_timeout_s: Seconds for a request's head to arrive on a new connection.
-        body_timeout_s: Seconds for the body to arrive, or for a piece of a stream to be
-            read.
+        body_timeout_s: Seconds for the body to arrive, or for a client to read a piece
+            of a stream.
         grace_s: Seconds that running calls may take after the gateway is closed.
-        upstreams: Base URLs of the model's servers if none are registered;
-            ``upstream_key`` is their key.
-        upstream_attempts: Attempts of a call at remote servers.
-        upstream_timeout_s: Timeout of one attempt.
-        upstream_backoff_s: First wait between attempts; doubles up to 8 s.
+        upstreams: Base URLs of model servers to use while none is registered;
+            ``upstream_key`` is their API key.
+        upstream_attempts: Most attempts of one call at remote servers.
+        upstream_timeout_s: Timeout of one attempt in seconds.
+        upstream_backoff_s: Seconds to wait before the second attempt; the wait doubles
+            with each further attempt, up to 8 s.
     """
 
     host: str = "127.0.0.1"
@@ -95,13 +97,13 @@ class GatewaySettings:
     def sampling(self, call: "ProxyCall") -> dict[str, Any]:
         """Return the temperature, ``max_tokens`` and seed of a call.
 
-        The temperature is the mode's, else the agent's; an agent may only ask for fewer
-        tokens. The seed, in 0 .. 2**63 - 1, is derived from the run's seed, the
-        rollout, the attempt, the agent and the call's number, so it is the same however
-        calls interleave.
+        The settings decide the temperature, or else the agent. An agent can only lower
+        ``max_tokens``. The seed, from 0 to 2**63 - 1, is derived from the run's seed,
+        the rollout, the attempt, the agent and the call's number. So it does not depend
+        on the order in which the calls of several agents arrive.
 
         Raises:
-            ApiError: 400; the agent's temperature or token limit is invalid.
+            ApiError: Status 400: the agent's temperature or token limit is invalid.
         """
         body = call.body
         own = self.train_temperature if call.mode == "train" else self.val_temperature
@@ -116,13 +118,15 @@ class GatewaySettings:
 
 @dataclass(frozen=True, slots=True)
 class ProxyCall:
-    """One model call of an agent, as received.
+    """One model call of an agent.
 
     Attributes:
-        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
+        rollout_id: Id of the rollout.
+        attempt_id: Id of the rollout's attempt.
         path: ``chat/completions`` or ``completions``.
-        agent: Name of the agent in a team.
-        index: Number of calls that this agent made before in this attempt.
+        agent: Name of the agent; a team has several agents.
+        index: Number of earlier calls of this agent in this attempt.
+        body: The request's JSON object, with the texts of the gateway's ``wording``.
     """
 
     rollout_id: str
@@ -147,7 +151,7 @@ class ProxyCall:
 def reply(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a JSON response; pydantic models are converted."""
+    """Convert a value, which may contain pydantic models, to a JSON response."""
     body = orjson.dumps(value, default=lambda m: orjson.Fragment(m.model_dump_json()))
     return answer_json(body, status, headers)
 
@@ -160,10 +164,10 @@ def answer_json(
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Parse a request's body as a JSON object.
+    """Parse a request's body as a JSON object; an empty body gives an empty object.
 
     Raises:
-        ApiError: 400; it is not a JSON object.
+        ApiError: Status 400: the body is not a JSON object.
     """
     try:
         body = load_json(raw or b"{}")
@@ -179,7 +183,7 @@ def check_call(path: str, body: Mapping[str, Any]) -> None:
     """Check the fields of a call that every model server requires.
 
     Raises:
-        ApiError: 400; a field is missing, or of the wrong type.
+        ApiError: Status 400: a field is missing, or has the wrong type.
     """
     if path == "completions":
         if not isinstance(body.get("prompt"), str | list) or not body["prompt"]:
@@ -200,10 +204,10 @@ def _objects(values: Sequence[Any]) -> bool:
 
 
 def asked_temperature(body: Mapping[str, Any], default: float) -> float:
-    """Return the temperature in a request.
+    """Return the temperature in a request, or ``default``.
 
     Raises:
-        ApiError: 400; it is not a number of at least 0.
+        ApiError: Status 400: the temperature is not a number of at least 0.
     """
     asked = body.get("temperature")
     if asked is None:
@@ -215,10 +219,10 @@ def asked_temperature(body: Mapping[str, Any], default: float) -> float:
 
 
 def asked_tokens(body: Mapping[str, Any], default: int) -> int:
-    """Return the token limit in a request, under either of OpenAI's names.
+    """Return ``max_completion_tokens`` or ``max_tokens`` of a request, or ``default``.
 
     Raises:
-        ApiError: 400; it is not a positive integer.
+        ApiError: Status 400: the limit is not a positive integer.
     """
     named = ((name, body.get(name)) for name in _TOKENS)
     name, asked = next((n for n in named if n[1] is not None), ("", default))
@@ -229,12 +233,12 @@ def asked_tokens(body: Mapping[str, Any], default: int) -> int:
 
 
 def model_card(name: str) -> dict[str, Any]:
-    """Return a model as OpenAI lists it."""
+    """Return a model's entry for OpenAI's list of models."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
 
 
 def models_reply(names: Sequence[str]) -> web.Response:
-    """Return the list of available models."""
+    """Return a response with OpenAI's list of models."""
     return reply({"object": "list", "data": [model_card(name) for name in names]})
 
 

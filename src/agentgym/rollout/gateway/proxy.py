@@ -46,7 +46,7 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Passes admitted model calls to the upstream; the store records them.
+    """Forwards agents' model calls to the upstream, and records them in the store.
 
     Attributes:
         wording: Prompts and tool descriptions that replace the agent's own.
@@ -66,7 +66,7 @@ class Proxy:
         self.wording = settings.wording
 
     def routes(self) -> list[Route]:
-        """Return the routes below ``/proxy``."""
+        """Return all routes whose path begins with ``/proxy``."""
         return [
             Route("POST", _BASE + "/{path:.+}", self._complete),
             Route("GET", _BASE + "/models", self._models),
@@ -107,7 +107,7 @@ class Proxy:
                 async for item in items:
                     data = item if isinstance(item, bytes) else item.payload
                     if isinstance(item, CallOutcome):
-                        # Recorded first: the agent may disconnect.
+                        # record before sending: the agent may disconnect
                         self._record(call, item)
                         await self._store.kept()
                         if response is None:
@@ -126,7 +126,7 @@ class Proxy:
                 if not isinstance(error, RolloutError):
                     logger.exception("a stream broke off")
                 await self._write(response, frame(as_api_error(error).body))
-        assert response is not None  # upstreams end with an Answer
+        assert response is not None  # an upstream's last item is a CallOutcome
         await response.write_eof()
         return response
 
@@ -136,7 +136,7 @@ class Proxy:
         )
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
-        """Send a piece of a stream; disconnect a client that does not read it."""
+        """Send a piece of a stream; raise if the client does not read it in time."""
         try:
             async with asyncio.timeout(self._write_timeout_s):
                 await response.write(data)
@@ -144,7 +144,7 @@ class Proxy:
             raise ConnectionResetError("a stream is not read") from None
 
     async def _models(self, request: Request) -> web.Response:
-        """List the only model, as OpenAI does."""
+        """Return OpenAI's list of models, with the gateway's one model."""
         return models_reply([self._upstream.model_name])
 
     async def _pause(self, request: Request) -> web.Response:
@@ -161,7 +161,7 @@ class Proxy:
 
 
 def _agent(message: Any) -> str:
-    """Return the name of the agent that a request comes from."""
+    """Check the agent name in a request; return a default name if it is missing."""
     agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
         what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."

@@ -36,12 +36,12 @@ _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
 _PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
-"""Fields of a request to a trained policy, in addition to messages, tools and sampling.
+"""Request fields that a trained policy also gets, with messages, tools and sampling.
 """
 
 
 class Forwarded(NamedTuple):
-    """The request of one attempt: the servers, the version of weights, the body."""
+    """A request to send: the servers to ask, the version of their weights, the body."""
 
     replicas: Replicas
     version: int | None
@@ -51,10 +51,10 @@ class Forwarded(NamedTuple):
 class ForwardingUpstream(Upstream):
     """Forwards calls over HTTP; a subclass chooses the servers and the body.
 
-    A failed call is repeated, at another server if there is one, until a part of the
-    answer was passed on; see :class:`ServerAttempts`. A call is recorded once, with the
-    server and the weights that answered. If a conversation exceeds the model's context,
-    the agent gets OpenAI's error code, whatever the server sent.
+    A failed call is sent again, if possible to another server, unless a part of the
+    answer was already passed on; see :class:`ServerAttempts`. A call is recorded once,
+    with the server and the weights that answered. If a conversation exceeds the model's
+    context, the agent gets OpenAI's error code, even if the server sent another error.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -62,15 +62,15 @@ class ForwardingUpstream(Upstream):
 
     @abstractmethod
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the request; called for each attempt."""
+        """Return the request to send; called again for each attempt."""
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about removed servers: why, and whether they are back."""
+        """Messages about servers that were removed, and whether they are back."""
         return self._client.pool.troubles
 
     def retried(self, why: str) -> None:
-        """A try has failed, and another is about to be made; may raise to end it."""
+        """Called before a failed call is sent again; may raise to prevent that."""
 
     async def start(self) -> None:
         """Open the connections."""
@@ -85,7 +85,7 @@ class ForwardingUpstream(Upstream):
         await self._client.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Pass on a server's answer; a stream byte for byte as it arrives."""
+        """Yield a server's answer; the bytes of a stream are passed on as they come."""
         sent = Exchange(call, "", "", None, b"")
 
         def retry(why: str) -> None:
@@ -132,15 +132,15 @@ class ForwardingUpstream(Upstream):
 class RemoteUpstream(ForwardingUpstream):
     """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
 
-    The ``source`` knows them: a policy that names them, or the store in which a trainer
-    such as Agent Lightning's registered them; else those of the settings. Only servers
-    with the newest weights get calls, i.e. those with the highest registered version. A
-    server that was unreachable gets none before weights are sent again or it is
-    registered again; nor does one that does not list the model.
+    The servers come from ``source``: a policy that names its servers, or the store in
+    which a trainer, e.g. Agent Lightning's, registered them. If the store has none, the
+    settings' servers are used. Only servers with the highest registered version of the
+    weights get calls. A server that was unreachable, or did not list the model, gets
+    calls again after new weights were sent or the server was registered again.
 
-    For a policy under training, the gateway alone sets the sampling, so that
-    log-probabilities are comparable to the learner's. An agent may then not request
-    another form of answer, and a required tool is not enforced.
+    For a policy under training, only the gateway sets the sampling, so that
+    log-probabilities are comparable to the learner's. For the same reason, an agent
+    cannot request another form of answer, and a required tool call is not enforced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
@@ -153,7 +153,7 @@ class RemoteUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """The failure reported by the engine of the policy's servers."""
+        """The failure that the engine of the policy's servers reported, or None."""
         message = "" if isinstance(self._source, Store) else self._source.failure
         return message or None
 
@@ -164,7 +164,7 @@ class RemoteUpstream(ForwardingUpstream):
         return (settings if isinstance(source, Store) else source).model_name
 
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the request, with the gateway's sampling, and its servers."""
+        """Return the request, with the gateway's sampling, and the servers to ask."""
         settings = self._settings
         replicas, version = self._servers()
         asked = call.body
@@ -183,7 +183,7 @@ class RemoteUpstream(ForwardingUpstream):
         return Forwarded(replicas, version, body)
 
     def _servers(self) -> tuple[Replicas, int | None]:
-        """Return the servers that may answer, and the version of their weights."""
+        """Return the servers to ask, and the version of their weights."""
         source, name = self._source, self.model_name
         seen: list[Any]
         if isinstance(source, Store):
@@ -200,7 +200,7 @@ class RemoteUpstream(ForwardingUpstream):
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
-        """Return the known servers; one with changed weights counts as new."""
+        """Return the servers to ask; a removed server with new weights is back."""
         source, settings = self._source, self._settings
         weights: dict[str, object]
         if isinstance(source, ServedPolicy):
@@ -225,10 +225,10 @@ class RemoteUpstream(ForwardingUpstream):
 class ProviderUpstream(ForwardingUpstream):
     """Forwards to a provider's endpoint with its key; stops after a final refusal.
 
-    The agent's request is sent unchanged, with the model's name at the provider.
-    Sampling is the agent's, else the settings', else the provider's default. A refused
-    key or an empty account is final; so are three invalid requests before any was
-    answered. After that, no request is sent.
+    Only the model's name in the agent's request is replaced. If the agent sets no
+    temperature, the settings' temperature is used, or else the provider's default.
+    Final refusals are a refused key, an empty account, and three invalid requests
+    before the first answer. After a final refusal, no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -241,7 +241,7 @@ class ProviderUpstream(ForwardingUpstream):
 
     @property
     def failure(self) -> str | None:
-        """The message of the final refusal."""
+        """The message of the final refusal, or None."""
         return self._failure
 
     @property
@@ -250,7 +250,7 @@ class ProviderUpstream(ForwardingUpstream):
         return self._endpoint.model
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Forward a call, unless the provider has refused for good."""
+        """Forward a call; raise an ApiError after a final refusal."""
         if self.failure is not None:
             raise ApiError(503, self.failure, "provider_refused", "server_error")
         async with aclosing(super().answer(call)) as items:
@@ -294,7 +294,7 @@ class ProviderUpstream(ForwardingUpstream):
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
-    """Return only those fields of a request that decide the conversation.
+    """Return the fields of a request that a policy under training gets.
 
     Raises:
         ApiError: The policy under training does not support a field.
@@ -313,9 +313,9 @@ def _of_policy(call: ProxyCall) -> dict[str, Any]:
 
 
 def _free(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool without the field that makes a server enforce its schema.
+    """Return a tool without ``strict``, so that servers do not enforce its schema.
 
-    Enforced tokens have other log-probabilities than the model gives them.
+    Enforcing a schema would change the log-probabilities of the tokens.
     """
     function = {k: v for k, v in tool["function"].items() if k != "strict"}
     return {**tool, "function": function}
@@ -324,7 +324,7 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 async def _passed_on(
     sent: Exchange, attempts: ServerAttempts, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[bytes | CallOutcome]:
-    """Yield a server's stream as it arrives."""
+    """Yield the bytes of a server's stream as they arrive, then its outcome."""
     stream = StreamAssembler()
     held: list[bytes] = []
     end = b""
@@ -364,7 +364,10 @@ async def _passed_on(
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
-    """Return a complete answer, and its problem if it is not a valid completion."""
+    """Return the outcome of an unstreamed answer, and its problem or None.
+
+    The problem says why a successful answer is not a valid completion.
+    """
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
@@ -430,7 +433,7 @@ def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
 
 
 def _status_of_stream(error: Any) -> int:
-    """Return the HTTP status that a streamed error stands for."""
+    """Return the HTTP status for an error in a stream; 200 if there is no error."""
     if not error:
         return 200
     code = error.get("code") if isinstance(error, dict) else None

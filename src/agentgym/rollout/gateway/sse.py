@@ -5,7 +5,7 @@ from typing import Any
 from agentgym.rollout.gateway.wire import load_json
 
 _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
-"""Fields that later parts of a streamed answer replace instead of extending."""
+"""Fields whose later value replaces the earlier one; other texts are joined."""
 
 
 class StreamAssembler:
@@ -28,7 +28,7 @@ class StreamAssembler:
         """Add the next lines of the stream.
 
         Raises:
-            ValueError: They are not server-sent events with JSON.
+            ValueError: The lines are not server-sent events with JSON.
         """
         for line in lines.split(b"\n")[:-1]:
             if not line.startswith(b"data:"):
@@ -46,12 +46,12 @@ class StreamAssembler:
 
     @property
     def error(self) -> Any:
-        """The server's error, or None."""
+        """The error that the server sent in the stream, or None."""
         return self._body.get("error") or None
 
     @property
     def response(self) -> dict[str, Any]:
-        """The body that an unstreamed answer would have had, as far as received."""
+        """The body of the same answer without streaming, as far as it has arrived."""
         if self.error:
             return self._body
         choice = {"logprobs": None, **self._choice}
@@ -87,7 +87,7 @@ class StreamAssembler:
 
 
 def _grow(whole: dict[str, Any], part: dict[str, Any]) -> None:
-    """Merge the next part: extend texts and lists, replace the rest."""
+    """Merge ``part`` into ``whole``: extend texts and lists, replace other values."""
     for key, value in part.items():
         before = whole.get(key)
         if value is None or (key in _SAID_ONCE and not value):

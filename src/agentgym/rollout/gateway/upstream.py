@@ -1,4 +1,4 @@
-"""Upstream: where the gateway gets its answers; PolicyUpstream: from this process."""
+"""Upstream: answers the gateway's model calls; PolicyUpstream: with a local policy."""
 
 import time
 from abc import ABC, abstractmethod
@@ -21,10 +21,10 @@ class CallOutcome(NamedTuple):
     """How a model call ended.
 
     Attributes:
-        payload: The (last) bytes to send.
-        raw: JSON to record before the bytes are sent.
+        payload: The bytes to send: the whole answer, or the end of a stream.
+        raw: The record of the call as JSON, stored before the payload is sent.
         status: HTTP status.
-        routed: Whether the record has routed experts.
+        routed: Whether the record has routed experts (of a MoE model).
     """
 
     payload: bytes
@@ -34,7 +34,7 @@ class CallOutcome(NamedTuple):
 
     @property
     def record(self) -> RecordedCall:
-        """The record, parsed."""
+        """The record of the call, parsed from ``raw``."""
         return RecordedCall(orjson.loads(self.raw))
 
 
@@ -45,8 +45,8 @@ class Exchange:
     call: ProxyCall
     model: str
     endpoint: str
-    version: int | None  # updates that the model had had
-    request: bytes  # as sent
+    version: int | None  # number of the model's weight updates
+    request: bytes  # the body that was sent
     retries: int = 0
     _started: float = field(default_factory=time.perf_counter)
 
@@ -59,13 +59,15 @@ class Exchange:
         is_whole: bool = False,
         code: str | None = None,
     ) -> CallOutcome:
-        """Return the outcome; routed experts are recorded, but not passed on.
+        """Return the outcome of an answer or an error of the model.
+
+        Routed experts are recorded, but not sent to the agent.
 
         Args:
             response: The parsed body.
-            payload: The (last) bytes to send.
+            payload: The bytes to send: the whole answer, or the end of a stream.
             status: HTTP status.
-            is_whole: Whether the payload is the whole body, to be recorded unchanged.
+            is_whole: Whether ``payload`` is the whole body; it is recorded unchanged.
             code: Error code, if the body has none in OpenAI's form.
         """
         choices = response.get("choices")
@@ -97,7 +99,7 @@ class Exchange:
         return CallOutcome(payload, orjson.dumps(record), status, bool(routes))
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:
-        """Return an error as the outcome, inside the stream if it has begun."""
+        """Return the outcome of a failed call; a begun stream ends with the error."""
         body = frame(error.body) if has_begun else orjson.dumps(error.body)
         return self.answer(error.body, body, error.status)
 
@@ -107,7 +109,7 @@ class Upstream(ABC):
 
     @property
     def failure(self) -> str | None:
-        """Why it can never answer again; None while it can."""
+        """Why this upstream cannot answer any more, or None."""
         return None
 
     @property
@@ -124,18 +126,19 @@ class Upstream(ABC):
     def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
         """Yield the bytes of a streamed answer as they arrive, then a CallOutcome.
 
-        A failure of the model is a CallOutcome too. Before any bytes, it is sent as
-        JSON instead of a stream.
+        If the model fails, the CallOutcome has the error. An error before the first
+        bytes is sent as JSON, also if the agent asked for a stream.
 
         Raises:
-            ApiError: The call was not made: it is malformed, or there is no server.
+            ApiError: The model was not called: the call is malformed, or no server is
+                known.
         """
 
     async def start(self) -> None:
-        """Prepare; called on the gateway's event loop."""
+        """Open connections; called on the gateway's event loop."""
 
     async def close(self) -> None:
-        """Release the resources of :meth:`start`."""
+        """Close the connections that :meth:`start` opened."""
 
 
 class PolicyUpstream(Upstream):
@@ -147,7 +150,7 @@ class PolicyUpstream(Upstream):
 
     @property
     def failure(self) -> str | None:
-        """Why the policy cannot answer any more."""
+        """Why the policy cannot answer any more, or None."""
         return self._policy.failure or None
 
     @property
@@ -160,7 +163,7 @@ class PolicyUpstream(Upstream):
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the policy's answer."""
+        """Yield the policy's answer to a chat completion."""
         if call.path != "chat/completions":
             message = "This policy answers chat completions only; ask chat/completions."
             raise ApiError(404, message, "unsupported_path")

@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from agentgym.core.openai import ApiError
 
 MOST_NESTED = 200
-"""Deepest nesting of objects and lists; deeper ones could not be read back.
+"""Maximum nesting depth of objects and lists; deeper JSON could not be read back.
 """
 
 
@@ -17,8 +17,8 @@ def load_json(raw: bytes) -> Any:
     """Parse JSON; refuse values that could not be stored and read back unchanged.
 
     Raises:
-        ValueError: It is not JSON (NaN and lone surrogates are refused), is nested too
-            deeply, or has a number of more than 64 bits.
+        ValueError: The text is not JSON (NaN and lone surrogates are refused), is
+            nested too deeply, or has a number of more than 64 bits.
     """
     try:
         value = from_json(raw, allow_inf_nan=False)
@@ -36,10 +36,10 @@ def load_json(raw: bytes) -> Any:
 
 
 async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
-    """Parse the body of a request; use ``empty`` if it has none.
+    """Parse the body of a request as JSON; an empty body is read as ``empty``.
 
     Raises:
-        ApiError: 422; it cannot be stored.
+        ApiError: Status 422: :func:`load_json` refuses the body.
     """
     try:
         return load_json(await request.read() or empty)
@@ -49,7 +49,7 @@ async def read_json(request: web.BaseRequest, empty: bytes = b"") -> Any:
 
 
 def is_writable(text: str) -> bool:
-    """Return whether a text from a header or a URL is storable Unicode."""
+    """Return whether a text from a header or a URL can be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

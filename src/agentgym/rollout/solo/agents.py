@@ -1,4 +1,4 @@
-"""RolloutAgent: agents for rollouts without training, built in or your own."""
+"""RolloutAgent: base class of agents for rollouts without training."""
 
 from abc import ABC, abstractmethod
 from functools import partial
@@ -24,9 +24,9 @@ class RolloutAgent(ABC):
     One instance serves all rollouts: keep a rollout's state in local variables.
 
     Attributes:
-        name: Its name on the command line.
+        name: Name of the agent on the command line.
         system_prompt: Used unless the configuration or the scenario has one.
-        tools: Names of ready-made tools that it gets unless others are chosen.
+        tools: Names of the ready-made tools that are used if the user chooses none.
     """
 
     name: ClassVar[str] = "agent"
@@ -35,7 +35,7 @@ class RolloutAgent(ABC):
 
     @abstractmethod
     async def run(self, episode: Episode) -> str | None:
-        """Attempt one task and return the answer; empty or None for no answer.
+        """Attempt one task and return the answer; empty or None if there is no answer.
 
         Ask the model with ``episode.ask`` and use tools with ``episode.use_tool``, so
         that both are recorded. If the scenario simulates a user, get the next message
@@ -50,21 +50,21 @@ class RolloutAgent(ABC):
 
 
 class ToolAgent(RolloutAgent):
-    """Calls tools natively until the model answers without a call."""
+    """Runs the tool calls of the model until an answer has no tool call."""
 
     name = "tool"
     system_prompt = "Solve the user's task. Use the tools where they help, then answer."
     prompt: ClassVar[ToolPrompt] = ToolPrompt()
 
     async def run(self, episode: Episode) -> str | None:
-        """Run the loop."""
+        """Run the loop of model calls and tool calls; return the final answer."""
         ask = partial(episode.ask, **self.prompt.options)
         loop = ToolLoop(episode, lambda: ask, self.prompt, episode.system_prompt)
         return await talk(loop, episode)
 
 
 class ReactAgent(ToolAgent):
-    """Parses actions from the text of models without tool calling."""
+    """Reads tool calls from the answer's text, for models without tool calling."""
 
     name = "react"
     system_prompt = (
@@ -74,7 +74,7 @@ class ReactAgent(ToolAgent):
 
 
 class CodingAgent(ToolAgent):
-    """Works on ``task.initial_state["files"]``; commands run in the sandbox."""
+    """Edits ``task.initial_state["files"]``, and runs commands in the sandbox."""
 
     name = "coding"
     system_prompt = (

@@ -1,4 +1,4 @@
-"""Batches of rollouts without training: many at a time, every one accounted for."""
+"""Run batches of rollouts without training; each task gets a trajectory."""
 
 import asyncio
 import uuid
@@ -48,8 +48,8 @@ class RolloutBatch:
 
     Attributes:
         trajectories: One per task, in the tasks' order.
-        saved: The file that they were appended to, or None.
-        cached: A sentence on the use of ``cache_requests``; None without a cache.
+        saved: The file that the trajectories were appended to, or None.
+        cached: A sentence about the answers taken from the cache; None without a cache.
     """
 
     trajectories: list[Trajectory]
@@ -75,25 +75,26 @@ async def run_rollouts(
 ) -> RolloutBatch:
     """Let an agent attempt every task, many at a time.
 
-    No failure of an agent, a model or a tool ends the batch. A rollout ends *succeeded*
-    (it answered, and reached its scenario's goal), *failed* (no answer in
-    ``max_steps``, an empty one, or the goal not reached) or *dropped* (a crash, a
-    timeout, a malformed reply, a refused key, a reward that could not be computed).
+    The failure of an agent, a model or a tool does not end the batch. A rollout ends as
+    *succeeded* (it has an answer, and reached its scenario's goal), *failed* (no answer
+    in ``max_steps``, an empty answer, or the goal was not reached) or *dropped* (a
+    crash, a timeout, a malformed reply, a refused key, or an error in the reward).
 
     Args:
         tasks: Texts, mappings with ``instruction``, or :class:`Task` objects.
-        llm: ``async def llm(messages, **options)`` that returns text or an OpenAI-style
-            message; ``openai:NAME``; an address, ``http://…/v1``; or a model to load in
-            this process: ``nano``, a model's folder, a trained agent.
-        agent: Instead of ``config.agent``: a name, ``module:Class``, a class or an
+        llm: One of: ``async def llm(messages, **options)`` that returns text or an
+            OpenAI-style message; ``openai:NAME``; a server's address ``http://…/v1``; a
+            model to load into this process (``nano``, a model's folder or a trained
+            agent).
+        agent: Replaces ``config.agent``: a name, ``module:Class``, a class or an
             instance.
-        tools: Instead of ``config.tools``: names, your own functions, and objects with
-            ``@tool`` methods; or a mapping of names to settings.
-        reward: ``reward(task, trajectory)``; or the scenario of these tasks, or its
-            name: then its environments, tools and reward are used.
+        tools: Replaces ``config.tools``: a list of names, your own functions and
+            objects with ``@tool`` methods; or a mapping of names to settings.
+        reward: A function ``reward(task, trajectory)``; or a scenario or its name, to
+            use the scenario's environments, tools and reward.
         config: All other settings.
-        on_done: Called with each trajectory once it ended and is saved.
-        settings: Fields of :class:`RolloutConfig`; they win over ``config``.
+        on_done: Called with each trajectory after it ended and was saved.
+        settings: Fields of :class:`RolloutConfig`; they override ``config``.
 
     Raises:
         UsageError: An argument is invalid; nothing was started.
@@ -137,12 +138,11 @@ async def run_rollouts(
 
 
 def run_rollouts_sync(tasks: Iterable[TaskLike], **options: Any) -> RolloutBatch:
-    """Run :func:`run_rollouts` and wait; it takes the same arguments.
+    """Call :func:`run_rollouts` with the same arguments, and wait for the result.
 
     Raises:
-        UsageError: It is called inside a running event loop, or as
-            :func:`run_rollouts` says.
-        KeyboardInterrupt: Ctrl-C; ended rollouts are saved.
+        UsageError: An event loop is running in this thread, or an argument is invalid.
+        KeyboardInterrupt: Ctrl-C was pressed; ended rollouts are saved.
     """
     try:
         asyncio.get_running_loop()
@@ -168,7 +168,7 @@ class _Runs:
     batch: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     def episode(self, task: Task, index: int) -> Episode:
-        """Return the episode of the task with this number."""
+        """Return a new episode for a task; ``index`` is the task's position."""
         sampling = {
             "max_tokens": self.config.max_tokens_per_step,
             "temperature": self.config.temperature,
@@ -184,7 +184,7 @@ class _Runs:
         )
 
     async def run(self, episode: Episode) -> Trajectory:
-        """Run an episode to its end."""
+        """Run an episode to its end, and return its trajectory."""
         return await run_episode(
             episode,
             self.drive,
@@ -202,7 +202,7 @@ async def _opened(
     llm: Model,
     reward: RewardFunction | Scenario | str | None,
 ) -> _Runs:
-    """Open the scenario or the tools, and the model; ``stack`` will close them."""
+    """Open the scenario or the tools, and the model; closing ``stack`` closes them."""
     if isinstance(reward, str):
         reward = get_scenario(reward)
         stack.callback(reward.close)
@@ -243,7 +243,8 @@ async def _opened(
 def _check_sandbox(scenario: Scenario) -> None:
     """Raise if this machine cannot give the sandbox that the scenario requires.
 
-    Other scenarios run without a sandbox, as long as they execute no code.
+    A scenario that requires nothing special is not checked: it needs a sandbox only
+    when it executes code.
     """
     asked = scenario.sandbox_config()
     if not asked.is_usual:
@@ -254,6 +255,9 @@ async def _with_cache(
     stack: AsyncExitStack, config: RolloutConfig, llm: Model
 ) -> tuple[Model, AnswerCache | None]:
     """Open the cache file of a server's answers, if ``cache_requests`` is set.
+
+    Returns:
+        The model to ask, which uses the cache, and the cache; or ``llm`` and None.
 
     Raises:
         UsageError: The file cannot be used, or the model is not behind a server at
@@ -309,7 +313,7 @@ async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
 
 
 async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
-    """Load a policy into this process, with the settings that it was evaluated with."""
+    """Load a policy into this process; a trained agent keeps its sampling settings."""
     from agentgym.rollout.solo.policy_llm import PolicyLlm
 
     load = partial(load_policy, model) if isinstance(model, str) else model.load_policy
@@ -344,7 +348,7 @@ async def _run_all(
             for _ in range(min(runs.config.concurrency, len(tasks))):
                 group.create_task(work())
     except asyncio.CancelledError:
-        for index, episode in list(running.items()):  # the others never began
+        for index, episode in list(running.items()):  # other tasks never began
             end(index, episode.trajectory(RolloutStatus.DROPPED, _CANCELLED))
         raise
     except ExceptionGroup as group_error:  # saving failed, or on_done raised

@@ -33,11 +33,11 @@ _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 class Calculator(BuiltInTool):
-    """Arithmetic on numbers of bounded size.
+    """A tool for arithmetic with numbers of limited size.
 
     Attributes:
-        max_characters: Most characters of an expression.
-        max_bits: Most bits of an integer, intermediate results included.
+        max_characters: Maximum length of an expression.
+        max_bits: Maximum size of an integer in bits, also of intermediate results.
     """
 
     max_characters: int = Field(default=500, ge=1, le=10_000)
@@ -61,7 +61,7 @@ def calculate(expression: str, *, max_bits: int = 4096) -> Number:
     """Return the value of an arithmetic expression.
 
     Raises:
-        ToolError: It is not arithmetic, or a number in it grows too large.
+        ToolError: The text is not arithmetic, or a number becomes too large.
     """
     try:
         tree = ast.parse(expression.strip(), mode="eval")

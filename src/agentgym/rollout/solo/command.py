@@ -20,10 +20,12 @@ _MODEL = "policy"
 
 
 class CommandAgent(RolloutAgent):
-    """Starts a program for each task; the batch's model answers its requests.
+    """Starts a program for each task, and answers the program's model calls.
+
+    The model of the batch gives the answers.
 
     Args:
-        reference: The command, with or without ``command:``.
+        reference: The program's command line, with or without the prefix ``command:``.
 
     Raises:
         UsageError: The command's program was not found on this machine.

@@ -13,22 +13,21 @@ class RolloutConfig(Settings):
 
     Attributes:
         agent: ``react``, ``tool``, ``coding``, ``module:Class`` of your own agent, or
-            ``command:`` and the command of a program.
-        system_prompt: Replaces the agent's or the scenario's.
-        max_steps: Most model calls; a rollout without an answer by then has failed.
-        max_tokens_per_step: Most tokens of one response; None leaves it to the
-            server.
-        temperature: Sampling temperature; None leaves it to the server.
-        cache_requests: For a model behind servers at ``temperature`` 0: a file that
-            keeps answers; equal requests are answered from it.
-        concurrency: Rollouts in flight.
-        timeout_s: Wall seconds after which a rollout is dropped as hanging. The default
+            ``command:`` followed by a program's command line.
+        system_prompt: Replaces the system prompt of the agent or the scenario.
+        max_steps: Most model calls of a rollout; without an answer by then it fails.
+        max_tokens_per_step: Most tokens of one response; None uses the server's limit.
+        temperature: Sampling temperature; None uses the server's default.
+        cache_requests: File that keeps a server's answers, so that equal requests are
+            not sent again. Only for models on servers, at ``temperature`` 0.
+        concurrency: Number of rollouts that run at the same time.
+        timeout_s: Wall-clock seconds after which a rollout is dropped. The default
             suffices for a model of 0.5 billion parameters that answers 32 rollouts at
             once on a busy processor.
-        save: JSON Lines file that each trajectory is appended to as it ends.
+        save: JSON Lines file; each trajectory is appended when its rollout ends.
         tools: Tools by name, each with its settings, e.g.
-            ``{"bash": {"timeout_s": 5}}``; a list of names takes the defaults. None
-            gives the agent its own.
+            ``{"bash": {"timeout_s": 5}}``; or a list of names, for default settings.
+            None uses the agent's own tools.
         unsafe_local_exec: Run commands of the bash tool, and a scenario's code,
             without a sandbox.
     """

@@ -2,8 +2,8 @@
 
 An agent loop that drops, rewrites or reorders earlier messages makes its model forget,
 and its trajectories cannot be trained as one sequence. The check compares each call
-with the previous one of the same agent, and reports the first difference if it causes
-others.
+with the same agent's previous call. If a difference causes further differences, only
+the first is reported.
 """
 
 import json
@@ -29,7 +29,7 @@ LossKind = Literal[
     "result_without_call",
     "tokens_broken",
 ]
-"""How a conversation lost context."""
+"""The ways in which a prompt can lose context."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class ContextLoss:
 
     Attributes:
         call: Index of the model call whose prompt differs.
-        message: Index of the message: in the earlier call's prompt if it is missing,
-            else in this call's; None if tokens are compared.
+        message: Index of the message in the call's prompt. If a message is missing, its
+            index in the earlier call's prompt. None if tokens were compared.
         kind: The kind of change.
         detail: A description of the change.
     """
@@ -55,15 +55,15 @@ class ContextLoss:
 
 
 Losses = Iterator[tuple[int | None, LossKind, str]]
-"""Message index, kind and detail of each loss."""
+"""The fields ``message``, ``kind`` and ``detail`` of each ContextLoss."""
 
 
 def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
     """Return the places where a trajectory's prompts lost context, in order.
 
     Agents of a team are checked separately. Calls without recorded messages are
-    skipped. If both calls have token ids, each prompt must start with the earlier
-    prompt and its response.
+    skipped. If two successive calls have token ids, the later prompt must begin with
+    the tokens of the earlier prompt and its response.
     """
     losses: list[ContextLoss] = []
     last: dict[str, ModelCall] = {}
@@ -116,7 +116,7 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Search for the earlier call's reply, and its tool results, from ``start`` on."""
+    """Search messages from ``start`` on for the earlier reply and its tool results."""
     said = {
         "role": "assistant",
         "content": before.content,
@@ -161,7 +161,7 @@ def _compare_tokens(before: ModelCall, call: ModelCall) -> Losses:
 
 
 def _key(message: dict[str, Any]) -> str:
-    """Return a key of a message's content that is independent of JSON's spelling."""
+    """Return a text that is equal for equal messages, however their JSON is written."""
     functions = [(c.get("id"), c.get("function", {})) for c in _calls(message)]
     calls = [(i, f.get("name"), _canonical(f.get("arguments"))) for i, f in functions]
     content = message.get("content") or ""

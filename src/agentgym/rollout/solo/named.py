@@ -23,12 +23,13 @@ def get_agent(agent: str | RolloutAgent | type[RolloutAgent]) -> RolloutAgent:
     """Return an agent from a name, class, command or instance.
 
     Args:
-        agent: A name, ``module:Class``, ``command:`` and a program's command, a class
-            with a constructor without arguments, or an instance.
+        agent: The name of a built-in agent; ``module:Class``; ``command:`` followed by
+            a program's command line; a class that needs no arguments; or an instance.
 
     Raises:
-        NotFoundError: No agent has this name.
-        UsageError: It cannot be imported or built, or is not a :class:`RolloutAgent`.
+        NotFoundError: No built-in agent has this name.
+        UsageError: The agent cannot be imported or built, or is not a
+            :class:`RolloutAgent`.
     """
     found: Any = agent
     if isinstance(agent, str) and is_command(agent):

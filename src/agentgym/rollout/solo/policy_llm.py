@@ -14,12 +14,12 @@ _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)
 
 
 class PolicyLlm:
-    """Answers a rollout's model calls like the gateway.
+    """Answers a rollout's model calls with a policy, as the gateway does.
 
     Args:
         policy: The policy that answers.
-        temperature: Default temperature; without it, that of evaluations.
-        max_tokens: Default token limit of one response.
+        temperature: Temperature of calls that do not set one.
+        max_tokens: Token limit of a response, if the call does not set one.
     """
 
     def __init__(

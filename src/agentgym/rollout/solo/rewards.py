@@ -25,10 +25,11 @@ RewardFunction = Callable[
 
 
 class FunctionEnding(Ending):
-    """Scores with the user's function, if any; an agent without an answer has failed.
+    """Scores trajectories with the user's function; without an answer, a rollout fails.
 
     Args:
-        function: The function; a sync one runs in a thread.
+        function: The reward function, or None for no reward. A sync function runs in a
+            thread.
     """
 
     def __init__(self, function: RewardFunction | None) -> None:
@@ -40,7 +41,7 @@ class FunctionEnding(Ending):
         """Return the trajectory with the function's reward.
 
         Raises:
-            RewardError: The function raised, or returned no finite number.
+            RewardError: The function raised an error, or did not return a valid reward.
         """
         if trajectory.reason is None and not trajectory.answer:
             trajectory.status = RolloutStatus.FAILED

@@ -15,9 +15,9 @@ from agentgym.sandbox.commands import check_files
 TaskLike = Task | str | Mapping[str, Any]
 """A task, the user's request as text, or a mapping with ``instruction``.
 
-A mapping may also have ``id``, ``goal`` (for a reward function) and ``initial_state``,
-whose ``files`` (path to text) fill the workspace; also ``family``, ``level``, ``seed``
-and ``split`` of :class:`Task`.
+A mapping may also have other fields of :class:`Task`: ``id``, ``goal`` (for a reward
+function), ``initial_state``, ``family``, ``level``, ``seed`` and ``split``.
+``initial_state["files"]`` maps paths to texts, and fills the workspace.
 """
 
 
@@ -39,7 +39,7 @@ def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read a JSON Lines file with a text or a mapping per line.
+    """Read tasks from a JSON Lines file; each line is a text or an object.
 
     Raises:
         UsageError: The file cannot be read or is empty, or a line is not a task; the

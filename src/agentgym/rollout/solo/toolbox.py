@@ -39,17 +39,17 @@ class Workbench(Environment):
         return self._tools
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from the start; None for a deleted file."""
+        """Return the texts of files that changed, by path; None for a deleted file."""
         return self.workspace.changed()
 
 
 class Toolbox:
-    """Creates the tools of each rollout; open it before commands run, and close it.
+    """Creates the tools of each rollout. Call ``open`` before use, and ``close`` after.
 
     Args:
-        named: Settings of ready-made tools by name; ``module:function`` names your own
-            function, without settings.
-        own: Your own functions and objects.
+        named: Settings of ready-made tools, by tool name. The name ``module:function``
+            stands for your own function, and takes no settings.
+        own: Your own functions, and objects with ``@tool`` methods.
         unsafe_local_exec: Whether commands may run without a sandbox.
 
     Raises:
@@ -84,7 +84,7 @@ class Toolbox:
             raise UsageError(f"Two tools are named {twice[0]!r}; rename one.")
 
     def bench(self, files: Mapping[str, str]) -> Workbench:
-        """Return the tools of one rollout, on a workspace with these files."""
+        """Return a rollout's environment: the tools, and a workspace with ``files``."""
         workspace = Workspace(
             files, max_characters=_MAX_CHARACTERS, sandbox=self._sandbox
         )
@@ -92,7 +92,7 @@ class Toolbox:
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
-        """Open the sandbox if a tool needs it; takes a moment.
+        """Open the sandbox, which takes a moment, if a tool needs it.
 
         Raises:
             SandboxUnavailableError: No kind of sandbox works on this machine.
@@ -105,7 +105,7 @@ class Toolbox:
             self._sandbox = open_sandbox(config)
 
     def close(self) -> None:
-        """Close the sandbox, once running commands have ended."""
+        """Wait for running commands, then close the sandbox."""
         if self._sandbox is not None:
             self._sandbox.close()
 
@@ -125,7 +125,7 @@ def _own_tools(source: Any) -> list[Tool]:
     """Return the tools of a function, a ``Tool``, or an object with ``@tool`` methods.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: ``source`` is something else.
         ScenarioError: A docstring or an annotation is missing.
     """
     if isinstance(source, Tool):
@@ -141,7 +141,7 @@ def _own_tools(source: Any) -> list[Tool]:
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
-    """Return ``function`` with its result, or its exception, converted to text."""
+    """Wrap a function, to return text and to raise every exception as a ToolError."""
 
     async def shown(**arguments: Any) -> str:
         try:

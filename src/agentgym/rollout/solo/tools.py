@@ -14,7 +14,7 @@ class BuiltInTool(BaseModel):
     """A ready-made tool: its fields are settings, and one method is marked ``@tool``.
 
     Attributes:
-        needs_sandbox: Whether it runs programs, which may start others.
+        needs_sandbox: Whether the tool runs programs, which need a sandbox.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -22,7 +22,7 @@ class BuiltInTool(BaseModel):
     _workspace: Workspace = PrivateAttr()
 
     def on(self, workspace: Workspace) -> Self:
-        """Return the tool with the same settings, bound to a rollout's files."""
+        """Return a copy of the tool that works on a rollout's workspace."""
         bound = self.model_copy()
         bound._workspace = workspace
         return bound
@@ -147,7 +147,7 @@ class Search(BuiltInTool):
     """Searches for a text, ignoring case.
 
     Attributes:
-        texts: Texts to search besides the workspace's files, by name.
+        texts: Further texts to search in addition to the workspace's files, by name.
         max_matches: Most lines shown.
         max_line: Most characters shown of a line.
     """

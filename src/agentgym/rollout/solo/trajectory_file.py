@@ -25,8 +25,9 @@ class TrajectoryWriter:
 
     Args:
         path: The file; it and its folder are created if missing.
-        form: The format; None derives it from the name: ``….atif.json`` (or
-            ``….atif.jsonl``), ``….openai.jsonl``, otherwise AgentGym's own.
+        form: The format. None derives the format from the file's name:
+            ``….atif.json`` (or ``….atif.jsonl``), ``….openai.jsonl``, otherwise
+            AgentGym's own.
     """
 
     def __init__(self, path: Path, form: TrajectoryFormat | None = None) -> None:
@@ -43,7 +44,7 @@ class TrajectoryWriter:
         self._file.close()
 
     def write(self, trajectory: Trajectory) -> None:
-        """Append one trajectory, without secrets, and flush it.
+        """Append one trajectory with its secrets removed, and flush the file.
 
         Raises:
             OSError: The disk is full, or the file cannot be written.
@@ -72,8 +73,8 @@ def read_jsonl(path: Path, *, strict: bool = True) -> list[Trajectory]:
         strict: Whether a broken line is an error; if not, it is logged and skipped.
 
     Raises:
-        TrajectoryFileError: A line is truncated or not a trajectory. The error names
-            the line, and has the other lines' trajectories in ``trajectories``.
+        TrajectoryFileError: A line is truncated or not a trajectory. The message names
+            the line, and the error's ``trajectories`` are those of all other lines.
         OSError: The file cannot be read.
     """
     trajectories, broken = scan_jsonl(path)
@@ -110,7 +111,7 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
 
 
 def _mend_last_line(path: Path, file: BinaryIO) -> None:
-    """Make a file end with a newline: complete its last line, or remove it."""
+    """Make a file end with a newline; remove its last line if it is not JSON."""
     if not path.stat().st_size:
         return
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -52,7 +52,7 @@ CREATE TABLE models (
 );
 """
 _MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
-"""SQL that upgrades a file to the version from the previous one."""
+"""By a file's version: the SQL that upgrades the file to the current version."""
 _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
 _ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared once
@@ -65,18 +65,19 @@ _REFUSALS = frozenset(
         sqlite3.SQLITE_RANGE,
     }
 )
-"""Error codes that concern a row, not the file."""
+"""SQLite's error codes for one invalid row; other codes concern the whole file."""
 
 Params = Sequence[Any]
 Write = tuple[str, Params]
-"""A statement and its parameters.
+"""An SQL statement and its parameters.
 
-A statement that ends with ``VALUES ?`` adds a row; consecutive ones are merged.
+A statement that ends with ``VALUES ?`` adds one row. Successive equal statements of
+this kind are merged into one statement that adds several rows.
 """
 
 
 class _RefusedError(Exception):
-    """A submission in a group cannot be stored, but the others can."""
+    """Raised if one submission of a group cannot be stored, but others may be."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -85,30 +86,30 @@ class _RefusedError(Exception):
 class Database:
     """One SQLite file (WAL), or a database in memory.
 
-    Writes are queued and committed together every ``group_commit_s``; the writes of one
-    :meth:`submit` are committed together or not at all. Submissions that SQLite refuses
-    are left out and counted; the others of their group are committed. While the disk is
-    full, or fails, or the file is locked, the writing thread retries for
-    ``disk_wait_s``. After that, or if the thread dies, every method but :meth:`read`
-    raises StoreError with the reason, also in threads that were waiting.
+    Writes are queued, and committed as a group every ``group_commit_s``. The writes of
+    one :meth:`submit` are committed together or not at all. If SQLite refuses a
+    submission, it is left out and counted, and the rest of its group is committed.
+    While the disk is full or fails, or the file is locked, the writing thread retries
+    for ``disk_wait_s``. After that, or if the thread dies, the methods that write or
+    wait raise StoreError with the reason, also in threads that were waiting.
 
     A killed process loses at most the writes that were not flushed; a power cut may
     also lose the last commits, but leaves the file consistent (``synchronous=NORMAL``).
 
     Args:
         path: The file, created if missing; None keeps everything in memory.
-        signals: Notified of each commit; wakes all waiters once writing has failed for
-            good.
-        group_commit_s: Longest time a write waits for others.
+        signals: Notified of each commit. If writing fails for good, all listeners are
+            notified.
+        group_commit_s: Most seconds that a write waits for others to join its group.
         disk_wait_s: Seconds to wait for a full or failing disk.
         calm_s: Seconds without a write after which the journal is merged into the file.
 
     Attributes:
         stalled: Why writing waits at the moment, or None.
-        refused: Number of submissions that could not be stored.
+        refused: Number of submissions that SQLite refused.
 
     Raises:
-        RolloutError: The file is not such a database, is corrupt, has another version,
+        RolloutError: The file is not a rollout store, is corrupt, has another version,
             cannot be written, or is written by another process.
     """
 
@@ -149,7 +150,7 @@ class Database:
         self._thread.start()
 
     def submit(self, *writes: Write) -> int:
-        """Queue writes to commit together; block while too many wait.
+        """Queue writes to commit together; block while the queue is too long.
 
         Returns:
             The submission's number, for :meth:`flush` and :meth:`has_committed`.
@@ -167,12 +168,12 @@ class Database:
         return number
 
     def has_committed(self, number: int) -> bool:
-        """Return whether the submissions up to ``number`` were processed."""
+        """Return whether all submissions up to ``number`` were committed or refused."""
         return self._committed >= number
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written any more; None while writing works."""
+        """Why nothing can be written any more; None if writing works."""
         if self._error is not None:
             return str(self._error)
         if not self._thread.is_alive() and not self._is_closed:
@@ -188,7 +189,7 @@ class Database:
         """Wait until everything submitted before is committed.
 
         Args:
-            beat: Called every half second until then; may raise to give up.
+            beat: Called every half second while waiting; may raise to give up.
             number: Wait only for the submissions up to this number.
         """
         wanted = self._submitted if number is None else number
@@ -200,10 +201,12 @@ class Database:
             beat(self.stalled)
 
     async def kept(self) -> None:
-        """Wait for the next regular commit of everything submitted before.
+        """Wait until everything submitted before is committed.
+
+        Unlike :meth:`flush`, this does not make the commit happen earlier.
 
         Raises:
-            StoreError: It cannot be committed.
+            StoreError: Nothing can be committed any more.
         """
         wanted = self._submitted
 
@@ -216,7 +219,7 @@ class Database:
             pass
 
     def give_up(self) -> None:
-        """Stop waiting for a failing disk, now and later."""
+        """Never wait for a full or failing disk again: the next failure is final."""
         self._impatient.set()
 
     def read(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
@@ -248,14 +251,14 @@ class Database:
         self.check()
 
     def _free(self) -> None:
-        """Release the file, so that another store can open it."""
+        """Release the file's lock, so that another store can open the file."""
         if self._held is not None:
             self._held.close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for reading; a long read blocks no other thread."""
-        if self.path is None:  # there is only one
+        """Yield a connection for reading; a long read does not block other threads."""
+        if self.path is None:  # a database in memory has only one connection
             with self._connection_lock:
                 yield self._connection
             return
@@ -269,7 +272,7 @@ class Database:
             self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
-        """Wait a while; return whether so many submissions were processed."""
+        """Wait half a second at most; return whether ``wanted`` has been processed."""
         with self._changed:
             if self._committed < wanted:
                 self.check()
@@ -277,7 +280,7 @@ class Database:
             return self._committed >= wanted
 
     def _run(self) -> None:
-        """Write submissions until closed, as the only writing thread."""
+        """Commit submissions on the writing thread until the database is closed."""
         try:
             while group := self._next_group():
                 self._commit(group)
@@ -295,7 +298,7 @@ class Database:
             self._signals.notify_all()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
-        """Wait for the next commit, and return its writes; none at the end."""
+        """Wait until the next commit is due; return its writes, or none if closed."""
         while not self._has_work():
             self._empty_journal()
         self._hurry.wait(self._group_commit_s)
@@ -305,14 +308,14 @@ class Database:
         return group
 
     def _has_work(self) -> bool:
-        """Wait a while for a submission or the end; return whether one has come."""
+        """Wait up to ``calm_s``; return whether writes are queued or it is closed."""
         with self._changed:
             if not self._pending and not self._is_closed:
                 self._changed.wait(self._calm_s)
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Merge the journal into the file and empty it: it still has old rows."""
+        """Merge the journal into the file, and empty it of old and deleted rows."""
         if self.path is not None:
             with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -353,7 +356,8 @@ class Database:
     def _write_at_once(self, group: list[tuple[Write, ...]]) -> bool:
         """Write a group with as few statements as possible; return whether it worked.
 
-        Each statement releases the GIL and then has to wait for other threads.
+        Few statements are faster, since each one releases the GIL and then waits for
+        other threads. If one fails, nothing is written.
         """
         execute = self._connection.execute
         execute("SAVEPOINT at_once")
@@ -377,7 +381,7 @@ class Database:
         return True
 
     def _write_one_by_one(self, group: list[tuple[Write, ...]]) -> None:
-        """Write a failed group one by one, up to the submission that fails."""
+        """Write submissions one by one; raise _RefusedError for the one that fails."""
         for place, writes in enumerate(group):
             try:
                 for sql, row in writes:
@@ -450,7 +454,7 @@ class Database:
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:
-    """Raise if a file is read-only; wait later if it is locked."""
+    """Raise if the file is read-only; accept a locked file, as writing waits for it."""
     try:
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # keep its version
     except sqlite3.OperationalError as error:
@@ -459,13 +463,13 @@ def _check_writable(connection: sqlite3.Connection) -> None:
 
 
 def _of_rows(sql: str, rows: Sequence[Params]) -> str:
-    """Return a statement that inserts so many rows."""
+    """Return the SQL of a statement that inserts all ``rows``."""
     row = "(" + ", ".join("?" * len(rows[0])) + ")"
     return sql.removesuffix("?") + ", ".join([row] * len(rows))
 
 
 def _is_about_the_file(error: Exception) -> bool:
-    """Return whether an error concerns the file, not a row."""
+    """Return whether an error concerns the whole file, not one row."""
     if not isinstance(error, sqlite3.Error) or "JSON" in str(error):
         return False
     code = getattr(error, "sqlite_errorcode", None)  # binding errors have none

@@ -1,4 +1,4 @@
-"""Ends: wait for the ends of many rollouts; each wait costs only the new ends."""
+"""Ends: wait for many rollouts to end; the cost depends only on the new ends."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from agentgym.rollout.store.signals import Signals
 
 
 class Ends:
-    """The ends of some rollouts, each reported once.
+    """Reports the ends of some rollouts, each end once.
 
     Args:
         ids: Ids of the rollouts.
@@ -33,7 +33,7 @@ class Ends:
         ids: Collection[str],
         has_ended: Callable[[str], bool],
     ) -> Iterator[Self]:
-        """Listen for the ends of rollouts within the block; earlier ends count too."""
+        """Listen for ends within the block; ends before the block are reported too."""
         ends = cls(ids, has_ended)
         with ExitStack() as stack:
             for rollout_id in ends.left:
@@ -45,9 +45,9 @@ class Ends:
             yield ends
 
     def wait(self, timeout: float) -> set[str]:
-        """Block until a rollout ends; return all that ended since the last call.
+        """Block until a rollout ends; return the ids of all ends since the last call.
 
-        The set is empty if none ended within ``timeout`` seconds.
+        The set is empty if no rollout ended within ``timeout`` seconds.
         """
         until = time.monotonic() + timeout
         while self.left:
@@ -67,7 +67,7 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` rollouts ended, or a timeout; return all that ended."""
+        """Block until ``count`` rollouts ended or a timeout; return all ended ids."""
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

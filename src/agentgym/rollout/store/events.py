@@ -1,4 +1,4 @@
-"""Recorded events of an attempt, and model calls among them."""
+"""RecordedEvent: an event of an attempt; RecordedCall: an event of a model call."""
 
 import time
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ from agentgym.security.redaction import quoted
 
 MODEL_REQUEST = "model_request"
 ATTEMPT_FAILED = "attempt_failed"
-"""Event type with the reason why an attempt was abandoned."""
+"""Type of the event that says why an attempt was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
     """One model call: the payload of Agent Lightning's ``model_request`` event.
 
-    A client may post such an event too, so most fields may be missing.
+    Clients may post such events too, so most fields may be missing.
 
     Attributes:
-        data: The payload, with the request's and the response's bodies.
+        data: The payload, with the bodies of the request and the response.
     """
 
     data: dict[str, Any]
 
     @property
     def agent(self) -> str:
-        """Name of the agent in a team."""
+        """Name of the agent that made the call."""
         return self.data.get("agent") or DEFAULT_AGENT
 
     @property
@@ -44,7 +44,7 @@ class RecordedCall:
 
     @property
     def http_status(self) -> int:
-        """400 and above are errors."""
+        """HTTP status of the response; 400 and above are errors."""
         failed = self.data.get("status") == "error"
         return self.data.get("http_status") or (500 if failed else 200)
 
@@ -63,7 +63,7 @@ class RecordedCall:
 
     @property
     def server(self) -> dict[str, Any]:
-        """The server's model name, and the version of its weights."""
+        """The server's ``model`` name, and the ``version`` of its weights."""
         found = self.data.get("server") or {}
         model = found.get("model") or self.data.get("model") or ""
         version = found.get("version", self.data.get("model_version"))
@@ -83,7 +83,7 @@ class RecordedCall:
         )
 
     def to_view(self) -> dict[str, Any]:
-        """Return the call as JSON values, with token counts instead of ids."""
+        """Return the call's fields as JSON values, with token counts instead of ids."""
         fields, completion = self._step(), self.completion
         prompt, response = completion.prompt_ids, completion.response_ids
         if prompt or response:
@@ -92,7 +92,7 @@ class RecordedCall:
         return fields
 
     def _step(self) -> dict[str, Any]:
-        """Return the fields of a :class:`ModelCall` except ids, as JSON values."""
+        """Return the fields of a :class:`ModelCall` as JSON, without token ids."""
         request, completion = self.data.get("request") or {}, self.completion
         choice, counts = completion.choice, completion.token_counts
         message = choice.get("message") or {}
@@ -119,7 +119,11 @@ class RecordedCall:
         }
 
     def repeats_routes(self, before: "RecordedCall") -> bool:
-        """Return whether it continues ``before``, so that its routed experts repeat."""
+        """Return whether this call repeats the routed experts of ``before``.
+
+        This is the case if the prompts are equal, or if the call's prompt begins with
+        the prompt and the answer of ``before``.
+        """
         asked, answered = self.completion.prompt_ids, before.completion
         whole = answered.prompt_ids + answered.response_ids
         continues = asked == answered.prompt_ids or asked[: len(whole)] == whole
@@ -127,7 +131,7 @@ class RecordedCall:
 
 
 def check_event(kind: str, data: dict[str, Any]) -> None:
-    """Validate a posted event whose type the store reads back.
+    """Validate a posted event if it is a model call or a reward.
 
     Raises:
         RecordError: A model call or a reward is malformed; the message says why.
@@ -156,13 +160,14 @@ def check_event(kind: str, data: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One event of an attempt; the payload is kept as text, to save memory.
+    """One event of an attempt; the payload is kept as JSON text, to save memory.
 
     Attributes:
         event_type: ``model_request``, ``tool_call``, ``reward`` or any other.
-        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
+        rollout_id: Id of the rollout.
+        attempt_id: Id of the rollout's attempt.
         timestamp: Time of recording, in seconds since the epoch.
-        raw: The posted or recorded payload, as JSON.
+        raw: The payload as JSON.
     """
 
     event_type: str
@@ -182,29 +187,29 @@ class RecordedEvent:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The payload."""
+        """The parsed payload."""
         data: dict[str, Any] = orjson.loads(self.raw)
         return data
 
     @property
     def call(self) -> RecordedCall | None:
-        """The model call; None for an event of another type."""
+        """The event as a model call; None if it has another type."""
         return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
     def without_routes(self) -> "RecordedEvent":
-        """Return the event without routed experts."""
+        """Return a copy of the event without routed experts."""
         rest = {k: v for k, v in self.data.items() if k != "routed_experts"}
         return replace(self, raw=orjson.dumps(rest))
 
 
 def answered_calls(events: Sequence[RecordedEvent]) -> list[RecordedCall]:
-    """Return the model calls that the policy answered, in order."""
+    """Return the model calls that were answered without an error, in order."""
     calls = (event.call for event in events)
     return [call for call in calls if call is not None and call.ok]
 
 
 def _with_message(completion: Completion) -> Completion:
-    """Return a completion with a message, even if it has only token ids."""
+    """Add an empty message to a completion that has only token ids."""
     body, choice = completion.body, completion.choice
     if not choice.get("token_ids") or choice.keys() & {"message", "text"}:
         return completion
@@ -212,7 +217,7 @@ def _with_message(completion: Completion) -> Completion:
 
 
 def _text(content: Any) -> str | None:
-    """Return a message's text, also from content in parts."""
+    """Return a message's text; if the content is a list of parts, join their texts."""
     if not isinstance(content, list):
         return None if content is None else str(content)
     texts = (part.get("text") for part in content if isinstance(part, dict))

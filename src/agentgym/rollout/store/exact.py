@@ -1,4 +1,4 @@
-"""Exact: keep records that contain secrets in memory while this process lives."""
+"""Exact: remove secrets from written records, and keep the originals for a while."""
 
 import re
 import secrets
@@ -17,14 +17,14 @@ _MARKED = re.compile(rb'\{"redacted":"([0-9a-f]+)-([0-9]+)",')
 class Exact:
     """Removes secrets from written records, and keeps the originals. Thread-safe.
 
-    Training needs the exact tokens, even if they spell a secret. So the originals stay
-    readable until the store is closed, in a database without a name, whose file SQLite
-    deletes as it creates it. The redacted record begins with a mark that identifies its
-    original. The newest records are kept.
+    Training needs the exact tokens, even if they spell a secret. So the newest
+    originals stay readable until the store is closed. They are in a temporary database,
+    whose file SQLite deletes right after creating it. A redacted record begins with a
+    mark that identifies its original.
 
     Args:
-        goes_on: Whether a later process continues unfinished rollouts, which are then
-            written unredacted.
+        goes_on: Whether a later process continues unfinished rollouts. If so, those
+            rollouts are written with their secrets.
     """
 
     def __init__(self, *, goes_on: bool = False) -> None:
@@ -35,7 +35,7 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Redact a rollout's JSON, unless a later process needs it unchanged."""
+        """Redact a rollout's JSON, unless a later process continues the rollout."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 
@@ -44,7 +44,7 @@ class Exact:
         return self._redactor.text(name)
 
     def clean(self, raw: bytes) -> bytes:
-        """Redact an event; keep the original if it had secrets."""
+        """Redact an event's JSON; keep the original if it had secrets."""
         text = raw.decode()
         written = self._redactor.record(text)
         if written is text:
@@ -57,7 +57,7 @@ class Exact:
         return f'{{"{_MARK}":"{self._session}-{number}",{written[1:]}'.encode()
 
     def restored(self, written: bytes) -> bytes:
-        """Return the original of a redacted event, if this process has it."""
+        """Return an event's original, or the redacted event if it is not kept."""
         mark = _MARKED.match(written)
         if mark is None:
             return written

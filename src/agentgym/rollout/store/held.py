@@ -13,15 +13,15 @@ from agentgym.security.private import private
 def hold(path: Path) -> TextIO | None:
     """Lock a store's file until the result is closed or this process ends.
 
-    The lock is on a separate file: closing the store's own file would release SQLite's
-    locks. Returns None if that file cannot be opened. Where the file system has no
-    locks, as on some network disks, nothing is locked.
+    The lock is on a separate lock file, because closing the store's own file would
+    release SQLite's locks. Nothing is locked if the lock file cannot be opened (then
+    the result is None), or if the file system has no locks, like some network disks.
 
     Raises:
-        RolloutError: Another store holds the lock, or the file has a hard link, of
-            which SQLite would not know.
+        RolloutError: Another store holds the lock, or the file has a second name (a
+            hard link), which would let SQLite corrupt it.
     """
-    path = path.resolve()  # links to it are the same file
+    path = path.resolve()  # a symbolic link and its target have the same lock
     with suppress(OSError):
         if (names := path.stat().st_nlink) > 1:
             raise RolloutError(

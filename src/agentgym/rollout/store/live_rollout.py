@@ -1,4 +1,4 @@
-"""LiveRollout: a rollout in memory, with the state that its next requests need."""
+"""LiveRollout: an unfinished or recently ended rollout, kept in memory."""
 
 import time
 from collections import Counter
@@ -20,16 +20,17 @@ from agentgym.rollout.store.rollout import (
 
 @dataclass(slots=True)
 class LiveRollout:
-    """A rollout in memory. Not thread-safe: the store holds its lock.
+    """A rollout in memory. Not thread-safe: the caller must hold the store's lock.
 
     Attributes:
         rollout: The rollout as stored; replaced, not modified.
-        hidden: Whether a client has deleted it.
-        worker: Name of the worker that runs it.
-        tries: Failed attempts that count against the limit.
+        hidden: Whether a client has deleted the rollout.
+        worker: Name of the worker that runs the rollout.
+        tries: Number of failed attempts that count against the limit.
         calls: Number of model calls begun, by attempt and agent.
-        number: Number of its last submission to the database.
-        routed: By attempt: the last model call, if it has routed experts.
+        number: Number of the rollout's last submission, from :meth:`Database.submit`.
+        routed: The last model call of each attempt, by attempt id, if the call has
+            routed experts.
     """
 
     rollout: Rollout
@@ -68,12 +69,12 @@ class LiveRollout:
 
     @property
     def attempt_id(self) -> str:
-        """The current attempt."""
+        """Id of the current attempt."""
         return str(self.rollout.status.last_attempt_id or FIRST_ATTEMPT)
 
     @property
     def next_attempt_id(self) -> str:
-        """The attempt after the current one."""
+        """Id for the attempt after the current one."""
         now = self.attempt_id
         return str(int(now) + 1) if now.isdecimal() else f"{now}-again"
 
@@ -85,11 +86,11 @@ class LiveRollout:
         self.rollout = self.rollout.model_copy(update=changed)
 
     def is_run_by(self, worker: str) -> bool:
-        """Say whether a worker is running the rollout."""
+        """Return whether a worker is running the rollout."""
         return self.state is RolloutState.RUNNING and self.worker == worker
 
     def restore(self, events: Iterable[RecordedEvent]) -> None:
-        """Restore the state from events that an earlier store recorded."""
+        """Restore ``tries``, ``calls`` and ``routed`` from recorded events."""
         for event in events:
             if (call := event.call) is not None:
                 self.calls[event.attempt_id, call.agent] += 1
@@ -100,13 +101,14 @@ class LiveRollout:
     def routes_of(
         self, event: RecordedEvent, call: RecordedCall
     ) -> RecordedEvent | None:
-        """Record a model call's routed experts.
+        """Keep a call that has routed experts as the attempt's last one.
 
-        They are large: of consecutive calls that continue each other, only the last
-        keeps them.
+        Routed experts are large. If a call continues the previous call, it repeats the
+        previous call's routed experts, so these need not be stored twice.
 
         Returns:
-            The previous call without its routed experts, if ``call`` repeats them.
+            The previous call without its routed experts, if ``call`` repeats them; else
+            None.
         """
         before = self.routed.pop(event.attempt_id, None)
         if call.data.get("routed_experts") is None:
@@ -117,10 +119,10 @@ class LiveRollout:
         return before.without_routes()
 
     def check_current(self, attempt_id: str) -> None:
-        """Raise if an attempt is over.
+        """Raise if an attempt or its rollout is over.
 
         Raises:
-            RolloutStateError: The attempt is over.
+            RolloutStateError: The attempt or the rollout is over.
             RolloutNotFoundError: A client has deleted the rollout.
         """
         rollout_id = self.rollout.rollout_id

@@ -23,10 +23,10 @@ class Memory:
         self._database = database
         self.live: dict[str, LiveRollout] = {}
         self._recent: deque[str] = deque()
-        self._deleted: dict[str, int] = {}  # until SQLite has deleted them
+        self._deleted: dict[str, int] = {}  # by id: the deletion's submission number
 
     def find(self, rollout_id: str) -> LiveRollout | None:
-        """Return a rollout; None if there is none."""
+        """Return a rollout from memory or SQLite; None if the id is unknown."""
         if live := self.live.get(rollout_id):
             return live
         if not self._database.has_committed(self._deleted.get(rollout_id, 0)):
@@ -35,18 +35,18 @@ class Memory:
         return None if found is None else LiveRollout(*found)
 
     def get(self, rollout_id: str) -> LiveRollout:
-        """Return a rollout, or raise RolloutNotFoundError."""
+        """Return a rollout; raise RolloutNotFoundError if the id is unknown."""
         live = self.find(rollout_id)
         if live is None:
             raise RolloutNotFoundError(rollout_id)
         return live
 
     def ended(self, rollout_id: str) -> None:
-        """Keep a rollout that just ended for a while; remove the oldest ended ones."""
+        """Register that a rollout ended; remove the oldest ended rollouts."""
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])
-            if oldest is not None and oldest.ended:  # not created again meanwhile
+            if oldest is not None and oldest.ended:  # its id may be in use again
                 if not self._database.has_committed(oldest.number):
                     return
                 del self.live[self._recent[0]]

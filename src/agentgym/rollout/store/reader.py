@@ -19,11 +19,11 @@ _VERSION = slice(60, 64)
 
 
 class StoreReader:
-    """Reads a run's ``rollouts.db``, opened for each use and closed after it.
+    """Reads a run's ``rollouts.db``; each method opens and closes the file.
 
-    Even a read-only connection makes SQLite write next to the file: it creates the
-    journal's index, or repairs it after a kill. So the index is opened read-only too,
-    and a file without a journal is opened as immutable.
+    Even with a read-only connection, SQLite writes the index of the journal: it creates
+    the index, or repairs it after a process was killed. So the index is opened
+    read-only too, and a file without a journal is opened as immutable.
 
     Args:
         path: The file; it may not exist yet.
@@ -34,9 +34,9 @@ class StoreReader:
 
     @property
     def exists(self) -> bool:
-        """Whether the run has begun a rollout: the file exists and has its tables.
+        """Whether the file exists and has its tables.
 
-        They are made with its version, a moment after the file.
+        The tables and the version are written a moment after the file is created.
         """
         if not self.path.is_file():
             return False
@@ -44,7 +44,7 @@ class StoreReader:
             with self.path.open("rb") as file:
                 header = file.read(_VERSION.stop)
         except OSError:
-            return True  # reading it explains the error
+            return True  # a later read raises an error that explains this
         journal = self.path.with_name(f"{self.path.name}-wal")
         is_sound = header[:16] == _MAGIC and any(header[16:20])
         is_new = not header or (is_sound and not any(header[_VERSION]))
@@ -66,14 +66,14 @@ class StoreReader:
             raise StoreError(self._explained(error)) from error
 
     def rollout(self, rollout_id: str) -> Rollout | None:
-        """Return a rollout, or None."""
+        """Return a rollout; None if the id is unknown."""
         sql = "SELECT rollout FROM rollouts WHERE rollout_id = ?"
         with self.reading() as connection:
             row = connection.execute(sql, (rollout_id,)).fetchone()
         return None if row is None else Rollout.model_validate_json(row[0])
 
     def instructions(self, split: str) -> dict[str, str]:
-        """Return the requests of a split's tasks, by task id."""
+        """Return the instructions of a split's evaluated tasks, by task id."""
         sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
             json_extract(rollout, '$.input.instruction') FROM rollouts
             WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""
@@ -81,7 +81,7 @@ class StoreReader:
             return dict(connection.execute(sql, (split,)).fetchall())
 
     def attempts(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
-        """Return the events of a rollout by attempt, both in order."""
+        """Return a rollout's events by attempt id; attempts and events are in order."""
         sql = """SELECT event_type, attempt_id, timestamp, data FROM events
             WHERE rollout_id = ? ORDER BY rowid"""
         found: dict[str, list[RecordedEvent]] = {}
@@ -101,7 +101,7 @@ class StoreReader:
             self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm")
         )
         how = "&immutable=1"
-        if _size_of(journal):  # without its index, as in a copy, SQLite makes one
+        if _size_of(journal):  # a copied store may lack the index: SQLite creates it
             how = "&readonly_shm=1" if index.exists() else ""
         return f"{self.path.resolve().as_uri()}?mode=ro{how}"
 
@@ -125,14 +125,14 @@ class StoreReader:
 
 
 def _size_of(file: Path) -> int:
-    """Return a file's size in bytes; 0 if there is none, or it is removed just now."""
+    """Return a file's size in bytes; 0 if the file does not exist (any more)."""
     with suppress(OSError):
         return file.stat().st_size
     return 0
 
 
 def _plain(data: str | bytes) -> bytes:
-    """Return an event's JSON, decompressed, without the ``redacted`` key."""
+    """Return an event's JSON: decompress it, and remove the key ``redacted``."""
     raw = data.encode() if isinstance(data, str) else zlib.decompress(data)
     if raw.startswith(_MARK):
         raw = b"{" + raw[raw.index(b'",', len(_MARK)) + 2 :]

@@ -23,7 +23,7 @@ NEXT_STATES: dict[RolloutState, frozenset[RolloutState]] = {
     RolloutState.SUCCEEDED: frozenset(),
     RolloutState.FAILED: frozenset(),
 }
-"""States that may follow each state when a client changes it."""
+"""By current state: the states that a client may set next."""
 
 FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
@@ -35,7 +35,7 @@ class Lifecycle(BaseModel):
         state: The state.
         k8s_job_name: Kubernetes job that runs it, reported by a controller.
         last_attempt_id: The current attempt; None before the first one.
-        error_message: Why the last attempt failed.
+        error_message: Why the last attempt failed; None if no attempt failed.
         version: Number of changes, starting at 1.
         created_at: Seconds since the epoch.
         updated_at: Seconds since the epoch, of the last change.
@@ -59,8 +59,8 @@ class NewRollout(BaseModel):
         config: Settings for a program that starts a process for each rollout, kept
             unchanged.
         metadata: ``scenario``, ``group`` and ``step``, or another program's values.
-        rollout_id: Its id; creating an id twice queues one rollout. None generates an
-            id.
+        rollout_id: Id of the rollout; None generates an id. If the id exists already,
+            no new rollout is queued.
     """
 
     input: Any
@@ -78,7 +78,7 @@ class Rollout(NewRollout):
 
 
 class StatusChange(BaseModel):
-    """Fields of a rollout's status to overwrite; unset fields stay."""
+    """Fields of a rollout's status to overwrite; unset fields do not change."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,7 +101,7 @@ class NewEvent(BaseModel):
 
 
 class ModelServer(BaseModel):
-    """A server that answers for a model; one per model and endpoint.
+    """A server of a model, identified by the model and the endpoint.
 
     Attributes:
         model: Name of the model.

@@ -19,21 +19,21 @@ def terminal(rollout_id: str) -> Key:
 
 
 class Signals:
-    """Callbacks by key. Thread-safe."""
+    """Calls the listeners of a key when the key is notified. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._callbacks: dict[Key, list[Callable[[], object]]] = defaultdict(list)
 
     def notify(self, *keys: Key) -> None:
-        """Call all listeners of one of ``keys``."""
+        """Call the listeners of each of ``keys``."""
         with self._lock:
             found = [c for key in keys for c in self._callbacks.get(key, ())]
         for callback in found:
             callback()
 
     def notify_all(self) -> None:
-        """Call all listeners of any key."""
+        """Call the listeners of all keys."""
         with self._lock:
             keys = list(self._callbacks)
         self.notify(*keys)
@@ -59,7 +59,10 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or a timeout; return its last value."""
+        """Wait until ``ready()`` is truthy or a timeout; return its last value.
+
+        ``ready`` is called again each time the key is notified.
+        """
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
         with self.listening([key], lambda: loop.call_soon_threadsafe(changed.set)):

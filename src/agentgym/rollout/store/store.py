@@ -51,15 +51,15 @@ class Store:
     Methods that take a rollout's id raise :class:`RolloutNotFoundError` if it is
     unknown, and :class:`RolloutStateError` if it has ended or the attempt is over.
     Values that are not JSON raise :class:`RecordError`. Once SQLite cannot be written,
-    all methods raise :class:`StoreError`, also in waiting threads.
+    methods that write or wait raise :class:`StoreError`, also in waiting threads.
 
     Args:
         path: SQLite file, created if missing; None keeps everything in memory.
-        max_attempts: Attempts of a rollout before :meth:`requeue` lets it fail.
-        group_commit_s: Longest time a write waits for others.
+        max_attempts: Number of failed attempts after which a rollout ends as failed.
+        group_commit_s: Most seconds until a write is committed.
         disk_wait_s: Seconds to wait for a full or failing disk.
-        goes_on: Whether a later process continues unfinished rollouts: their input is
-            kept.
+        goes_on: Whether a later process continues unfinished rollouts. If so, they are
+            written unredacted.
 
     Raises:
         RolloutError: The file is corrupt, of another version, not a store, or locked.
@@ -103,12 +103,12 @@ class Store:
 
     @property
     def stalled(self) -> str | None:
-        """Why writing waits at the moment, e.g. for disk space; else None."""
+        """Why writing waits at the moment, e.g. for disk space, or None."""
         return self._database.stalled
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written any more; None while writing works."""
+        """Why nothing can be written any more; None if writing works."""
         return self._database.failure
 
     @property
@@ -117,27 +117,27 @@ class Store:
         return self._database.refused
 
     def flush(self, beat: Beat = no_beat) -> None:
-        """Wait until everything so far is in SQLite; ``beat`` may raise to give up."""
+        """Wait until all writes so far are in SQLite; ``beat`` may raise to give up."""
         self._database.flush(beat)
 
     async def kept(self) -> None:
-        """Wait until everything so far is in SQLite, if a later process needs it."""
+        """With ``goes_on``, wait until all writes so far are in SQLite."""
         if self._exact.goes_on:
             await self._database.kept()
 
     def give_up(self) -> None:
-        """Stop waiting for a failing disk: later writes are lost."""
+        """Stop waiting for a failing disk, now and later; such writes are lost."""
         self._database.give_up()
 
     def close(self) -> None:
-        """Write the rest and close the file."""
+        """Write all queued writes, then close the file."""
         self._database.close()
         self._exact.close()
 
     # Rollouts
 
     def create_rollouts(self, items: Sequence[NewRollout]) -> list[Rollout]:
-        """Queue rollouts; if an id is known, return the existing rollout."""
+        """Queue new rollouts; for a known id, return the existing rollout instead."""
         created: dict[str, LiveRollout] = {}
         writes: list[Write] = []
         found = []
@@ -175,7 +175,7 @@ class Store:
     def list_rollouts(
         self, states: Collection[RolloutState], limit: int = 500
     ) -> list[Rollout]:
-        """Return the oldest rollouts in ``states``."""
+        """Return rollouts that are in one of ``states``, the oldest ``limit`` ones."""
         if FINAL_STATES.isdisjoint(states):
             with self._lock:
                 found = [i.rollout for i in self._live.values() if i.state in states]
@@ -190,9 +190,9 @@ class Store:
         return live is None or live.ended
 
     def list_terminal(self, after: int, limit: int) -> tuple[list[Rollout], int, int]:
-        """Return rollouts in the order they ended, after the cursor ``after``.
+        """Return up to ``limit`` ended rollouts after a cursor, in order of their ends.
 
-        Also returns the next cursor, and how many have ended in total. Cursors stay
+        Also returns the next cursor, and the number of all ended rollouts. Cursors stay
         valid when rollouts are deleted, and after a restart.
         """
         self.flush()
@@ -208,7 +208,7 @@ class Store:
     ) -> set[str]:
         """Block until ``count`` of the rollouts have ended, by default all.
 
-        Returns those that ended within ``timeout`` seconds, deleted ones included.
+        Returns the ids of rollouts that ended (or were deleted) in ``timeout`` seconds.
         """
         with self.ends(ids) as ends:
             return ends.wait_for(len(ends.left) if count is None else count, timeout)
@@ -218,7 +218,7 @@ class Store:
         return Ends.listening(self.signals, ids, self.has_ended)
 
     def patch(self, rollout_id: str, status: StatusChange) -> Rollout:
-        """Update the fields set in ``status``, if Agent Lightning's states allow it."""
+        """Update the fields set in ``status``; raise if the new state is forbidden."""
         updates = status.model_dump(exclude_unset=True)
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -232,7 +232,7 @@ class Store:
     def hide(self, rollout_id: str) -> None:
         """Hide a rollout from clients; its id can be used again.
 
-        Its record stays, and a waiting thread sees it end. Unknown ids are ignored.
+        The record stays. Threads that wait for it see an end. Unknown ids are ignored.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -253,7 +253,7 @@ class Store:
             self.signals.notify(signals.terminal(rollout_id), signals.ANY)
 
     def delete_steps_after(self, step: int) -> None:
-        """Remove the rollouts of later training steps, which a resumed run repeats."""
+        """Remove the rollouts of steps after ``step``, which a resumed run repeats."""
         self.flush()
         for rollout_id in tables.read_after(self._database, step):
             self.delete(rollout_id)
@@ -261,7 +261,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Assign up to ``n`` queued rollouts to a worker; a retired one gets none."""
+        """Assign up to ``n`` queued rollouts to a worker, none to a retired worker."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -276,7 +276,7 @@ class Store:
         return claimed
 
     async def claim_async(self, worker: str, n: int, *, wait_s: float) -> list[Rollout]:
-        """Like :meth:`claim`; wait up to ``wait_s`` until there is one."""
+        """Claim rollouts as in :meth:`claim`; wait up to ``wait_s`` for the first."""
         return await self.signals.wait_async(
             signals.QUEUE, lambda: self.claim(worker, n), wait_s
         )
@@ -327,13 +327,13 @@ class Store:
     ) -> bool:
         """Abandon the current attempt; return whether another one is queued.
 
-        If no attempts are left, it ends as failed.
+        If no attempts are left, the rollout ends as failed.
 
         Args:
             rollout_id: The rollout.
             reason: The reason, recorded in the attempt.
             charge: Whether the attempt counts against ``max_attempts``.
-            worker: Do nothing unless this worker runs the rollout.
+            worker: If given, do nothing unless this worker runs the rollout.
         """
         with self._lock:
             live = self._memory.get(rollout_id)
@@ -344,9 +344,9 @@ class Store:
             return not live.ended
 
     def retire(self, worker: str) -> list[str]:
-        """Assign a worker nothing any more; return the rollouts that it was running.
+        """Refuse a dead worker's later claims; return the ids of its running rollouts.
 
-        Requests that it sent before it died may arrive later.
+        Requests that the worker sent before it died may still arrive.
         """
         with self._lock:
             self._retired.add(worker)
@@ -355,7 +355,7 @@ class Store:
     # Events
 
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
-        """Register a model call; return the agent's earlier calls in this attempt."""
+        """Count a model call; return the number of earlier calls of the agent."""
         with self._lock:
             self._database.check()
             live = self._memory.get(rollout_id)
@@ -366,10 +366,10 @@ class Store:
     def record_call(
         self, rollout_id: str, attempt_id: str, raw: bytes, *, routed: bool = False
     ) -> None:
-        """Record a model call, unless the attempt is over.
+        """Record a model call; raise RolloutStateError if the attempt is over.
 
-        ``raw`` is the payload of Agent Lightning's ``model_request`` event, as JSON;
-        ``routed`` is whether it has routed experts.
+        ``raw`` is the payload of Agent Lightning's ``model_request`` event as JSON.
+        ``routed`` says whether the payload has routed experts.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -389,7 +389,7 @@ class Store:
         return event
 
     def attempts(self, rollout_id: str) -> list[str]:
-        """Return the attempts that have events, in order."""
+        """Return the ids of a rollout's attempts that have events, in order."""
         self._flushed(rollout_id)
         return tables.read_attempts(self._database, rollout_id)
 
@@ -402,21 +402,21 @@ class Store:
         return list(tables.read_events(self._database, self._exact, *where))
 
     def history(self, rollout_id: str) -> dict[str, list[RecordedEvent]]:
-        """Return the events of a rollout by attempt, both in order."""
+        """Return a rollout's events by attempt id; attempts and events are in order."""
         self._flushed(rollout_id)
         return tables.read_history(self._database, self._exact, rollout_id)
 
     def model_calls(
         self, rollout_id: str, attempt_id: str | None = None
     ) -> list[ModelCall]:
-        """Return the calls that the policy answered in an attempt, in order."""
+        """Return an attempt's calls that were answered without an error, in order."""
         events = self.events(rollout_id, attempt_id)
         return [call.to_model_call() for call in answered_calls(events)]
 
     # Model servers that a trainer registered
 
     def models(self, name: str) -> list[ModelServer]:
-        """Return the servers of a model."""
+        """Return the registered servers of a model."""
         with self._lock:
             return self._models.named(name)
 
@@ -431,7 +431,7 @@ class Store:
             self._models.clear()
 
     def _flushed(self, rollout_id: str) -> LiveRollout:
-        """Wait until all of a rollout is in SQLite, without the lock, and return it."""
+        """Wait without the lock until a rollout's writes are in SQLite; return it."""
         with self._lock:
             live = self._memory.get(rollout_id)
             number = live.number if rollout_id in self._live else None
@@ -441,7 +441,7 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event; ``call`` if it may change the record of the one before."""
+        """Record an event; ``call`` is the event's model call, if it may be routed."""
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))

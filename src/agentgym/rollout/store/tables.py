@@ -1,4 +1,4 @@
-"""The database's rows: JSON; model calls are compressed by zlib."""
+"""Write and read the database's rows: JSON, compressed by zlib for model calls."""
 
 import zlib
 from collections.abc import Collection, Iterator
@@ -23,7 +23,10 @@ _LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
 def write_rollout(
     rollout: Rollout, exact: Exact, terminal_order: int | None = None
 ) -> Write:
-    """Add a rollout, or update its status (and position, if it just ended)."""
+    """Return the statement that adds a rollout, or updates its status.
+
+    ``terminal_order`` is the rollout's position among ended rollouts, if it just ended.
+    """
     rollout_id = rollout.rollout_id
     try:
         text = rollout.model_dump_json()
@@ -34,38 +37,38 @@ def write_rollout(
 
 
 def hide_rollout(rollout_id: str) -> Write:
-    """Hide a rollout from clients."""
+    """Return the statement that hides a rollout from clients."""
     return "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?", (rollout_id,)
 
 
 def rename_rollout(rollout_id: str, new: str) -> tuple[Write, Write]:
-    """Give a rollout and its events another id."""
+    """Return the statements that give a rollout and its events another id."""
     sql = "UPDATE {} SET rollout_id = ? WHERE rollout_id = ?"
     row = new, rollout_id
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
 def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
-    """Remove a rollout and its events."""
+    """Return the statements that remove a rollout and its events."""
     sql = "DELETE FROM {} WHERE rollout_id = ?"
     row = (rollout_id,)
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
 def write_event(event: RecordedEvent, exact: Exact) -> Write:
-    """Add an event."""
+    """Return the statement that adds an event."""
     kind = exact.clean_name(event.event_type)
     row = kind, event.rollout_id, event.attempt_id, event.timestamp
     return _EVENT, (*row, _stored(event, exact))
 
 
 def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
-    """Overwrite the last model call of an attempt."""
+    """Return the statement that overwrites the last model call of an attempt."""
     return _LAST_CALL, (_stored(event, exact), event.rollout_id, event.attempt_id)
 
 
 def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
-    """Return a rollout, and whether a client deleted it; None if it is unknown."""
+    """Return a rollout, and whether a client deleted it; None for an unknown id."""
     sql = "SELECT rollout, hidden FROM rollouts WHERE rollout_id = ?"
     rows = database.read(sql, (rollout_id,))
     found = ((Rollout.model_validate_json(text), bool(gone)) for text, gone in rows)
@@ -75,7 +78,7 @@ def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | 
 def read_in_states(
     database: Database, states: Collection[RolloutState], limit: int
 ) -> list[Rollout]:
-    """Return the oldest rollouts in the given states; -1 means all."""
+    """Return the oldest ``limit`` rollouts in the given states; -1 returns all."""
     marks = ", ".join("?" * len(states))
     sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
         ORDER BY rowid LIMIT ?"""
@@ -84,9 +87,10 @@ def read_in_states(
 
 
 def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout], int]:
-    """Return rollouts in the order they ended, and the next cursor.
+    """Return rollouts after the cursor ``after``, in the order they ended.
 
-    Deleted ones are skipped, but keep their positions.
+    Also returns the next cursor. Rollouts that clients deleted are left out; cursors
+    still count them.
     """
     sql = """SELECT terminal_order, hidden, rollout FROM rollouts
         WHERE terminal_order > ? ORDER BY terminal_order LIMIT ?"""
@@ -100,7 +104,7 @@ def read_events(
 ) -> Iterator[RecordedEvent]:
     """Yield the events of a rollout, or of one of its attempts, in order.
 
-    Events that this process wrote are returned unredacted.
+    An event is returned unredacted if ``exact`` still has its original.
     """
     sql, params = "SELECT * FROM events WHERE rollout_id = ?", [rollout_id]
     if attempt_id is not None:
@@ -115,7 +119,7 @@ def read_events(
 def read_history(
     database: Database, exact: Exact, rollout_id: str
 ) -> dict[str, list[RecordedEvent]]:
-    """Return the events of a rollout by attempt, both in order."""
+    """Return a rollout's events by attempt id; attempts and events are in order."""
     found: dict[str, list[RecordedEvent]] = {}
     for event in read_events(database, exact, rollout_id):
         found.setdefault(event.attempt_id, []).append(event)
@@ -123,13 +127,13 @@ def read_history(
 
 
 def read_after(database: Database, step: int) -> list[str]:
-    """Return the ids of rollouts of later training steps."""
+    """Return the ids of rollouts of training steps after ``step``."""
     sql = "SELECT rollout_id FROM rollouts WHERE step > ?"
     return [rollout_id for (rollout_id,) in database.read(sql, (step,))]
 
 
 def read_attempts(database: Database, rollout_id: str) -> list[str]:
-    """Return the attempts of a rollout that have events, in order."""
+    """Return the ids of a rollout's attempts that have events, in order."""
     sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
         GROUP BY attempt_id ORDER BY min(rowid)"""
     return [name for (name,) in database.read(sql, (rollout_id,))]

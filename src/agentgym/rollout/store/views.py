@@ -1,4 +1,4 @@
-"""Pack model calls for a reward in another process, without token ids."""
+"""Convert model calls to compact JSON and back, for rewards in another process."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -12,9 +12,8 @@ from agentgym.rollout.store.events import RecordedCall
 def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
     """Convert model calls to JSON for :func:`unpack_calls`, without token ids.
 
-    Requests repeat earlier messages and tools; these are sent once. ``repeats`` is the
-    number of messages that a call shares with the agent's previous one; ``tools`` is
-    missing if they are the same.
+    Messages and tools that repeat those of the agent's previous call are left out.
+    ``repeats`` is the number of messages left out; equal ``tools`` are missing.
     """
     packed: list[dict[str, Any]] = []
     last: dict[str, tuple[list[Any], Any]] = {}
@@ -33,7 +32,7 @@ def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
 
 
 def unpack_calls(packed: Sequence[dict[str, Any]]) -> list[ModelCall]:
-    """Return the model calls from the output of :func:`pack_calls`."""
+    """Rebuild the model calls from the output of :func:`pack_calls`."""
     calls: list[ModelCall] = []
     last: dict[str, ModelCall] = {}
     for given in packed:

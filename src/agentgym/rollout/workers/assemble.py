@@ -30,18 +30,19 @@ def assemble_steps(
 ) -> list[Step]:
     """Insert the outcomes of tool calls after the model calls that requested them.
 
-    A call is judged twice, the same way for every framework: as written (the tool was
-    offered, the arguments parse and fit the original schema) and by its outcome (it
-    ran, was refused, broke a rule). Calls that a framework rejected have only the first
-    judgement; so have calls of the agent's own tools, such as hand-offs, whose schema
-    is the offered one. A call that the agent's own code replaced, e.g. a node that has
-    a query checked first, is left out. A call that ends the agent, e.g. of a tool
-    ``Done``, counts as made although nothing runs: it is the only call of the last
-    answer, and its tool never ran.
+    A call is judged in two ways, for every framework alike. First, as written: was the
+    tool offered, and do the arguments fit its original schema? Second, by its outcome:
+    it ran, was refused, or broke a rule.
+
+    - A call that the framework rejected has only the first judgement. So has a call of
+      the agent's own tool, e.g. a hand-off, which is checked with the offered schema.
+    - A call that the agent's own code replaced by another call is left out.
+    - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
+      nothing ran. It is the only call of the last answer, and its tool never ran.
 
     Args:
         model_calls: The gateway's model calls, in order.
-        tool_calls: Tool calls recorded around the functions, in the order they
+        tool_calls: Tool calls recorded when their functions ran, in the order they
             finished.
         specs: The episode's tools by name, with their original schemas.
         came_to_end: Whether the agent ended by itself with an answer.
@@ -53,7 +54,7 @@ def assemble_steps(
     pending = list(tool_calls)
     outcomes: dict[_Requested, ToolCall] = {}
     every = [call for calls in judged for call in calls]
-    # Right calls have run; the others may take the remaining results.
+    # Valid calls take their results first; other calls may take the remaining ones.
     for call in sorted(every, key=lambda call: call.outcome is not ToolOutcome.OK):
         outcomes[call] = call.with_what_ran(pending)
     ran = {call.call.name for call in every if not _did_not_run(outcomes[call])}
@@ -87,9 +88,9 @@ def assemble_steps(
 
 
 def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
-    """Return for each model call the tool-call ids that later requests mention.
+    """Return, for each model call, the ids of tool calls that later requests mention.
 
-    None for the last call, which no request follows.
+    The last item is None, because no request follows the last model call.
     """
     found: list[set[str] | None] = []
     later: set[str] | None = None
@@ -106,7 +107,7 @@ def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
 
 
 def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
-    """Return the answers to tool calls that later requests contain, by call id."""
+    """Return the answers to tool calls that the requests contain, by call id."""
     return {
         str(message["tool_call_id"]): result_text(message.get("content") or "")
         for call in model_calls
@@ -117,7 +118,7 @@ def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Requested:
-    """A requested call, judged by the tools that its model call offered."""
+    """A requested tool call, and whether the call is valid as written."""
 
     call: RequestedCall
     spec: ToolSpec | None  # None for the agent's own tools
@@ -125,7 +126,7 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with its outcome, taken from ``pending`` if it ran."""
+        """Return the call with its outcome, which is removed from ``pending``."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK
@@ -156,7 +157,7 @@ def _did_not_run(call: ToolCall) -> bool:
 
 
 def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
-    """Judge the calls of one answer by the tools offered to it."""
+    """Judge the tool calls of one answer by the tools that the request offered."""
     offered = offered_functions(call.tools)
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []
@@ -174,7 +175,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether a tool gets equal arguments; malformed ones count as equal."""
+    """Return whether two arguments are equal for a tool; None means malformed."""
     if ran is None or written is None:
         return ran is written
     return normalized(spec, ran) == normalized(spec, written)

@@ -1,8 +1,8 @@
 """Fork server: import slow modules once, then fork children that start at once.
 
-Importing an agent framework takes seconds, so one process does it before it has any
-threads, and every worker is forked from it. It imports no user code: a child does, in
-its parent's current folder and environment.
+Importing an agent framework takes seconds, so one process imports it before it has any
+threads, and every worker is forked from this process. User code is imported only in the
+children, in the current folder and environment of the parent.
 """
 
 import functools
@@ -33,7 +33,7 @@ _FAILED = 1
 
 
 class Child:
-    """A forked process; ``output`` is the read end of its standard output."""
+    """A forked process; the file descriptor ``output`` reads its standard output."""
 
     def __init__(self, pid: int, output: int, ended: "Future[int]") -> None:
         self.pid = pid
@@ -41,15 +41,15 @@ class Child:
         self._ended = ended
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its exit code, negative for a signal.
+        """Wait for the process; return its exit code, or -N if signal N ended it.
 
         Raises:
-            TimeoutError: It did not end in time.
+            TimeoutError: The process did not end in time.
         """
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
-        """Return all its output until it ends; see :meth:`read_some`."""
+        """Return all output until the process ends; raise as :meth:`read_some`."""
         deadline = time.monotonic() + timeout
         found = b""
         while data := self.read_some(max(0.0, deadline - time.monotonic())):
@@ -57,23 +57,23 @@ class Child:
         return found
 
     def read_some(self, timeout: float) -> bytes:
-        """Return its next output; empty if it has ended.
+        """Wait for output, and return it; empty if the process has ended.
 
         Raises:
-            TimeoutError: It wrote nothing in time.
+            TimeoutError: The process wrote nothing in time.
         """
         if not select.select([self.output], [], [], timeout)[0]:
             raise TimeoutError
         return os.read(self.output, 65536)
 
     def signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal to the process, unless the process has ended."""
         if not self._ended.done():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def end(self, grace_s: float) -> None:
-        """Ask it to end; kill it after the grace time."""
+        """Ask the process to end; kill it after ``grace_s`` seconds."""
         self.signal(signal.SIGTERM)
         try:
             self.wait(grace_s)
@@ -82,17 +82,18 @@ class Child:
             self.wait()
 
     def close(self) -> None:
-        """Close its output."""
+        """Close the read end of the output."""
         os.close(self.output)
 
 
 class ForkServer:
     """A process that forks children; started on demand, and restarted if it dies.
 
-    It imports the modules of ``preload`` before it forks, with the variables of
-    ``environment`` added to the parent's. It starts with the parent's initial variables
-    and gets the others over a socket, so a variable that was set later, such as a
-    user's key, is not in an environment that other processes can read.
+    The server imports the modules of ``preload`` before it forks. Its environment is
+    the parent's, with the variables of ``environment`` added. It starts with the
+    variables that the parent started with, and gets all others over a socket. So a
+    variable that was set later, e.g. a user's key, is not in an environment that other
+    processes can read.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
@@ -102,13 +103,13 @@ class ForkServer:
         self._server: _Connection | None = None
 
     def fork(self, target: str, argument: str, *, errors: int) -> Child:
-        """Call ``target``, as ``module:function``, with ``argument`` in a forked child.
+        """Fork a child that calls ``target`` (``module:function``) with ``argument``.
 
-        Its return value is the exit code; ``errors`` is the file descriptor for the
-        child's standard error.
+        The function's return value is the exit code. ``errors`` is the file descriptor
+        for the child's standard error.
 
         Raises:
-            RolloutError: The server cannot be started, or cannot import.
+            RolloutError: The server cannot be started, or cannot import ``preload``.
         """
         with self._lock:
             if self._server is None or self._server.is_dead:
@@ -118,9 +119,10 @@ class ForkServer:
 
 @functools.cache
 def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's fork server for ``preload``; it ends with this process.
+    """Return this process's fork server for ``preload``.
 
-    ``hash_seed`` is the children's ``PYTHONHASHSEED``.
+    The server ends with this process. ``hash_seed`` is the children's
+    ``PYTHONHASHSEED``.
     """
     environment = {
         "LANGSMITH_TRACING": "false",
@@ -133,7 +135,7 @@ def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServ
 
 
 class _Connection:
-    """The parent's end of one server process."""
+    """The parent's connection to one server process."""
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:
         self.is_dead = False
@@ -217,7 +219,10 @@ class _Connection:
 
 
 def main(descriptor: str, *preload: str) -> None:
-    """Import ``preload``, then fork on requests from a socket."""
+    """Run the server: import ``preload``, then fork a child for each request.
+
+    ``descriptor`` is the number of the socket from which requests are read.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     server = socket.socket(fileno=int(descriptor))
     _set_environment(json.loads(server.recv(_MOST_BYTES)))
@@ -276,7 +281,7 @@ def _say(server: socket.socket, **message: Any) -> None:
 
 
 def _run(request: dict[str, Any], output: int, errors: int) -> None:
-    """Run as the child; never return."""
+    """Call the requested function in the child, then end the process."""
     import ctypes
 
     code = _FAILED

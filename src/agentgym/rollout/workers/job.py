@@ -1,9 +1,9 @@
 """Job: run one rollout in its own process, started and ended by a controller.
 
-Agent Lightning's controller starts one for each rollout, as a local process or as a
+Agent Lightning's controller starts a job for each rollout, as a local process or as a
 Kubernetes Job, and passes the rollout's id in environment variables. The controller
-owns the rollout's state: a job only reports events, and exits with 0, or with another
-code if there is no reward.
+changes the rollout's state. A job only reports events; its exit code is 0 if there is a
+reward, else another code.
 """
 
 import asyncio
@@ -46,8 +46,9 @@ class Assignment:
 
     Attributes:
         gateway: Address of the gateway, e.g. ``http://gateway:8080``.
-        rollout_id: Id of the rollout; ``attempt_id`` is its attempt.
-        api_key: The gateway's key; empty if it requires none.
+        rollout_id: Id of the rollout.
+        attempt_id: Id of the rollout's attempt.
+        api_key: The gateway's key; empty if the gateway requires no key.
     """
 
     gateway: str
@@ -60,7 +61,7 @@ class Assignment:
         """Read the variables that Agent Lightning's controller sets for a process.
 
         Raises:
-            UsageError: The address is missing, or is not a rollout's.
+            UsageError: The address is missing, or is not the address of a rollout.
         """
         address = variables.get(BASE_URL)
         if not address:
@@ -89,9 +90,9 @@ def run_job(config: TrainingConfig, assignment: Assignment) -> Trajectory:
         The trajectory, with a reward.
 
     Raises:
-        RolloutError: The rollout has no reward; the reason is among its events.
-        AgentGymError: The scenario or its agent cannot be built, or the gateway
-            refuses; nothing is reported.
+        RolloutError: The rollout was dropped, and the reason was reported as an event;
+            or the gateway refused a request or cannot be reached.
+        AgentGymError: The scenario or its agent cannot be built; nothing is reported.
     """
     spec = WorkerSpec.of(
         located(config),
@@ -150,13 +151,13 @@ async def _attempt(worker: Worker, assignment: Assignment) -> Trajectory:
 
 
 class RolloutJob:
-    """The ``agent_class`` for Agent Lightning's local controller.
+    """The class to set as ``agent_class`` of Agent Lightning's local controller.
 
     Settings come from ``AGENTGYM_*`` variables, set by the controller's ``env_map``.
     """
 
     def run(self) -> None:
-        """Run the rollout that variables name; end the process on a failure."""
+        """Run the rollout from the environment variables; exit on a failure."""
         try:
             run_job(TrainingConfig.create(), Assignment.read())
         except AgentGymError as error:

@@ -19,9 +19,9 @@ class LoopWatch:
 
     Args:
         limit_s: Seconds that the loop may be blocked.
-        blocked: Called each time the loop was blocked for so long. By default the
-            code's position is logged, as the blocking call cannot be ended.
-        turned: Called each time the loop made progress.
+        blocked: Called each time the loop was blocked for ``limit_s``. By default, the
+            position of the blocking call is logged, since the call cannot be ended.
+        turned: Called at each check in which the loop made progress.
         every_s: Seconds between two checks, ``limit_s`` by default.
     """
 

@@ -16,8 +16,9 @@ def keep_offline(hosts: Path) -> None:
     """Refuse connections of this process to other machines from now on.
 
     Args:
-        hosts: File that gets a line for each refused machine, with ``OUTSIDE`` if a
-            model's client connected in a thread without an episode.
+        hosts: File to which each refused connection adds a line with the machine's
+            name. ``OUTSIDE`` is added if a model client connected in a thread that
+            belongs to no episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Answer calls of the agent's own tools that its scenario does not have."""
+"""Replace an agent's own tools, which its scenario does not have, by stubs."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,9 +13,9 @@ from agentgym.scenarios.tool_tasks.stubs import returns, stub_answer
 def own_stubs(
     scenario: Scenario, adapter: Adapter, agent: AgentLoop, allowed: Collection[str]
 ) -> list[Tool]:
-    """Return replacements for an agent's own tools that answer with made-up values.
+    """Return stubs for an agent's own tools; a stub answers with made-up values.
 
-    The ``allowed`` tools run for real.
+    The scenario's tools and the ``allowed`` tools get no stub.
     """
     if agent.agent is None:
         return []

@@ -30,9 +30,9 @@ class WorkerDeath:
     """A worker that ended unexpectedly.
 
     Attributes:
-        worker: Its name in the store.
-        blamed: Id of the rollout that blocked it, or None if unknown.
-        reason: The reason, for people.
+        worker: Name of the worker in the store.
+        blamed: Id of the rollout that blocked the worker; None if it is unknown.
+        reason: The reason of the end, as text for users.
     """
 
     worker: str
@@ -41,7 +41,7 @@ class WorkerDeath:
 
 
 class _Worker:
-    """One worker process and its last message."""
+    """One worker process, and the state that its messages reported."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.name = spec.worker
@@ -52,7 +52,7 @@ class _Worker:
         self._spec = spec
 
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
-        """Start the process; read its messages until it ends; return why it ended."""
+        """Start the process, read its messages to the end, and return why it ended."""
         try:
             argument = self._spec.model_dump_json()
             self.child = server.fork(_MAIN, argument, errors=errors)
@@ -95,7 +95,7 @@ class _Worker:
             self.child.signal(signal.SIGTERM)
 
     def end(self, until: float) -> None:
-        """Wait until a time for the process to end, then kill it."""
+        """Wait for the process until the monotonic time ``until``, then kill it."""
         if self.child is not None:
             self.child.end(max(0.0, until - time.monotonic()))
 
@@ -106,7 +106,7 @@ class WorkerPool:
     Args:
         spec: The workers' configuration; ``worker`` is the prefix of their names.
         count: Number of workers.
-        log: File for their standard error, without secrets.
+        log: File for the workers' standard error; secrets are removed.
         on_death: Called from a watching thread for each unexpected death, before the
             replacement starts.
     """
@@ -161,7 +161,7 @@ class WorkerPool:
 
     @property
     def failure(self) -> str | None:
-        """Why workers cannot start, or None."""
+        """Why workers cannot start; None if they can."""
         if self._bad_starts < _MAX_BAD_STARTS:
             return None
         said = [p.error for p in list(self._workers.values()) if p.error]
@@ -176,7 +176,7 @@ class WorkerPool:
         return [child.pid for child in found if child is not None]
 
     def _keep(self, slot: int) -> None:
-        """Run workers in ``slot``, one after the other, until closing."""
+        """Run workers one by one in ``slot``, until the pool closes or fails."""
         generation = 0
         while not self._closing.is_set() and self.failure is None:
             name = f"{self._spec.worker}-{slot}.{generation}"

@@ -13,14 +13,14 @@ class WorkerSpec(BaseModel):
     """The configuration of a worker process.
 
     Attributes:
-        worker: Its name in the store.
-        concurrency: Episodes in flight.
-        timeout_s: Wall seconds after which an episode is ended.
+        worker: Name of the worker in the store.
+        concurrency: Number of episodes that run at the same time.
+        timeout_s: Wall-clock seconds after which an episode is ended.
         agent: The user's agent, with its input and its own tools.
-        hosts: A file: no other machine may be reached, and those tried are listed in
-            it.
-        audit: File of the audit log; None writes none.
-        memory_mb: Limit of the address space; allocations beyond it fail in the worker.
+        hosts: If given, the worker cannot reach other machines; this file lists the
+            machines that it tried to reach.
+        audit: File of the audit log; None writes no log.
+        memory_mb: Limit of the worker's address space in MiB; larger allocations fail.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,7 +50,7 @@ class WorkerSpec(BaseModel):
         hosts: str | None = None,
         audit: Path | None = None,
     ) -> Self:
-        """Return the configuration of workers for ``config``."""
+        """Return the configuration of the workers for a run's settings."""
         return cls(
             worker="worker",
             gateway=gateway,

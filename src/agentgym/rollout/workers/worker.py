@@ -1,9 +1,9 @@
 """Worker: a process that runs many episodes at a time against the gateway.
 
-It is forked with a :class:`WorkerSpec` as JSON. It builds the agent once, claims
-rollouts from the gateway by waiting (no polling), and reports every episode's tool
-calls, reward and end. To the pool it reports that it is ready, a heartbeat each second,
-and the rollout to blame if an episode blocks the process.
+A worker is forked with a :class:`WorkerSpec` as JSON. It builds the agent once, waits
+for rollouts from the gateway (without polling), and reports every episode's tool calls,
+reward and end to the gateway. To the pool it reports that it is ready, a heartbeat each
+second, and the rollout to blame if an episode blocks the process.
 """
 
 import asyncio
@@ -67,9 +67,9 @@ _WRONG = (
 )
 
 _REFUSALS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
-"""Errors of code that reads a JSON object which it did not expect."""
+"""Errors that code raises when it reads an unexpected JSON object."""
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
-"""The rollout that an asyncio task belongs to, also a task that an agent started."""
+"""Id of the rollout that an asyncio task works for; tasks of an agent inherit it."""
 
 _CLAIM_WAIT_S = 20.0
 _BEAT_S = 1.0
@@ -105,8 +105,8 @@ class Worker:
         """Claim and run episodes until the gateway goes away.
 
         Raises:
-            ExceptionGroup: The gateway refuses claims, or the end of an episode;
-                running rollouts are left for other workers.
+            ExceptionGroup: The gateway refused a claim or the report of an episode.
+                Running rollouts are left for other workers.
         """
         import aiohttp
 
@@ -138,10 +138,10 @@ class Worker:
                 episode.add_done_callback(self._running.discard)
 
     async def attempt(self, rollout: dict[str, Any], attempt: str) -> Trajectory:
-        """Run an episode of a rollout to its end, without reporting it.
+        """Run one attempt of a rollout to its end, without reporting the result.
 
         Raises:
-            RolloutError: Its input is not a task.
+            RolloutError: The rollout's input is not a task.
         """
         _ROLLOUT.set(rollout["rollout_id"])
         scenario = self._scenario
@@ -188,16 +188,16 @@ class Worker:
             logger.info("%s was given up: %s", path, error)
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Post to the gateway and return its answer.
+        """Send a POST request to the gateway; return its parsed JSON answer.
 
         Raises:
-            ApiError: The gateway refuses.
+            ApiError: The gateway answered with an error status.
         """
         async with self._http.post(path, json=body) as response:
             return await _json(response)
 
     async def get(self, path: str) -> Any:
-        """Get from the gateway and return its answer, like :meth:`post`."""
+        """Send a GET request to the gateway; return and raise as :meth:`post`."""
         async with self._http.get(path) as response:
             return await _json(response)
 
@@ -210,7 +210,7 @@ async def _json(response: Any) -> Any:
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Combines the gateway's record of an episode with its tool calls."""
+    """Scores an episode by the gateway's model calls and the worker's tool calls."""
 
     def __init__(
         self,
@@ -222,12 +222,12 @@ class _GatewayEnding(ScenarioEnding):
         self._answered_by_agent = scenario.live_tools()
 
     async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
-        """Return how the last answer made the agent crash, or None.
+        """Return the reason if the model's last answer made the agent crash, else None.
 
-        It was cut off, or had no call although one was required; or it was a JSON
-        object without a schema, which the agent's own code refused; or that code used a
-        call whose arguments the tool does not have. An error of another kind after such
-        an object, e.g. of a database, is the agent's own.
+        The answer is to blame if a call was required and the answer was cut off or had
+        no call; if it was a JSON object, requested without a schema, that the agent's
+        own code refused; or if it had a call of an unknown tool or with wrong
+        arguments. For other errors, e.g. of a database, the agent itself is to blame.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -278,14 +278,14 @@ def _path(rollout_id: str, attempt: str) -> str:
 
 
 def _report(ended: Trajectory) -> dict[str, Any]:
-    """Return an episode's report: its events, or the reason of its failure."""
+    """Return an episode's report: its events, or the reason if it was dropped."""
     if ended.status is RolloutStatus.DROPPED:
         return _failed(ended.reason or NO_REASON)
     return {"state": "succeeded", "events": events_of(ended)}
 
 
 def events_of(ended: Trajectory) -> list[dict[str, Any]]:
-    """Return the events of a scored episode, its reward last."""
+    """Return the events of a scored episode: its tool calls, then its reward."""
     events = [
         {"event_type": "tool_call", "data": call.model_dump(mode="json")}
         for call in ended.get_tool_calls()
@@ -309,7 +309,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
 
 
 def _end_of(ended: Trajectory) -> dict[str, Any]:
-    """Return the changed files and the end state, unless they are large."""
+    """Return the changed files and the end state; empty if they are too large."""
     found = {"changed_files": ended.changed_files, "end_state": ended.end_state}
     kept = {name: value for name, value in found.items() if value}
     text = orjson.dumps(kept, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -322,12 +322,12 @@ def _failed(reason: Reason) -> dict[str, Any]:
 
 
 def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
-    """Return the rollout that an asyncio task belongs to, or None."""
+    """Return the id of the rollout that an asyncio task works for, or None."""
     return None if task is None else task.get_context().get(_ROLLOUT)
 
 
 def limit_memory(most_mb: int) -> None:
-    """Limit the address space, so that a huge allocation fails inside its episode."""
+    """Limit the process's memory in MiB: a huge allocation fails in its episode."""
     import resource
 
     limit = most_mb * 2**20
@@ -337,7 +337,7 @@ def limit_memory(most_mb: int) -> None:
 
 
 class ControlChannel:
-    """The worker's end of the pipe that used to be its standard output.
+    """Sends messages to the pool, over the pipe that was the standard output.
 
     Standard output is redirected to standard error, so that text printed by an agent, a
     tool or a reward cannot be taken for a message.
@@ -348,18 +348,18 @@ class ControlChannel:
         os.dup2(2, 1)
 
     def say(self, **message: Any) -> None:
-        """Send one message. Callable from any thread."""
+        """Send one message as a line of JSON. Callable from any thread."""
         self._pipe.write(orjson.dumps(message) + b"\n")
         self._pipe.flush()
 
 
 def _no_exit(status: object = None) -> None:
-    """Raise if an agent calls ``sys.exit``: other agents share the process."""
+    """Raise instead of ``sys.exit``, because other episodes share the process."""
     raise RuntimeError(f"the agent called sys.exit({status!r})")
 
 
 def make_worker(spec: WorkerSpec) -> Worker:
-    """Build the worker with its scenario and agent; needs a running event loop.
+    """Build the worker with its scenario and agent, inside a running event loop.
 
     Raises:
         UsageError: The scenario or the agent cannot be built.
@@ -417,7 +417,7 @@ async def _serve(spec: WorkerSpec, control: ControlChannel) -> None:
 
 
 def main(argument: str) -> int:
-    """Run a worker with its spec as JSON; return the exit code."""
+    """Run a worker, whose WorkerSpec is ``argument`` as JSON; return the exit code."""
     control = ControlChannel()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     for handler in logging.getLogger().handlers:

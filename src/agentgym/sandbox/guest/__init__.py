@@ -9,10 +9,10 @@ under another package name.
 - ``watch``: measures the resources of an execution while it runs.
 - ``box``: the private folders of one execution.
 - ``child``: the forked process: confines itself, writes the files, runs the command.
-- ``confine``: resource limits, identity drop, Landlock and seccomp, in that order.
-- ``landlock``, ``seccomp``, ``libc``: the system calls behind it.
+- ``confine``: sets resource limits, changes the user, applies Landlock and seccomp.
+- ``landlock``, ``seccomp``, ``libc``: the system calls that ``confine`` needs.
 - ``testrun``: the built-in test runner.
 - ``steps``: compilers and test runners of other languages; ``node_runner.mjs`` and
   ``node_tests.mjs`` run inside Node.js.
-- ``plain``: the text form of a value, made on both sides.
+- ``plain``: converts a value to text, in the sandbox and on the host.
 """

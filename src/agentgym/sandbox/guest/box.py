@@ -1,7 +1,7 @@
-"""The writable folders of one execution, created before it and removed after it.
+"""Create the writable folders of one execution, and remove them after it.
 
-Both classes have a ``workspace``, the working directory with the files, and a
-``temporary``, the value of ``TMPDIR``.
+Both classes have two paths: ``workspace``, the working directory with the files, and
+``temporary``, the folder for temporary files (``TMPDIR``).
 """
 
 import itertools
@@ -12,17 +12,17 @@ from contextlib import suppress
 from . import libc
 
 MOST_LEFT = 20_000
-"""Most files and folders that an execution may leave on the host's disk."""
+"""Maximum number of files and folders of an execution on the host's disk."""
 _MOST_LEVELS = 200
-"""Most levels of a tree to walk with siblings pending; each keeps a file open."""
+"""Maximum number of folders to keep open at once while a folder tree is walked."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """New tmpfs mounts at fixed paths in the sandbox's own mount namespace.
+    """The folders as new tmpfs mounts, for rungs with a mount namespace.
 
     Attributes:
-        TARGETS: The mounted folders; they hide the host's files.
+        TARGETS: Paths of the mounts; they hide the host's files at these paths.
     """
 
     workspace = "/workspace"
@@ -34,19 +34,19 @@ class MountedBox:
         self._options = f"{limits},mode=0700,uid={owner},gid={owner}"
 
     def open(self) -> None:
-        """Mount empty folders, owned by the user id of the execution."""
+        """Mount empty folders that belong to the execution's user id."""
         for target in self.TARGETS:
             libc.mount_tmpfs(target, self._options)
 
     def close(self) -> bool:
-        """Unmount the folders, which frees their content."""
+        """Unmount the folders, which deletes their content; return True."""
         for target in self.TARGETS:
             libc.unmount(target)
         return True
 
 
 class DirectoryBox:
-    """A directory on the host's disk, for rungs without a mount namespace."""
+    """The folders on the host's disk, for rungs without a mount namespace."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = folder_of(scratch)
@@ -62,7 +62,7 @@ class DirectoryBox:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories; return False on a failure, or for too many files."""
+        """Remove the directories; return False if that fails or they are too full."""
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -73,15 +73,15 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the sandbox's directory on the host's disk, below ``scratch``."""
+    """Return the path below ``scratch`` in which an execution's folders are made."""
     return os.path.join(scratch, "box")
 
 
 def holds_more(root: str, most: int) -> bool:
-    """Return whether a tree has more files and folders than ``most``.
+    """Return whether a folder tree has more than ``most`` files and folders.
 
-    Other processes may change it meanwhile, but cannot redirect the walk into another
-    tree. A tree with too many levels to walk counts as having more.
+    Other processes may change the tree during the walk, but they cannot redirect the
+    walk into another tree. For a tree that is too deep to walk, return True.
     """
     seen = 0
     levels = [(os.open("/", _FOLDER), [root])]
@@ -108,18 +108,19 @@ def holds_more(root: str, most: int) -> bool:
 
 
 def remove_tree(root: str, *, most: float = math.inf) -> bool:
-    """Remove a directory of any depth, whatever its entries' modes.
+    """Remove a directory and everything in it, whatever its depth and permissions.
 
-    A non-empty directory is first moved to the top, so that paths stay short and only
-    one directory is open at a time. Nothing may write to it meanwhile.
+    Each non-empty subdirectory is first moved into ``root``, so that paths stay short
+    and only one directory is open at a time. Nothing else may write to ``root``.
 
     Returns:
-        Whether everything was removed: it stops after ``most`` files and directories.
+        True if everything was removed; False if there were more than ``most`` files
+        and directories.
 
     Raises:
         OSError: An entry cannot be removed.
     """
-    top = os.urandom(8).hex()  # An unpredictable prefix of names.
+    top = os.urandom(8).hex()  # Unpredictable prefix of moved directories' names.
     waiting = [root]
     seen = 0
     while waiting:

@@ -1,4 +1,4 @@
-"""The forked process of one execution: confine, write files, run, report, exit."""
+"""Run one execution in the forked process: confine it, write files, run, report."""
 
 import atexit
 import importlib
@@ -12,7 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import suppress
-from os import _exit  # The program may replace the one in the module.
+from os import _exit  # Imported early, because a program may replace ``os._exit``.
 from typing import Any, NoReturn, TextIO
 
 from . import libc, steps, testrun
@@ -33,7 +33,7 @@ def execute(
 ) -> NoReturn:
     """Run one execution in this process and exit.
 
-    ``files`` are descriptors of the payload, stdout, stderr and the report.
+    ``files`` are the file descriptors of the payload, stdout, stderr and the report.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -62,7 +62,10 @@ def execute(
 def collect(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Report the text files that an execution with these descriptors changed."""
+    """Report the text files that an execution changed, then exit.
+
+    ``files`` are that execution's file descriptors, see :func:`execute`.
+    """
     given, _, _, report = files
     try:
         payload = _enter(settings, box, timeout_s, given, {report: _REPORT_FD})
@@ -79,7 +82,11 @@ def _enter(
     given: int,
     streams: dict[int, int],
 ) -> dict[str, Any]:
-    """Redirect the streams, confine this process, and return the payload."""
+    """Redirect the streams, confine this process, and return the payload.
+
+    ``given`` is the payload's descriptor. ``streams`` maps each descriptor to the
+    number that it gets.
+    """
     with open(given, "rb") as source:
         source.seek(0)
         payload: dict[str, Any] = json.load(source)
@@ -115,7 +122,10 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return changed text ``files``, as many as fit, and removed ones as ``gone``."""
+    """Return a dict with the changed ``files`` and the removed ones, ``gone``.
+
+    Only UTF-8 files are returned, and only while they fit into ``max_bytes`` together.
+    """
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
     for name in names[:_MOST_FILES]:
@@ -133,19 +143,22 @@ def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
 
 
 def _encoded(text: str) -> bytes:
-    """Encode a file's text, half surrogate pairs included."""
+    """Encode a text as UTF-8; lone surrogates are allowed."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def _is_left(name: str) -> bool:
-    """Return whether something other than a folder still has this name."""
+    """Return whether a file of this name is left in the workspace.
+
+    Files that are reached through a linked folder do not count.
+    """
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
     return is_ours and os.path.lexists(name) and not os.path.isdir(name)
 
 
 def _names() -> Iterator[str]:
-    """Yield the path of everything but folders below the working directory."""
+    """Yield the relative path of each file in the workspace, except ``__pycache__``."""
     for folder, folders, names in os.walk("."):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
@@ -153,7 +166,7 @@ def _names() -> Iterator[str]:
 
 
 def _read_regular(path: str, max_bytes: int) -> bytes | None:
-    """Return a regular file's bytes; None for other files or larger ones."""
+    """Return a file's bytes; None if it is larger or not a regular file."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         return None
@@ -162,12 +175,12 @@ def _read_regular(path: str, max_bytes: int) -> bytes | None:
 
 
 def _text_stream(descriptor: int) -> TextIO:
-    """Return a line-buffered stream that can write any text."""
+    """Open a descriptor as a line-buffered stream that can write any text."""
     return open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)
 
 
 def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
-    """Set the toolchains' variables, and link their prepared files."""
+    """Set the toolchains' environment variables, and link their prepared files."""
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)
     for name, source in settings.layers.items():
@@ -196,9 +209,9 @@ def _run(command: dict[str, Any], temporary: str) -> int:
 
 
 def _replace(argv: list[str]) -> int:
-    """Execute another program; if that fails, return an exit code like a shell."""
+    """Replace this process by another program; if that fails, return 126 or 127."""
     program = sys.executable if argv[0] in ("python", "python3") else argv[0]
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it; programs do not.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Only Python ignores this signal.
     try:
         os.execvp(program, argv)
     except (OSError, ValueError) as error:  # e.g. for a NUL character
@@ -208,7 +221,7 @@ def _replace(argv: list[str]) -> int:
 
 
 def _put_first(folders: list[str]) -> None:
-    """Put folders first in the import path; drop preloaded modules that they shadow."""
+    """Put folders first in ``sys.path``; forget loaded modules that they redefine."""
     sys.path[:0] = folders
     kept = _KEEP_IMPORTED.union(sys.builtin_module_names)
     for folder in folders:
@@ -220,7 +233,7 @@ def _put_first(folders: list[str]) -> None:
 
 
 def _run_script(script: str, args: list[str]) -> int:
-    """Run a file as ``__main__``, like ``python script args``."""
+    """Run a file as ``__main__``, like ``python script args``; return 0."""
     sys.argv = [script, *args]
     with open(script, "rb") as source:
         code = compile(source.read(), script, "exec", dont_inherit=True)
@@ -248,7 +261,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _finish() -> None:
-    """Run exit handlers and flush, even if the program broke something."""
+    """Join threads, run exit handlers and flush output; ignore all errors."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             with suppress(BaseException):
@@ -261,7 +274,7 @@ def _finish() -> None:
 
 
 def _report(line: dict[str, Any]) -> None:
-    """Send one line to the host; if the program closed the pipe, its report is lost."""
+    """Send one report line to the host; do nothing if the program closed the pipe."""
     data = json.dumps(line).encode() + b"\n"
     with suppress(OSError):
         while data:

@@ -1,6 +1,6 @@
-"""Give up all rights that an execution does not need, in the only safe order.
+"""Take away all rights that an execution does not need, in the only safe order.
 
-Each step succeeds or raises; if it raises, the child runs nothing.
+If a step fails, :func:`confine` raises, and the process does not run the program.
 """
 
 import os
@@ -12,7 +12,8 @@ from . import landlock, libc, seccomp
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
-"""Most timers and queued signals; on some rungs the caller's own are counted too."""
+"""Maximum number of timers and queued signals. On rungs without an own user id, the
+kernel counts those of the caller too."""
 
 
 def confine(
@@ -20,7 +21,7 @@ def confine(
 ) -> None:
     """Set limits, change user, enter the Landlock domain, install the filter.
 
-    ``writable`` are this execution's own trees.
+    ``writable`` are the folders that the execution may write to.
     """
     rung = settings.rung
     _set_limits(settings, timeout_s)
@@ -41,7 +42,7 @@ def confine(
 
 
 def become(identity: int) -> None:
-    """Change permanently to an unprivileged user and group, or raise."""
+    """Change this process permanently to an unprivileged user and group, or raise."""
     if identity <= 0:
         raise PermissionError(f"{identity} is not an unprivileged user id")
     os.setgroups([])
@@ -52,7 +53,7 @@ def become(identity: int) -> None:
 
 
 def _set_limits(settings: ZygoteSettings, timeout_s: float) -> None:
-    """Set the resource limits, soft and hard; never raise them."""
+    """Set soft and hard resource limits, but never above the current hard limits."""
     limits = settings.limits
     values = {
         resource.RLIMIT_AS: limits.memory_mb << 20,
@@ -63,7 +64,7 @@ def _set_limits(settings: ZygoteSettings, timeout_s: float) -> None:
     }
     if settings.rung.counts_processes:
         values[resource.RLIMIT_NPROC] = limits.processes
-    if sys.platform == "linux":  # One count for all processes of a user.
+    if sys.platform == "linux":  # All processes of a user share this count.
         values[resource.RLIMIT_SIGPENDING] = _MOST_SIGNALS
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)

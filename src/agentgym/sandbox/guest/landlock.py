@@ -1,8 +1,9 @@
 """Landlock: limit the paths that the calling process may read and write.
 
 Landlock (Linux 5.13+) needs no privileges. It covers opening, creating, renaming and
-removing files; since ABI 4 TCP bind and connect; since ABI 6 signals and abstract
-sockets to outside. It does not cover ``stat``, ``chmod`` and other changes of metadata.
+removing files. From ABI 4 on it covers TCP bind and connect, and from ABI 6 on signals
+and abstract sockets to other processes. It does not cover ``stat``, ``chmod`` and other
+changes of metadata.
 """
 
 import os
@@ -25,13 +26,14 @@ _FILE_ONLY = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 def restrict(
     *, readable: Iterable[str], writable: Iterable[str], devices: Iterable[str]
 ) -> None:
-    """Confine the calling thread to these paths, after ``PR_SET_NO_NEW_PRIVS``.
+    """Limit the calling thread to these paths; ``PR_SET_NO_NEW_PRIVS`` must be set.
 
-    Missing paths are skipped, except writable ones. Readable files may be executed, and
-    devices written.
+    Readable files may also be executed, and devices may be read and written. Missing
+    paths are skipped, except writable ones.
 
     Raises:
-        OSError: The kernel has no Landlock, or refused a rule.
+        OSError: The kernel has no Landlock or refused a rule, or a writable path is
+            missing.
     """
     try:
         abi = syscall(_CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION_FLAG))
@@ -39,7 +41,7 @@ def restrict(
         raise OSError("this kernel has no Landlock") from error
     later = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
     files = _REFER - 1 + sum(right for since, right in later if abi >= since)
-    # Since 4 the network, since 6 signals and sockets to outside.
+    # The network from ABI 4 on; signals and sockets to others from ABI 6 on.
     handled = [files, *(0b11 for since in (4, 6) if abi >= since)]
     attributes = struct.pack(f"={len(handled)}Q", *handled)
     size = c_size_t(len(attributes))
@@ -57,7 +59,7 @@ def restrict(
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Add one rule; a file gets only the rights that apply to files."""
+    """Allow rights on a path; a file gets only the rights that apply to files."""
     parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not os.path.isdir(path):

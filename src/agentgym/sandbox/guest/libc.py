@@ -1,4 +1,4 @@
-"""libc functions that the standard library lacks."""
+"""Call functions of libc that Python's standard library does not offer."""
 
 import ctypes
 import os
@@ -49,7 +49,7 @@ def drop_capabilities() -> None:
 
 
 def _check(result: int, what: str) -> int:
-    """Return ``result``; raise ``errno`` as OSError if it is negative."""
+    """Return ``result``; if it is negative, raise OSError with the ``errno``."""
     if result < 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")

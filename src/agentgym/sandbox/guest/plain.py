@@ -1,28 +1,28 @@
-"""Canonical text of plain values: two are the same only if value and type are.
+"""Convert plain values to texts: equal texts mean equal values of equal types.
 
-Sandbox and host use this same file. Only such texts leave a sandbox, so the host
-neither builds a program's value nor calls its comparison.
+The sandbox and the host use this same file. Only the texts leave the sandbox, so the
+host never builds an object of the tested program or calls its ``__eq__``.
 """
 
 MOST_CHARACTERS = 200
-"""Longest text; ASCII only."""
+"""Maximum length of a text. Texts are ASCII only."""
 _SHOWN = 60
 _DEEPEST = 50
 _MOST_BITS = 4096
 
 
 def plain_text(value: object) -> str:
-    """Return the text of a value; for a long one, its start and a hash of the whole.
+    """Return the text of a value; shorten a long text to its start and a hash.
 
     Raises:
-        TypeError: It contains another type than None, bool, int, float, str, bytes,
-            list, tuple, set, frozenset and dict (exactly these), or is nested too
-            deeply.
+        TypeError: The value contains a type other than None, bool, int, float, str,
+            bytes, list, tuple, set, frozenset and dict (a subclass counts as other), or
+            is nested too deeply.
     """
     text = _text(value, 0)
     if len(text) <= MOST_CHARACTERS:
         return text
-    import hashlib  # Imported late, since it takes longer than all the rest.
+    import hashlib  # Imported only if needed, since the import is slow.
 
     return f"{text[:_SHOWN]}... sha256 {hashlib.sha256(text.encode()).hexdigest()}"
 

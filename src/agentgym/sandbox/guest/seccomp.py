@@ -8,14 +8,17 @@ import struct
 from .libc import syscall
 
 OWN_PID = 0x7FFFFFFE
-"""Placeholder in a filter for the id of the installing process; no id is so large."""
+"""Placeholder in a filter, too large for a process id; :func:`install` replaces it by
+the id of its own process."""
 
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 
 
 def install(program: bytes) -> None:
-    """Apply a filter permanently to the calling process, after ``PR_SET_NO_NEW_PRIVS``.
+    """Apply a filter permanently to the calling process.
+
+    ``PR_SET_NO_NEW_PRIVS`` must be set before.
 
     Raises:
         OSError: The kernel refused the filter.

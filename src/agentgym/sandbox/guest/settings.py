@@ -1,4 +1,4 @@
-"""Settings shared by host and guest: rungs, limits, a zygote's settings."""
+"""Settings that the host and the code in the sandbox share."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,8 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 ZERO = "/dev/zero"
-"""Readable, not writable: a writer could share uncounted memory through it."""
+"""A device that executions may read but not write: a process that can write to it can
+map it as shared memory, which is not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,19 +17,19 @@ class Limits:
     """Limits of one execution. The timeout is given with each run.
 
     Attributes:
-        memory_mb: Address space of each process, in MB.
-        total_memory_mb: Memory of all its processes together, with temporary files and
-            kernel memory if a control group can be made; otherwise their resident
-            memory, checked ten times a second.
-        processes: Most processes and threads at the same time.
-        file_mb: Largest written file, and size of each private folder if it is mounted.
-        disk_mb: Megabytes that all its processes may write if its folders are on the
-            host's disk, overwritten and removed data included; checked a few times a
+        memory_mb: Address space of each process.
+        total_memory_mb: Memory of all processes together. If a control group can be
+            made, temporary files and kernel memory count too. Otherwise this is the
+            resident memory, checked ten times a second.
+        processes: Number of processes and threads at the same time.
+        file_mb: Size of a written file, and of each private folder if it is mounted.
+        disk_mb: Data that all processes together may write if the folders are on the
+            host's disk. Overwritten and removed data counts too. Checked a few times a
             second.
-        open_files: Most open descriptors of each process.
-        output_bytes: Most bytes to keep of stdout, and of stderr.
-        collect_bytes: Most bytes of changed files to return, if requested; a file that
-            does not fit is left out.
+        open_files: Number of open file descriptors of each process.
+        output_bytes: Kept bytes of stdout, and of stderr.
+        collect_bytes: Size of all returned files together, if changed files are
+            requested. A file that does not fit is left out.
     """
 
     memory_mb: int = 512
@@ -43,15 +44,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rung:
-    """One kind of isolation; the README lists each one's weaknesses.
+    """A kind of isolation. The README lists the weaknesses of each kind.
 
     Attributes:
         name: Stable name, recorded with every result.
-        summary: Description of the mechanisms.
+        summary: Short description of the mechanisms.
         bubblewrap: Whether the zygote runs inside bubblewrap.
         landlock: Whether each execution enters its own Landlock domain.
-        own_identity: Whether executions change to a user id of their zygote, which
-            requires root.
+        own_identity: Whether executions change to a user id that is reserved for their
+            zygote. This requires root.
     """
 
     name: str
@@ -62,27 +63,27 @@ class Rung:
 
     @property
     def in_words(self) -> str:
-        """Its name and description."""
+        """Name and description as one text."""
         return f"{self.name} ({self.summary})"
 
     @property
     def isolates(self) -> bool:
-        """Whether there is isolation beyond limits; if so, seccomp is used too."""
+        """Whether there is more isolation than resource limits; then also seccomp."""
         return self.bubblewrap or self.landlock
 
     @property
     def strict(self) -> bool:
-        """Whether the execution shares the caller's user id and processes."""
+        """Whether executions keep the caller's user id and need a strict filter."""
         return self.landlock and not self.own_identity
 
     @property
     def forks(self) -> bool:
-        """Whether programs may start other programs."""
+        """Whether executed programs may start other programs."""
         return not self.strict
 
     @property
     def counts_processes(self) -> bool:
-        """Whether executions have their own user id, so that processes are limited."""
+        """Whether the kernel can limit the processes, by a user id of their own."""
         return self.own_identity or self.bubblewrap
 
 
@@ -116,21 +117,22 @@ RUNGS = {rung.name: rung for rung in _RUNGS}
 
 @dataclass(frozen=True, kw_only=True)
 class ZygoteSettings:
-    """Settings of a zygote for all of its executions.
+    """Settings of a zygote (a long-lived process that forks executions).
 
     Attributes:
-        rung: Their kind of isolation.
+        rung: Kind of isolation of the executions.
         limits: Limits of each execution.
-        identity: User and group id to change to, on rungs that do.
-        scratch: Folder for workspaces if they cannot be mounted.
+        identity: User and group id that executions change to; None for no change.
+        scratch: Folder on the host's disk for workspaces; None if they are mounted.
         program: The compiled seccomp filter, in hexadecimal digits.
-        group: Descriptor for joining the control group, if there is one.
-        deaths: Descriptor with the number of kills at the group's memory limit.
-        readable: Toolchain folders that Landlock must allow.
-        variables: Environment variables of executions; ``{tmp}`` is replaced by their
-            temporary folder.
-        layers: Prepared folders: executions get a folder of this name in their
-            temporary folder, with links to the prepared entries.
+        group: File descriptor for joining the control group; None without a group.
+        deaths: File descriptor that counts kills at the control group's memory limit;
+            None without a group.
+        readable: Toolchain folders that executions may read.
+        variables: Environment variables of executions. ``{tmp}`` is replaced by the
+            execution's temporary folder.
+        layers: Prepared folders by name. Each execution gets a folder of that name in
+            its temporary folder, with links to the prepared entries.
     """
 
     rung: Rung
@@ -146,16 +148,16 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the longest wall time of an execution, in seconds."""
+        """Return the wall time after which an execution is ended, in seconds."""
         return 20 * timeout_s + 10
 
     def encode(self) -> str:
-        """Return the settings as JSON."""
+        """Return the settings as JSON text."""
         return json.dumps({**asdict(self), "rung": self.rung.name})
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Parse the result of :meth:`encode`."""
+        """Return the settings in the JSON text of :meth:`encode`."""
         fields = json.loads(text)
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])

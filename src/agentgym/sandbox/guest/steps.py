@@ -1,4 +1,4 @@
-"""Run command lines of a toolchain, and parse the results of tests."""
+"""Run the command lines of compilers and test runners, and parse test results."""
 
 import json
 import os
@@ -12,15 +12,15 @@ Replace = Callable[[list[str]], int]
 
 _VALUES_FD = 4
 _LONGEST = 2000
-"""Longest message of a failed test, in characters."""
+"""Maximum length of a failed test's message, in characters."""
 
 
 def run(
     command: dict[str, Any], temporary: str, report: Report, replace: Replace
 ) -> int:
-    """Run the steps of a command, and return an exit code.
+    """Run chains of command lines, and return the first exit code that is not 0.
 
-    The last command line replaces this process if its output need not be parsed.
+    If no test results need to be parsed, the last command line replaces this process.
     """
     here = os.path.dirname(__file__)
 
@@ -71,7 +71,10 @@ def _code(status: int) -> int:
 
 
 def _lines(argv: list[str], ended: list[int]) -> Iterator[str]:
-    """Yield the lines of a command's stdout and stderr; then add its exit code."""
+    """Run a command, and yield the lines of its stdout and stderr together.
+
+    At the end, append the exit code to ``ended``.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -103,10 +106,10 @@ def _read_tests(
 
 
 class _Reader(ABC):
-    """Parses the output of one chain of command lines.
+    """Parses the test results in the output of one chain of command lines.
 
     Attributes:
-        tests: Expected ids ``file::name``, or the chain's file alone.
+        tests: Ids ``file::name`` of the expected tests; one path if they are unknown.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
@@ -115,7 +118,7 @@ class _Reader(ABC):
         self._ended: dict[str, str] = {}
         self._failed = False
         self._other = ""
-        """The first lines that belong to no test."""
+        """The first lines of output that do not belong to a test."""
 
     @abstractmethod
     def read(self, line: str) -> None:
@@ -123,7 +126,10 @@ class _Reader(ABC):
 
     @abstractmethod
     def end(self, code: int) -> None:
-        """Report a failure outside of tests: of the compiler, or an early end."""
+        """Report a failure outside of the tests: a compiler error or an early exit.
+
+        ``code`` is the exit code of the last command line that ran.
+        """
 
     def _outcome(self, test: str, outcome: str, message: str, seconds: float) -> None:
         self._ended[test] = outcome
@@ -197,7 +203,7 @@ class _Go(_Reader):
 
 
 class _Rust(_Reader):
-    """Parses the output of test programs by ``rustc --test`` and cargo."""
+    """Parses the output of ``cargo test`` and of programs made by ``rustc --test``."""
 
     def __init__(self, tests: list[str], report: Report) -> None:
         super().__init__(tests, report)

@@ -1,11 +1,11 @@
 """A small test runner: ``test_*`` functions and methods with bare asserts.
 
-Files are found, imported and named as in pytest, and tests that both can run have the
-same verdict. Fixtures, marks and ``unittest`` are not supported: they are errors.
+Files are found, imported and named as in pytest. A test that pytest can run too has the
+same outcome as in pytest. Fixtures, marks and ``unittest`` are reported as errors.
 
-It reports each test before it runs and after it ended, so that the host knows the
-running test when an execution is killed. Exit codes are pytest's: 0 all passed, 1 some
-failed, 5 no tests found.
+The runner reports each test before and after it runs, so that the host knows the
+running test when an execution is killed. Exit codes are those of pytest: 0 all passed,
+1 some failed, 5 no tests found.
 """
 
 import ast
@@ -29,7 +29,10 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
 
 def run(files: list[str], select: list[str], report: Report) -> int:
-    """Run the tests of some files, or selected ones by ids ``file::name``."""
+    """Run and report the tests in ``files``; return the exit code.
+
+    Only tests with an id ``file::name`` in ``select`` run, unless ``select`` is empty.
+    """
     passed = []
     for path in files:
         for event in _run_file(path, select, report):
@@ -42,7 +45,10 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Yield an event per test of a file, or one if it cannot be imported."""
+    """Run the tests of a file, and yield the result of each as an event.
+
+    If the file cannot be imported, yield one event with the error.
+    """
     report({"running": path})
     try:
         module = _load(path)
@@ -85,13 +91,13 @@ def _refuse_unittest() -> None:
 
 
 def _methods(owner: type) -> list[str]:
-    """Return the names of a class's tests, inherited ones first."""
+    """Return the names of a class's test methods, inherited ones first."""
     names = {name: None for base in reversed(owner.__mro__) for name in vars(base)}
     return [name for name in names if name.startswith("test")]
 
 
 def _call(owner: type, method: str) -> object:
-    """Run a method of a new instance, with setup and teardown methods."""
+    """Call a test method on a new instance, with its setup and teardown methods."""
     instance = owner()
     getattr(instance, "setup_method", _nothing)()
     try:
@@ -135,7 +141,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file, from its package if it is in one, else from its folder."""
+    """Import a test file as a module of its package, or else of its folder."""
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
     while folder and os.path.exists(f"{folder}/__init__.py"):
@@ -156,7 +162,7 @@ def _load(path: str) -> types.ModuleType:
 
 
 class _Loader(SourceFileLoader):
-    """Imports a file so that failing bare asserts show both sides' values."""
+    """Loads a test file such that a failed ``assert a == b`` shows both values."""
 
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
@@ -166,7 +172,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Explainer(ast.NodeTransformer):
-    """Rewrites ``assert a == b`` so that both values are kept for its message."""
+    """Rewrites ``assert a == b`` so that its message can show both values."""
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         """Rewrite one assert statement without changing its semantics."""

@@ -1,7 +1,7 @@
 """ProcessWatch: measure the resources of an execution while it runs.
 
-Time counts while a process computes, or while all of them sleep. Waiting for a CPU does
-not count, so a busy machine does not change results.
+The time limit counts the time in which a process computes or all processes sleep.
+Waiting for a CPU does not count, so a busy machine does not change results.
 """
 
 import os
@@ -28,7 +28,12 @@ class _Process(NamedTuple):
 
 
 class ProcessWatch:
-    """Watches the processes of one execution, whose first is ``pid``.
+    """Measures the processes of one execution against its limits.
+
+    Args:
+        settings: The zygote's settings.
+        pid: Id of the execution's first process.
+        timeout_s: The execution's time limit, in seconds.
 
     Attributes:
         due: Time of the next check, on the monotonic clock.
@@ -49,14 +54,14 @@ class ProcessWatch:
         self._count_due = self.due
 
     def over(self, reaped_cpu_s: float, reaped_bytes: int) -> str:
-        """Check the processes; return the exceeded limit, or "".
+        """Measure the processes, and return the limit that they exceed.
 
         Args:
-            reaped_cpu_s: CPU seconds of ended processes.
-            reaped_bytes: Bytes that ended processes wrote to disk.
+            reaped_cpu_s: CPU seconds of the execution's processes that have ended.
+            reaped_bytes: Bytes that these wrote to disk.
 
         Returns:
-            "time", "memory", "disk", "threads" or "files".
+            "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
         """
         now = time.monotonic()
         limits = self._settings.limits
@@ -83,19 +88,21 @@ class ProcessWatch:
         return "time" if left <= 0 or now >= self._far else ""
 
     def killed_for_memory(self) -> bool:
-        """Return whether the kernel has since killed a process at the group's limit."""
+        """Return whether the kernel killed a process at the memory limit.
+
+        Only kills since this object was created count.
+        """
         return self._killed() > self._kills
 
     def wrote_too_much(self, size: int) -> bool:
-        """Return whether so many bytes exceed the disk limit."""
+        """Return whether ``size`` bytes on the host's disk exceed the disk limit."""
         limit = self._settings.limits.disk_mb << 20
         return self._settings.scratch is not None and size > limit
 
     def _has_too_many_files(self) -> bool:
-        """Return whether the host's disk has more files than can be removed.
+        """Return whether the execution has more files than the clean-up can remove.
 
-        Counting may take only a small part of the time, so more files are counted less
-        often.
+        The slower the count, the less often it is made; in between, return False.
         """
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
@@ -105,7 +112,10 @@ class ProcessWatch:
         return found
 
     def _written(self, pid: int) -> int:
-        """Return the bytes that a process, and its ended children, wrote to disk."""
+        """Return the bytes that a process and its ended children wrote to disk.
+
+        Return 0 if the folders are mounted, and so not on the host's disk.
+        """
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
                 words = source.read().split()
@@ -117,10 +127,10 @@ class ProcessWatch:
         return 0 if deaths is None else killed_at_limit(deaths)
 
     def _hold_too_much(self, seen: list[_Process]) -> bool:
-        """Return whether the processes use too much memory, without a group's limit.
+        """Return whether the processes together use too much resident memory.
 
-        Memory shared with this zygote is not counted. Without subprocesses, the sum
-        only matters if the limit of a single process is larger.
+        Memory shared with this zygote is not counted. Return False if another limit is
+        sufficient: that of a control group, or that of a single process.
         """
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes
@@ -135,8 +145,8 @@ class ProcessWatch:
         """Return the ids of the execution's processes."""
         settings = self._settings
         if settings.group is not None:
-            # Opened at each check: older control groups cache the list of one open file
-            # until it was not read for a second.
+            # Opened at each check, because older control groups cache the list of an
+            # open file as long as it is read at least once a second.
             with open(f"/proc/self/fd/{settings.group}", "rb") as listed:
                 ids = map(int, listed.read().split())
                 return [pid for pid in ids if pid != os.getpid()]
@@ -152,13 +162,16 @@ class ProcessWatch:
 
 
 def killed_at_limit(deaths: int) -> int:
-    """Return the number of kernel kills at a group's memory limit."""
+    """Return how often the kernel killed a process at a control group's memory limit.
+
+    ``deaths`` is the file descriptor of the control group's counters.
+    """
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
 
 
 def _look(pid: int) -> _Process:
-    """Return a process's resources; zeros if it has ended."""
+    """Return the resources that a process uses; zeros if it has ended."""
     with suppress(OSError):
         state, fields = _stat(f"/proc/{pid}/stat")
         runs, threads = state == b"R", int(fields[16])
@@ -172,7 +185,7 @@ def _look(pid: int) -> _Process:
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:
-    """Return the state, and the numbers after it, from a ``stat`` file of ``/proc``."""
+    """Return a process's state and the fields after it, from a ``/proc`` stat file."""
     with open(path, "rb") as source:
         state, *numbers = source.read().rpartition(b")")[2].split()
     return state, numbers

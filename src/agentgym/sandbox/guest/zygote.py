@@ -1,10 +1,10 @@
 """Zygote: a long-lived interpreter that forks one child per execution.
 
-It reads one JSON line per job from its control socket, with the descriptors of the
-payload, stdout, stderr and the report attached. A job's content passes only through
-these descriptors: the zygote's memory, which every later child inherits, has none of
-it. When the child ends or its time is up, all processes that it started are killed and
-reaped before the next job.
+For each job, the zygote reads one JSON line from its control socket. The descriptors
+of the payload, stdout, stderr and the report come with that line. The content of a job
+passes only through these descriptors, never through the zygote's memory, which later
+children inherit. When the child ends or its time is up, all processes that it started
+are killed and reaped before the next job.
 """
 
 import gc
@@ -47,7 +47,7 @@ _OVER = {
 
 
 class Zygote:
-    """Serves jobs from a socket, one at a time, until it closes."""
+    """Runs the jobs that arrive on a socket, one at a time, until the socket closes."""
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -92,7 +92,10 @@ class Zygote:
         site.sethelper()
 
     def serve(self) -> None:
-        """Serve jobs until one makes it unusable, or the host closes the socket."""
+        """Run jobs until the host closes the socket or a job makes the zygote unusable.
+
+        An unusable zygote could not remove an execution's folders.
+        """
         self._sweep(0)
         gc.collect()
         gc.freeze()
@@ -112,24 +115,30 @@ class Zygote:
             self._send(reply)
 
     def shut(self) -> None:
-        """End a running execution, and remove all folders of this zygote."""
+        """Kill a running execution, and remove all folders of this zygote."""
         self._sweep(self._running)
         if self._settings.scratch is not None:
             box.remove_tree(self._settings.scratch)
 
     def _end(self, *_: object) -> None:
-        """Set the flag to end; an exception here could prevent `shut`."""
+        """Handle a signal: set the flag to end.
+
+        Raising an exception in the handler could prevent `shut`.
+        """
         self._is_ended = True
 
     def _poll(self) -> select.poll:
-        """Return a poll object for the host and for signals."""
+        """Return a poll object that waits for messages of the host and for signals."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._control, select.POLLIN)
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait; return the ready descriptors. Exit if the flag to end is set."""
+        """Wait, and return the descriptors that are ready; exit if the end flag is set.
+
+        With ``wait_ms`` None, wait without limit.
+        """
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
             os.read(self._wakeup, 4096)
@@ -141,7 +150,10 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one job, from creating its folders to the clean-up; return the reply."""
+        """Run one job, clean up, and return the reply for the host.
+
+        ``files`` are the file descriptors that came with the job.
+        """
         self._box.open()
         timeout_s = job["timeout_s"]
         self._cpu_s, self._bytes, self._peak_kb = 0.0, 0, 0
@@ -176,9 +188,9 @@ class Zygote:
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Wait for a child; return how it ended, as fields of ``SandboxResult``.
+        """Wait for a child, and return how it ended, as fields of ``SandboxResult``.
 
-        Exit if the host is gone.
+        Kill the child if it exceeds a limit. Exit if the host closes the socket.
         """
         poll = self._poll()
         while True:
@@ -202,7 +214,7 @@ class Zygote:
                 raise SystemExit
 
     def _reap(self) -> tuple[int, int]:
-        """Reap an ended child; return its id, or 0, and its wait status."""
+        """Reap a child that has ended; return its id and wait status, or 0 and 0."""
         found, status, usage = os.wait4(-1, os.WNOHANG)
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
@@ -211,7 +223,11 @@ class Zygote:
         return found, status
 
     def _sweep(self, pid: int) -> None:
-        """Kill and reap the execution's remaining processes; raise if one survives."""
+        """Kill and reap all processes of the execution that began as process ``pid``.
+
+        Raises:
+            TimeoutError: A process survived.
+        """
         deadline = time.monotonic() + _REAP_S
         self._kill_all(pid)
         with suppress(ChildProcessError):
@@ -225,9 +241,12 @@ class Zygote:
                 self._kill_all(pid)
 
     def _kill_all(self, pid: int) -> None:
-        """Send SIGKILL to every process that executions of this zygote can own."""
+        """Send SIGKILL to every process that an execution may have started.
+
+        ``pid`` is the first process of the current execution, or 0.
+        """
         if self._rung.bubblewrap:
-            if os.getpid() == 1:  # Then -1 means only this namespace.
+            if os.getpid() == 1:  # Then -1 kills only in this PID namespace.
                 _kill(-1)
         elif self._identity is not None:  # with that user id
             helper = os.fork()
@@ -251,20 +270,23 @@ def _killed(why: str) -> dict[str, Any]:
 
 
 def _over(limit: str) -> dict[str, Any]:
-    """Return the report of an execution that exceeded a limit."""
+    """Return the result's fields for an execution that exceeded a limit."""
     if limit == "time":
         return {"status": "timed_out"}
     return _killed(_OVER[limit])
 
 
 def _kill(pid: int) -> None:
-    """Send SIGKILL; ignore an ended process."""
+    """Send SIGKILL to a process; do nothing if it has ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def main(descriptor: int, settings: str) -> None:
-    """Serve on an inherited socket with encoded settings, then exit."""
+    """Run jobs from an inherited socket, then exit.
+
+    ``settings`` is the text of :meth:`ZygoteSettings.encode`.
+    """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
     zygote = Zygote(control, ZygoteSettings.decode(settings))

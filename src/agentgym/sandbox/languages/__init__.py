@@ -1,14 +1,14 @@
 """Languages of programs in a sandbox, in addition to Python.
 
 - ``base``: the interface of a language, :class:`Language`, and :class:`Steps`.
-- ``javascript``, ``go``, ``rust``: one language each: its programs, tests and values.
+- ``javascript``, ``go``, ``rust``: one implementation of the interface each.
 - ``toolchain``, ``installed``: find this machine's compiler or interpreter, and make it
   readable for executions.
 - ``plain_json``: a canonical text of each JSON value, to compare values across
   languages.
 
 A sandbox opened with ``SandboxConfig(languages=("go",))`` makes the Go toolchain
-available to executions, and raises limits to its needs.
+available to executions, and raises the limits to the minimum that Go needs.
 """
 
 from agentgym.errors import SandboxError
@@ -20,14 +20,14 @@ from agentgym.sandbox.languages.rust import Rust
 LANGUAGES: dict[str, Language] = {
     language.name: language for language in (JavaScript(), Go(), Rust())
 }
-"""Each language except Python, by name."""
+"""All supported languages except Python, by name."""
 PYTHON = "python"
 NAMES = (PYTHON, *LANGUAGES)
-"""The names of all languages."""
+"""The names of all supported languages, Python included."""
 
 
 def language_named(name: str) -> Language:
-    """Return a language by its name.
+    """Return the language with this name.
 
     Raises:
         SandboxError: The language is unknown, or is Python.

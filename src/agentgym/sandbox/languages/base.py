@@ -10,7 +10,7 @@ from typing import ClassVar
 from agentgym.errors import SandboxError
 
 TEMPORARY = "{tmp}"
-"""Placeholder for the execution's temporary folder in command lines and variables."""
+"""Placeholder, in command lines and variables, for an execution's temporary folder."""
 PROGRAM = f"{TEMPORARY}/program"
 """Path of a compiled program, outside of the workspace."""
 
@@ -23,17 +23,18 @@ class SourceError(SandboxError):
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The command lines of one execution: compile, then run.
+    """The command lines of one execution, usually to compile and to run.
 
-    ``{tmp}`` is replaced by its temporary folder, ``{guest}`` by the folder of the
-    guest's files.
+    In command lines, ``{tmp}`` becomes the execution's temporary folder, and
+    ``{guest}`` the folder of ``sandbox.guest`` in the sandbox.
 
     Attributes:
-        chains: Command lines; each chain stops at the first that fails.
-        reader: Format of the tests' output: "node", "go", "rust", or "" for none.
-        tests: For each chain, the ids ``file::name`` of its tests, or its file.
-        values: Whether descriptor 4 becomes standard output, and the program's own
-            output goes to standard error.
+        chains: Chains of command lines. A chain stops at the first one that fails.
+        reader: Format of the tests' output: "node", "go" or "rust"; "" without tests.
+        tests: For each chain, the ids ``file::name`` of its tests; or one path, if the
+            ids are unknown.
+        values: Whether the program writes values to descriptor 4. This becomes standard
+            output, and the program's other output goes to standard error.
     """
 
     chains: tuple[tuple[CommandLine, ...], ...]
@@ -47,13 +48,13 @@ class Toolchain:
     """An installed toolchain, and the files that executions need from it.
 
     Attributes:
-        version: The version as it describes itself.
+        version: The version, as the toolchain reports it.
         bin: The folder of its programs; None if they are on the default PATH.
-        trees: Folders that executions read, outside of the system's.
-        variables: Environment variables; ``{tmp}`` is replaced by the execution's
-            temporary folder, ``{path of a tree}`` by that path.
-        layers: By name, folders of prepared files: an execution gets a folder of this
-            name in its temporary folder, with links to the entries.
+        trees: Folders outside of the system's that executions must be able to read.
+        variables: Environment variables of executions; ``{tmp}`` is replaced by the
+            execution's temporary folder.
+        layers: Folders of prepared files, by name. Each execution gets a folder of that
+            name in its temporary folder, with links to the files.
     """
 
     version: str
@@ -67,12 +68,12 @@ class Language(ABC):
     """One language: its files, and how to run, test and evaluate them.
 
     Attributes:
-        name: As in ``SandboxConfig.languages``.
-        title: Its name for people.
+        name: Its name in ``SandboxConfig.languages``.
+        title: Its name in messages.
         endings: Extensions of its source files, without the dot.
         programs: Programs of its toolchain that must be on PATH.
-        package: The Debian package with the toolchain.
-        needs: Least limits, by the field names of ``Limits``.
+        package: The Debian packages with the toolchain, for ``apt-get install``.
+        needs: Minimum limits, by the field names of ``Limits``.
         forks: Whether its toolchain starts other programs.
     """
 
@@ -86,12 +87,12 @@ class Language(ABC):
 
     @abstractmethod
     def find(self, programs: Mapping[str, Path], *, reachable: bool) -> Toolchain:
-        """Return the toolchain with these programs, ready for use.
+        """Prepare the installed toolchain for executions, and return it.
 
         Args:
-            programs: The path of each of ``self.programs``.
+            programs: Paths of the toolchain's programs, by their names.
             reachable: Whether executions can read files in private folders, because
-                they are mounted.
+                bubblewrap mounts them.
 
         Raises:
             SandboxError: The toolchain does not work, or is too old.
@@ -99,7 +100,7 @@ class Language(ABC):
 
     @abstractmethod
     def program(self, files: Iterable[str], path: str, args: CommandLine) -> Steps:
-        """Return the steps that compile and run the program ``path``."""
+        """Return the steps that compile and run the source file ``path``."""
 
     @abstractmethod
     def tests(
@@ -108,21 +109,24 @@ class Language(ABC):
         """Return the steps that run tests.
 
         Args:
-            files: The workspace.
-            paths: Test files or folders; empty for all.
-            select: Ids ``file::name``; empty for all.
+            files: The workspace: relative path to text.
+            paths: Test files or folders; if empty, all test files.
+            select: Ids ``file::name`` of tests; if empty, all tests.
         """
 
     @abstractmethod
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that write the values of expressions as JSON.
+        """Return files and steps that evaluate expressions and write values as JSON.
 
         Args:
-            files: The workspace.
-            asked: Number, source file and expression of each. The steps write a line
-                ``number JSON`` for each.
+            files: The workspace: relative path to text.
+            asked: The expressions, as tuples (number, source file, expression).
+
+        Returns:
+            The workspace with added code, and the steps. These write one line
+            ``number JSON`` for each expression.
 
         Raises:
             SourceError: A file cannot be used to evaluate expressions.
@@ -130,7 +134,7 @@ class Language(ABC):
 
 
 def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
-    """Return the files that paths name, or that are below one of them."""
+    """Return the files in ``paths`` or below one of them; all if ``paths`` is empty."""
     folders = [path.rstrip("/") for path in paths]
     return [
         file
@@ -143,12 +147,12 @@ def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a file, "." for the workspace."""
+    """Return the folder of a file; "." if it is at the top of the workspace."""
     return posixpath.dirname(path) or "."
 
 
 def free_name(files: Iterable[str], name: str) -> str:
-    """Return a file name that does not clash with the workspace's files."""
+    """Return ``name``, or a variant of it that the workspace does not have yet."""
     taken = frozenset(files)
     folder, base = posixpath.split(name)
     while any(path == name or path.startswith(f"{name}/") for path in taken):

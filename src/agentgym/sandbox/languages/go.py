@@ -1,4 +1,4 @@
-"""Go: programs, tests and values, compiled by the ``go`` command."""
+"""Run Go programs and tests, and evaluate Go expressions, with the ``go`` command."""
 
 import json
 import re
@@ -31,7 +31,7 @@ math/bits math/cmplx math/rand math/rand/v2 os path path/filepath reflect regexp
 runtime/debug slices sort strconv strings sync sync/atomic testing testing/quick
 text/tabwriter text/template time unicode unicode/utf16 unicode/utf8
 """
-"""Packages of the standard library whose compiled form is kept for all executions."""
+"""Packages of the standard library that are compiled once, for all executions."""
 _VARIABLES = {
     "CGO_ENABLED": "0",
     "GO111MODULE": "",
@@ -77,7 +77,7 @@ _LINE = """\ttext += "%d " + _agentgym_plain(func() any { return %s }) + "\\n"\n
 
 
 class Go(Language):
-    """Go 1.18 or newer."""
+    """Runs Go code, with Go 1.18 or newer."""
 
     name = "go"
     title = "Go"
@@ -172,7 +172,10 @@ class Go(Language):
 
 
 def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
-    """Return the ``go`` command's name for a package: its folder, or its files."""
+    """Return arguments for ``go`` that select the package in ``folder``.
+
+    With a ``go.mod`` in the workspace, that is the folder; without one, all Go files.
+    """
     names = [file for file in sorted(files) if folder_of(file) == folder]
     if any(file.rpartition("/")[2] == "go.mod" for file in files):
         return (f"./{folder}",)
@@ -184,7 +187,10 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return a build cache with common packages of the standard library."""
+    """Return the folder of a build cache with common standard packages.
+
+    The cache is filled at the first call on a machine.
+    """
 
     def write(draft: Path) -> None:
         project = draft / "project"

@@ -15,10 +15,10 @@ _ASK_S = 300.0
 
 
 def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Return the output of a toolchain's program.
+    """Run a program of a toolchain, and return its output.
 
     Raises:
-        SandboxError: It failed; the message quotes its last line.
+        SandboxError: The program failed; the message quotes the last line of stderr.
     """
     ended = subprocess.run(
         [str(program), *words],
@@ -36,27 +36,27 @@ def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) 
 
 
 def remove(*folders: Path) -> None:
-    """Remove folders made by a toolchain, whatever their modes."""
+    """Remove folders that a toolchain made, whatever their permissions."""
     for folder in folders:
         if folder.exists():
             remove_tree(str(folder))
 
 
 def is_of_the_system(path: Path) -> bool:
-    """Return whether executions on every rung see a path unchanged."""
+    """Return whether a path is in a system folder, which every execution can read."""
     return any(path.is_relative_to(folder) for folder in SYSTEM)
 
 
 def readable_tree(
     tree: Path, version: str, *, reachable: bool, keep: tuple[str, ...]
 ) -> Path:
-    """Return a tree that executions can read: the original, or a cached copy.
+    """Return a toolchain's folder, or a cached copy if executions cannot read it.
 
     Args:
-        tree: The folder of a toolchain.
-        version: Its version; another version is copied separately.
+        tree: The toolchain's folder.
+        version: The toolchain's version; each version is copied separately.
         reachable: Whether executions can read files in private folders.
-        keep: Patterns of relative paths to copy.
+        keep: Glob patterns of the relative paths to copy.
     """
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):
         return tree

@@ -1,4 +1,4 @@
-"""JavaScript: programs for Node.js, and tests with ``node:test``."""
+"""Run JavaScript programs and tests, and evaluate expressions, with Node.js."""
 
 import json
 import posixpath
@@ -76,7 +76,7 @@ function plain(value, depth) {
 
 
 class JavaScript(Language):
-    """JavaScript, run by Node.js 18 or newer."""
+    """Runs JavaScript code, with Node.js 18 or newer."""
 
     name = "javascript"
     title = "JavaScript (Node.js)"
@@ -143,7 +143,7 @@ class JavaScript(Language):
 
 
 def _is_test(file: str) -> bool:
-    """Return whether ``node --test`` finds a file."""
+    """Return whether ``node --test`` would run a file."""
     parts = file.split("/")
     if "node_modules" in parts:
         return False

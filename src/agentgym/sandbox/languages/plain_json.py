@@ -1,7 +1,7 @@
-"""Canonical text of JSON values: equal for equal values only.
+"""Convert JSON values to canonical texts: equal texts mean equal values.
 
-1 and 1.0 are equal, since JavaScript has one number type; true equals no number. Tuples
-are lists.
+1 and 1.0 are equal, since JavaScript has only one number type. True and 1 differ. A
+tuple equals a list.
 """
 
 import json
@@ -12,11 +12,11 @@ _LONGEST_NUMBER = 4000
 
 
 def json_text(value: object, depth: int = 0) -> str:
-    """Return the text of a value.
+    """Return the canonical text of a value, which is nested ``depth`` levels deep.
 
     Raises:
-        TypeError: It contains a value without a JSON form, or is nested deeper than 50
-            levels.
+        TypeError: Something in the value has no JSON form, or the nesting is deeper
+            than 50 levels.
     """
     if depth > _DEEPEST:
         raise TypeError(f"it is nested deeper than {_DEEPEST}")
@@ -45,7 +45,7 @@ def json_text(value: object, depth: int = 0) -> str:
 
 
 def json_text_of(written: str) -> str | None:
-    """Return the canonical text of a program's JSON, or None if it is not JSON."""
+    """Return the canonical text of JSON that a program wrote; None if it is invalid."""
     try:
         return json_text(json.loads(written))
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Rust: programs, tests and values, compiled by ``rustc`` or ``cargo``."""
+"""Run Rust programs and tests, and evaluate expressions, with rustc or cargo."""
 
 import posixpath
 import re
@@ -39,7 +39,7 @@ _COMPILE = ("rustc", "--color=never", "-Cdebuginfo=0")
 
 
 class Rust(Language):
-    """Rust 1.63 or newer, with the linker of a C compiler."""
+    """Runs Rust code, with Rust 1.63 or newer and the linker of a C compiler."""
 
     name = "rust"
     title = "Rust"
@@ -150,7 +150,7 @@ class Rust(Language):
 
 
 def _targets(files: Sequence[str]) -> CommandLine:
-    """Return cargo's options that test only these files."""
+    """Return the options of ``cargo test`` that select the targets of these files."""
     options: list[str] = []
     for file in files:
         if folder_of(file) == "tests":
@@ -161,7 +161,10 @@ def _targets(files: Sequence[str]) -> CommandLine:
 
 
 def _root(files: Iterable[str], file: str) -> str:
-    """Return the root of the crate that has a file as a module."""
+    """Return the crate root (``lib.rs`` or ``main.rs``) of a module's file.
+
+    Return the file itself if there is no crate root above it.
+    """
     files = frozenset(files)
     folder = posixpath.dirname(file)
     while True:
@@ -177,7 +180,7 @@ def _root(files: Iterable[str], file: str) -> str:
 
 
 def _path(file: str) -> str:
-    """Return a module's path in its crate, with ``::`` at the end."""
+    """Return the path of a file's module in its crate, such as ``shop::cart::``."""
     parts = file.removesuffix(".rs").removesuffix("/mod").split("/")
     if "src" in parts:
         parts = parts[parts.index("src") + 1 :]

@@ -13,19 +13,19 @@ from agentgym.sandbox.languages.base import Language, Toolchain
 
 @functools.cache
 def toolchain(name: str, *, reachable: bool = True) -> Toolchain:
-    """Return the installed toolchain of a language, ready for executions.
+    """Find a language's installed toolchain, and prepare it for executions. Cached.
 
-    The first call on a machine may take up to a minute: it compiles a standard library,
-    or copies a toolchain that executions' users cannot read.
+    The first call on a machine may take up to a minute, to compile a standard library,
+    or to copy a toolchain that the user id of executions cannot read.
 
     Args:
         name: A key of ``LANGUAGES``.
-        reachable: Whether executions can read files in private folders, because they
-            are mounted.
+        reachable: Whether executions can read files in private folders, because
+            bubblewrap mounts them.
 
     Raises:
-        SandboxUnavailableError: It is not installed or does not work; the message names
-            its Debian package.
+        SandboxUnavailableError: The toolchain is not installed or does not work; the
+            message names its Debian package.
     """
     language = LANGUAGES[name]
     programs: dict[str, Path] = {}

@@ -54,7 +54,7 @@ _os.write(_out, b"%s")
 
 @dataclass(frozen=True)
 class Asserts(Judge):
-    """Runs tests after the code, in the same namespace.
+    """Judges code by tests that run after it, in the same namespace.
 
     Attributes:
         tests: Python code; an exception is a failure.
@@ -95,7 +95,7 @@ def read_humaneval(data: str) -> Iterator[BenchmarkProblem]:
 
 
 def read_mbpp(data: str) -> Iterator[BenchmarkProblem]:
-    """Yield the problems of MBPP, of its full or its sanitized file.
+    """Yield the problems of MBPP from its full or its sanitized data file.
 
     Raises:
         UsageError: The file has another format.
@@ -127,7 +127,7 @@ def _before(row: dict[str, Any], source: str) -> list[str]:
 
 
 def _split(number: int) -> Split:
-    """Return the split of an MBPP problem; its ten prompt examples are for training."""
+    """Return the split of an MBPP problem; the ten prompt examples go to training."""
     if 11 <= number <= 510:
         return Split.TEST
     return Split.VALIDATION if 511 <= number <= 600 else Split.TRAIN

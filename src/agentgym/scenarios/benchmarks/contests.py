@@ -1,9 +1,9 @@
 """LiveCodeBench: tests by standard input or by function call.
 
-Private tests are pickled, and unpickling can run code. So it is done only in the
-sandbox, and only JSON text leaves it. Limits are those of the benchmark's own harness:
-6 s per test, and in total 7 s per test plus 5 s. Hidden inputs, of which a problem may
-have a hundred megabytes, never leave the sandbox.
+Private tests are pickled, and unpickling can run code. So they are unpickled only in
+the sandbox, and only JSON text leaves it. The hidden inputs of a problem may have a
+hundred megabytes; they never leave the sandbox. The time limits are those of the
+benchmark's own harness: 6 s per test, and in total 7 s per test plus 5 s.
 """
 
 import inspect
@@ -90,13 +90,14 @@ _record_all([given for given, _ in _hidden()], *_asked)
 
 @dataclass(frozen=True)
 class Contest(Judge):
-    """Compares printed lines, or returned values, with the expected ones.
+    """Judges code by its printed lines or returned values.
 
     Attributes:
-        place: File and line, for messages.
-        public: Public tests: input and output.
-        private: Hidden tests, as JSON, or as base64 of zlib of a pickle of it.
-        name: The method to call; "" for programs.
+        place: File and line of the problem, for error messages.
+        public: Input and output of each public test.
+        private: The hidden tests: JSON, or the JSON pickled, then compressed with zlib
+            and encoded in base64.
+        name: The method to call; "" if the code is a program that reads its input.
     """
 
     place: str
@@ -129,10 +130,10 @@ class Contest(Judge):
         return {}
 
     def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
-        """Return the outputs of the hidden tests; the inputs stay in the sandbox.
+        """Return the right outputs of the hidden tests; inputs stay in the sandbox.
 
         Raises:
-            SandboxError: They cannot be read.
+            SandboxError: The hidden tests cannot be read.
         """
         files = {"read.py": _HIDDEN + _OUTPUTS, "private.txt": self.private}
         result = checked(
@@ -161,7 +162,7 @@ class Contest(Judge):
 
 
 def _same_lines(out: str, right: str) -> bool:
-    """Return whether two outputs have the same lines, as text or as numbers."""
+    """Return whether two outputs agree line by line, each as text or as numbers."""
     given, wanted = (text.strip().split("\n") for text in (out, right))
     if len(given) != len(wanted):
         return False
@@ -186,8 +187,8 @@ def read_livecodebench(
 
     Args:
         data: Path of the file.
-        start: First contest date, as 2025-01-31; empty for all.
-        end: Last contest date, likewise.
+        start: First contest date, e.g. 2025-01-31; empty for no limit.
+        end: Last contest date in the same form; empty for no limit.
 
     Raises:
         UsageError: The file has another format, or no problem between the dates.
@@ -220,7 +221,7 @@ def read_livecodebench(
 
 
 def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return the public tests, and the name of the method that they call."""
+    """Return the public tests, and the method that they call ("" for programs)."""
     try:
         tests: Sequence[dict[str, Any]] = json.loads(text)
         metadata = json.loads(row.get("metadata") or "{}")

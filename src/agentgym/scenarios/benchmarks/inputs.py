@@ -7,7 +7,7 @@ Restore = Callable[[Any], Any]
 
 
 def _items(value: Any) -> list[Any]:
-    """Convert each item to a tuple: the arguments are lists of them."""
+    """Return a list with each item of ``value`` converted to a tuple."""
     return [tuple(item) for item in value]
 
 
@@ -59,11 +59,11 @@ _RESTORE = {
 
 
 def with_types(task_id: str, inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs of an MBPP+ problem with the types that its solution takes.
+    """Return the inputs of an MBPP+ problem with the types that its solution expects.
 
     Args:
         task_id: An id such as ``Mbpp/2``.
-        inputs: Lists of arguments, from JSON.
+        inputs: The arguments of each call, as read from JSON.
     """
     number = task_id.rpartition("/")[2]
     restore = _RESTORE.get(int(number)) if number.isdigit() else None

@@ -1,8 +1,8 @@
 """HumanEval+ and MBPP+: outputs for given inputs, compared outside the sandbox.
 
-Format, limits and comparison are EvalPlus': the reference solution runs in the sandbox
-too; each input may take 4 s or 4 times the reference's time, whichever is longer, and
-all of them 60 s.
+Format, limits and comparison are those of EvalPlus. The reference solution runs in the
+sandbox too. Each call may take 4 s, or 4 times the time of the reference solution if
+that is longer; all calls together may take 60 s.
 """
 
 import inspect
@@ -77,15 +77,15 @@ _record_all(*_asked)
 
 @dataclass(frozen=True)
 class Outputs(Judge):
-    """Compares outputs with those of a reference solution.
+    """Judges code by comparing its outputs with those of a reference solution.
 
     Attributes:
         reference: The reference solution.
         name: The function to call.
-        inputs: The arguments of each call, packed: base inputs, and further ones, which
-            count only if the code passes the base ones.
-        tolerance: Tolerance for floats; 0 for the default.
-        oracle: The benchmark whose own oracles apply: "humaneval" or "mbpp".
+        inputs: Sets of inputs, each with the packed arguments of every call. A set runs
+            only if the code has passed the sets before it.
+        tolerance: Absolute tolerance for floats; 0 takes the default.
+        oracle: The benchmark whose special comparisons apply: "humaneval" or "mbpp".
     """
 
     reference: str
@@ -99,7 +99,7 @@ class Outputs(Judge):
         return all(self._passes(sandbox, code, given) for given in self.inputs)
 
     def _passes(self, sandbox: LazySandbox, code: str, inputs: Inputs) -> bool:
-        """Return whether code gives the reference's outputs for some inputs."""
+        """Return whether the code and the reference solution have equal outputs."""
         if not inputs:
             return True
         if (expected := self._known.get(id(inputs))) is None:
@@ -127,7 +127,7 @@ class Outputs(Judge):
 
     @cached_property
     def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """The reference's outputs and seconds, by the id of the inputs."""
+        """The reference's output and seconds of each call, by ``id`` of the inputs."""
         return {}
 
     def _run(
@@ -138,7 +138,17 @@ class Outputs(Judge):
         limits: Sequence[float],
         whole_s: float,
     ) -> list[tuple[Any, float]]:
-        """Return output and seconds of each call, up to the first failure."""
+        """Run code in the sandbox; return the output and CPU seconds of each call.
+
+        The list is shorter than ``inputs`` if a call failed.
+
+        Args:
+            sandbox: The sandbox.
+            code: The code with the function to call.
+            inputs: The packed arguments of each call.
+            limits: Most CPU seconds of each call.
+            whole_s: Most seconds of all calls together.
+        """
         asked = json.dumps([code, self.name, inputs, limits])
         files = {"judge.py": inspect.getsource(recorded) + _SCRIPT, "asked.json": asked}
         result = checked(
@@ -154,7 +164,7 @@ class Outputs(Judge):
         return found
 
     def _equal(self, arguments: Any, out: Any, right: Any, tolerance: float) -> bool:
-        """Return whether an output is right, by EvalPlus' comparison."""
+        """Return whether ``out`` equals ``right``, compared as EvalPlus does."""
         try:
             found = self._by_oracle(arguments, out, right)
             return _close(out, right, tolerance) if found is None else found
@@ -162,7 +172,7 @@ class Outputs(Judge):
             return False
 
     def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
-        """Return the verdict of a function's own oracle, or None."""
+        """Return the verdict of EvalPlus' special check; None if no check applies."""
         name = self.name
         if self.oracle == "humaneval":
             if name != "find_zero":
@@ -242,7 +252,7 @@ def _read(
 
 
 def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Return a problem of EvalPlus' own file, with inputs in two fields."""
+    """Convert a line of EvalPlus' own file, which has the inputs in two fields."""
     prompt, name, solution, number = (
         field(row, key, str, source)
         for key in ("prompt", "entry_point", "canonical_solution", "task_id")
@@ -271,7 +281,7 @@ def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProbl
 
 
 def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Return a problem as on Hugging Face, with inputs in a test program."""
+    """Convert a line of the file on Hugging Face: its test program has the inputs."""
     try:
         tests = TestProgram.parse(field(row, "test", str, source))
     except ValueError as error:

@@ -37,15 +37,15 @@ class BenchmarkProblem:
     """One problem of a benchmark.
 
     Attributes:
-        id: The id in the data.
+        id: The id in the data file.
         family: The benchmark, or a part of it.
         instruction: The request to the model.
         prefix: Code that the model has to complete; "" if it writes everything.
         entry_point: The name that the answer must define; "" for a program.
-        is_python: Whether the prefix is Python, which later code may redefine.
+        is_python: Whether the prefix is Python. Python code may define a name again.
         judge: Judges the code of an answer.
         split: The benchmark's split; None if it has none.
-        level: 1 to 3.
+        level: Difficulty from 1 to 3.
     """
 
     id: str
@@ -59,7 +59,10 @@ class BenchmarkProblem:
     level: int = 1
 
     def code(self, answer: str) -> str:
-        """Return the complete code of an answer, with the problem's prefix."""
+        """Return the code in an answer, completed with the problem's prefix.
+
+        The longest code block counts; without a block, the whole answer is code.
+        """
         found = _FENCED.findall(answer)
         code = str(max(found, key=len)) if found else answer
         if not self.prefix or code.startswith(self.prefix):
@@ -69,7 +72,7 @@ class BenchmarkProblem:
         return self.prefix + code
 
     def _is_whole(self, code: str) -> bool:
-        """Return whether code itself defines the entry point."""
+        """Return whether the code defines the entry point without the prefix."""
         name = re.escape(self.entry_point)
         defined = rf"^(?:async def|def|class|function|func|fn|pub fn) +{name}\b|"
         defined += rf"^(?:const|let|var)? ?{name} *="
@@ -77,7 +80,10 @@ class BenchmarkProblem:
 
 
 def _values(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each line; a file may have gigabytes."""
+    """Yield the number and the JSON value of each line, or of each item of an array.
+
+    Lines are read one at a time, since a file may have gigabytes.
+    """
     with Path(path).open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"
         data = gzip.GzipFile(fileobj=raw) if is_packed else raw
@@ -101,13 +107,15 @@ def _object_of(line: str, number: int) -> Any:
 def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines or JSON file, which may be gzipped.
 
+    Each object has its file and line under the key ``""``, for error messages.
+
     Args:
         path: The file; empty if none was given.
         benchmark: Title of the benchmark.
         source: Description of the data's source.
 
     Raises:
-        UsageError: It is not such a file.
+        UsageError: The file is missing, empty, or in another format.
     """
     if not path:
         raise UsageError(
@@ -139,10 +147,10 @@ def read_lines(path: str, benchmark: str, source: str) -> Iterator[dict[str, Any
 
 
 def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    """Return a field of a line.
+    """Return a field of an object from :func:`read_lines`.
 
     Raises:
-        UsageError: It is missing, or of another type.
+        UsageError: The field is missing, or of another type.
     """
     value = row.get(name)
     if not isinstance(value, kind):
@@ -158,7 +166,7 @@ def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
     """Return a field that must be a list of texts.
 
     Raises:
-        UsageError: It is not.
+        UsageError: The field is missing, or not a list of texts.
     """
     values = field(row, name, list, source)
     if not all(isinstance(value, str) for value in values):
@@ -167,10 +175,10 @@ def texts(row: Mapping[str, Any], name: str, source: str) -> list[str]:
 
 
 def checked(result: SandboxResult) -> SandboxResult:
-    """Return a result, unless the sandbox itself failed.
+    """Return the result, or raise an error if the sandbox itself failed.
 
     Raises:
-        SandboxError: The sandbox failed, not the program.
+        SandboxError: The sandbox failed. A failed program is not an error.
     """
     if result.status == "sandbox_error":
         raise SandboxError(f"The sandbox failed: {result.error}")

@@ -1,7 +1,7 @@
-"""HumanEval+ and MBPP+ as on Hugging Face: inputs inside of a test program.
+"""Read HumanEval+ and MBPP+ as on Hugging Face: a test program has the inputs.
 
-The program holds the inputs as a literal, and a loop that calls the function with each.
-It is parsed, and never run.
+The program contains the inputs as a literal, and a loop that calls the function with
+each of them. It is parsed, and never run.
 """
 
 import ast
@@ -19,9 +19,9 @@ class TestProgram:
     """The calls of a test program.
 
     Attributes:
-        name: The function that it calls; ``candidate`` in HumanEval+.
+        name: The function that the program calls; ``candidate`` in HumanEval+.
         inputs: The arguments of each call.
-        tolerance: Tolerance for floats; 0 for the default.
+        tolerance: Absolute tolerance for floats; 0 for the default.
     """
 
     __test__ = False
@@ -32,10 +32,10 @@ class TestProgram:
 
     @classmethod
     def parse(cls, text: str) -> "TestProgram":
-        """Parse a program.
+        """Parse the source of a test program.
 
         Raises:
-            ValueError: It is not such a program.
+            ValueError: The source is not a test program of EvalPlus.
         """
         try:
             tree = ast.parse(text)
@@ -53,7 +53,7 @@ class TestProgram:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces the names of numbers without a literal."""
+    """Replaces the names ``inf`` and ``nan``, which have no literal, by values."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NUMBERS[node.id]) if node.id in _NUMBERS else node
@@ -72,7 +72,7 @@ def _runs_over(loop: ast.For) -> bool:
 
 
 def _called(loop: ast.For) -> Iterator[str]:
-    """Yield the functions called with the arguments of an input, and nothing else."""
+    """Yield the functions that a loop calls as ``name(*x)``, except ``ref_func``."""
     for node in ast.walk(loop):
         match node:
             case ast.Call(

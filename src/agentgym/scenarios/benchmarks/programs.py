@@ -35,13 +35,13 @@ _COMMANDS: dict[str, tuple[str, Command]] = {
 
 @dataclass(frozen=True)
 class Joined(Judge):
-    """Runs the answer with its tests as one program.
+    """Judges code by running it and its tests as one program.
 
     Attributes:
         language: A language of the sandbox.
-        tests: The code after the answer.
-        stops: Texts at which a completion ends.
-        prefix: The start that the model was given.
+        tests: The code that follows the answer.
+        stops: Texts that end a completion: code from the first one on is cut off.
+        prefix: The start of the code, which the model has to complete.
     """
 
     language: str

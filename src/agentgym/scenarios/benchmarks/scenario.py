@@ -21,11 +21,11 @@ from agentgym.scenarios.benchmarks.programs import Joined, read_multipl_e
 
 _LIMITS = Limits(memory_mb=4096, total_memory_mb=4096, output_bytes=8 << 20)
 _HELD_OUT = 50
-"""Percentage of problems held out, if the data has no splits."""
+"""Percentage of problems in the test split, if the data has no splits."""
 
 
 class CodeBenchmark(Scenario):
-    """A benchmark whose answers are code, read from its own data file.
+    """A benchmark whose answers are code; its problems come from a data file.
 
     Args:
         problems: The problems in the file.
@@ -66,7 +66,7 @@ class CodeBenchmark(Scenario):
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return problems, in an order determined by the seed.
+        """Return problems of a split; the seed determines their order.
 
         Raises:
             UsageError: The split has no problems.
@@ -93,7 +93,7 @@ class CodeBenchmark(Scenario):
         ]
 
     def notes(self) -> list[str]:
-        """Return a note on the part that is trained on."""
+        """Return a note on how many problems are used for training."""
         count = len(self._splits.get(Split.TRAIN, ()))
         said = (
             f"training takes {count} of {len(self._by_id)} problems; to compare an "
@@ -106,7 +106,7 @@ class CodeBenchmark(Scenario):
         return _NoTools()
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return the limits of the benchmarks' own harnesses."""
+        """Return a configuration with the limits of the benchmarks' own harnesses."""
         return replace(super().sandbox_config(), limits=_LIMITS)
 
     def calculate_reward(
@@ -126,7 +126,7 @@ class _NoTools(Environment):
 
 
 def _drawn(identity: str) -> Split:
-    """Return the split of a problem without one, the same on every machine."""
+    """Choose the split of a problem by a hash of its id, the same on every machine."""
     number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 100
     if number < _HELD_OUT:
         return Split.TEST
@@ -178,8 +178,8 @@ class LiveCodeBenchScenario(CodeBenchmark):
 
     Args:
         data: Path of the file.
-        start: First contest date, as 2025-01-31.
-        end: Last contest date.
+        start: First contest date, e.g. 2025-01-31; empty for no limit.
+        end: Last contest date in the same form; empty for no limit.
     """
 
     name = "livecodebench"
@@ -205,7 +205,7 @@ class MultiPlEScenario(CodeBenchmark):
         super().__init__(read_multipl_e(data))
 
     def sandbox_config(self) -> SandboxConfig:
-        """Return a configuration with the file's languages."""
+        """Return a configuration with the programming languages of the problems."""
         judges = (problem.judge for problem in self._by_id.values())
         names = {judge.language for judge in judges if isinstance(judge, Joined)}
         return replace(super().sandbox_config(), languages=tuple(sorted(names)))

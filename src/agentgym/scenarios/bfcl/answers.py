@@ -1,4 +1,4 @@
-"""Derive right calls from the values that the benchmark accepts."""
+"""Build right calls from the argument values that the benchmark accepts."""
 
 import itertools
 import json
@@ -11,18 +11,18 @@ from agentgym.scenarios.bfcl.functions import language_of, tool_name
 
 _MOST_OTHERS = 64
 _LEFT_OUT = ""
-"""Accepted value that means: the argument may be omitted."""
+"""An accepted value with the meaning that the argument may be omitted."""
 
 
 def right_calls(entry: Entry, *, brief: bool = False) -> list[NeededCall]:
     """Return the calls that an entry needs; empty if no function fits.
 
-    Values that differ from an accepted one only in spaces or case are accepted too, so
-    in an episode that succeeded only the verdict judges the arguments.
+    The benchmark also accepts values that differ only in spaces or case. So all
+    arguments are marked as judged by the outcome (``NeededCall.by_outcome``).
 
     Args:
         entry: The entry.
-        brief: Omit every optional argument.
+        brief: Whether to omit every optional argument.
     """
     return [_right_call(entry, answer, brief) for answer in entry.answers]
 
@@ -50,7 +50,7 @@ def _right_call(entry: Entry, answer: Mapping[str, Any], brief: bool) -> NeededC
 def _values(
     accepted: Sequence[Any], schema: Mapping[str, Any], language: str
 ) -> Iterator[Any]:
-    """Yield the accepted values of an argument."""
+    """Yield the accepted values of an argument, as text for Java and JavaScript."""
     for value in accepted:
         if value == _LEFT_OUT:
             continue
@@ -65,7 +65,7 @@ def _values(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value built from the first accepted value of each key of an object."""
+    """Replace each list of accepted values in an object by its first value."""
     if isinstance(value, list):
         return [_plain(part) if isinstance(part, dict) else part for part in value]
     if not isinstance(value, dict):

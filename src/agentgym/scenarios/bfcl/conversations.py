@@ -19,7 +19,7 @@ _FUNCTIONS = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-"""For each simulated program, the file that describes its functions."""
+"""Name of the file that describes the functions of each simulated program."""
 _PROMPTS = "constants/default_prompts.py"
 _NEW_FUNCTIONS = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC"
 
@@ -30,11 +30,11 @@ class ConversationEntry(Entry):
 
     Attributes:
         turns: The user's message of each turn.
-        right_calls: Right calls of each turn, as Python; none if a function or an
-            argument is missing and the agent has to say so.
+        right_calls: Right calls of each turn, as Python source. Empty for a turn in
+            which a function or an argument is missing and the agent has to say so.
         later: Functions added at the start of a turn, by turn number.
         programs: Names of the simulated classes.
-        start: Their initial states.
+        start: Initial state of each simulated class, by its name.
     """
 
     turns: Sequence[str]
@@ -44,7 +44,7 @@ class ConversationEntry(Entry):
     start: Mapping[str, Any]
 
     def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the right calls of all turns, with named arguments."""
+        """Return function and named arguments of each right call, over all turns."""
         every = [*self.functions, *(f for each in self.later.values() for f in each)]
         orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
         found = []
@@ -135,7 +135,7 @@ def _read(
 
 
 def _prompt(package: Package) -> str:
-    """Return the benchmark's message about added functions."""
+    """Return the user message with which the benchmark announces new functions."""
     try:
         for node in ast.parse(package.text(_PROMPTS)).body:
             if isinstance(node, ast.Assign) and any(

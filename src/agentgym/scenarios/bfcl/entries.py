@@ -11,7 +11,7 @@ from agentgym.errors import NotFoundError, UsageError
 from agentgym.scenarios.bfcl.package import NAME, Package
 
 IRRELEVANCE = ("irrelevance", "live_irrelevance")
-"""Categories in which no function fits, so that none may be called."""
+"""Categories in which no function fits the request: no call may be made."""
 RELEVANCE = "live_relevance"
 """The category in which any call is right; it is never trained on."""
 SINGLE_TURN = (
@@ -47,20 +47,21 @@ GROUPS = {
     "python": tuple(name for name in SINGLE_TURN if "java" not in name),
 }
 _SHARES = {Split.TRAIN: 0.45, Split.VALIDATION: 0.1, Split.TEST: 0.45}
-"""Shares of the splits in each category. Entries that share functions with most others
-form one large group, which is held out; it includes those of ``live_relevance``."""
+"""Wanted share of each split in a category. The largest group of entries with common
+functions always goes to the test split, and so does ``live_relevance``."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry.
+    """One entry: a request with its functions and right calls.
 
     Attributes:
-        category: Its category.
+        category: The category of the benchmark.
         messages: The conversation, OpenAI-shaped; the user's request comes last.
-        functions: In the benchmark's form, with types of their language.
-        answers: The right calls, each ``{function: {argument: [accepted, …]}}``; an
-            accepted ``""`` means that an argument may be omitted.
+        functions: Schemas in the benchmark's form, with types of their programming
+            language.
+        answers: The right calls, each ``{function: {argument: [accepted, …]}}``. The
+            accepted value ``""`` means that the argument may be omitted.
     """
 
     id: str
@@ -71,7 +72,7 @@ class Entry:
 
     @property
     def request(self) -> str:
-        """The request, after any earlier messages."""
+        """The user's request as a text, after the earlier messages."""
         *before, last = self.messages
         system = [str(m["content"]) for m in before if m["role"] == "system"]
         said = [
@@ -83,10 +84,10 @@ class Entry:
 
 
 def chosen_categories(named: str) -> tuple[str, ...]:
-    """Return the categories for names of categories and groups.
+    """Return the categories that a list of category and group names selects.
 
     Args:
-        named: Comma-separated names; empty takes the single-turn categories, since
+        named: Comma-separated names; empty for the single-turn categories, since
             conversations with many tools take long.
 
     Raises:
@@ -142,9 +143,9 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
-    """Distribute entries so that no function, and no request, is in two splits.
+    """Distribute entries to splits; no function and no request is in two splits.
 
-    The result is the same for the same entries.
+    The result depends only on the entries.
     """
     groups = _groups(entries)
     wanted = Counter(entry.category for entry in entries)
@@ -154,7 +155,7 @@ def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
         counts = Counter(entry.category for entry in group)
 
         def lack(split: Split, counts: Counter[str] = counts) -> float:
-            """Return how much of its entries a split still lacks, as a share."""
+            """Return how far a split is below its share of the group's categories."""
             return sum(
                 n * (_SHARES[split] - had[split][name] / wanted[name])
                 for name, n in counts.items()

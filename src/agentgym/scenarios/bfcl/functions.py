@@ -1,8 +1,8 @@
 """Convert the benchmark's functions to tools, described as in its own runs.
 
-The rules are those of ``bfcl_eval`` for models with function calling: types of Python,
-Java and JavaScript become JSON types, arguments of Java and JavaScript are text, and
-descriptions say so.
+The rules are those of ``bfcl_eval`` for models with function calling. Types become JSON
+types. Arguments of Java and JavaScript become text, and their descriptions name the
+original types.
 """
 
 import copy
@@ -57,14 +57,18 @@ def language_of(category: str) -> str:
 
 
 def tool_name(function: str) -> str:
-    """Return the tool name of a function: tool names have no dots."""
+    """Return the tool name of a function: its name with ``_`` instead of dots."""
     return function.replace(".", "_")
 
 
 def specs_of(
     entry: Entry, functions: Sequence[dict[str, Any]] | None = None
 ) -> list[ToolSpec]:
-    """Return an entry's functions as tools, by default all of its own, in order.
+    """Return functions of an entry as tools, in order.
+
+    Args:
+        entry: The entry.
+        functions: The functions; None for all of ``entry.functions``.
 
     Raises:
         ValueError: A function has no valid schema.
@@ -90,7 +94,7 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 
 
 def _as_text(part: dict[str, Any], language: str) -> None:
-    """Describe an argument of Java or JavaScript as text in that language."""
+    """Change the schema of a Java or JavaScript argument, in place, to text."""
     kind = part["type"]
     message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":
@@ -131,7 +135,7 @@ def _item(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_inner(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose inner schemas have JSON types too."""
+    """Convert the types in a schema's properties or items to JSON types."""
     if part["type"] not in ("array", "object"):
         return part
     if "properties" in part:

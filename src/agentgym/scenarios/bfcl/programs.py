@@ -1,4 +1,4 @@
-"""Programs: the simulated programs of a multi-turn entry, run in the sandbox."""
+"""Run the simulated programs of multi-turn entries in the sandbox."""
 
 import asyncio
 import json
@@ -23,13 +23,14 @@ from agentgym.scenarios.bfcl.functions import specs_of
 from agentgym.scenarios.bfcl.package import NAME, PROGRAMS, Package
 
 MOST_STEPS = 20
-"""Answers with calls in one turn after which the benchmark ends a conversation."""
+"""Most answers with tool calls in a turn; after more, the benchmark ends a
+conversation."""
 _SCRIPT = "replay.py"
 _TIMEOUT_S = 20.0
 
 
 def write_programs(package: Package, folder: Path) -> None:
-    """Write the modules for the sandbox: the programs, and mpmath for one of them.
+    """Copy the modules for the sandbox to ``folder``: the programs and mpmath.
 
     Raises:
         UsageError: The programs are from another version, or mpmath is not installed.
@@ -53,15 +54,16 @@ def write_programs(package: Package, folder: Path) -> None:
 
 
 class Programs(Environment):
-    """One conversation with simulated programs; it records calls by turn.
+    """The environment of one conversation with simulated programs.
 
-    Each call runs in a new workspace, after a replay of all earlier calls: the programs
-    are fast, and keep nothing between calls.
+    Each call runs in a new workspace, after a replay of all earlier calls. The programs
+    are fast, and keep no state between calls.
 
     Args:
         entry: The entry.
-        specs: All of its tools, also those added later; see :func:`program_tools`.
-        sandbox: The sandbox, which can import the programs.
+        specs: All tools of the entry, also those added later; see
+            :func:`program_tools`.
+        sandbox: A sandbox in which the programs can be imported.
 
     Attributes:
         turns: The calls of each turn so far, as ``[name, arguments]``.
@@ -83,13 +85,13 @@ class Programs(Environment):
         self._one_at_a_time = asyncio.Lock()
 
     def tools(self) -> list[Tool]:
-        """Return the tools available so far."""
+        """Return the tools that are available in the current turn."""
         return [
             Tool(self._specs[name], partial(self._call, name)) for name in self._offered
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Return the next turn's message, and add its new functions."""
+        """Add the functions of the next turn; return its message, None at the end."""
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True
@@ -115,7 +117,7 @@ class Programs(Environment):
                 raise ToolError(str(error)) from None
 
     def is_valid(self) -> bool:
-        """Return the benchmark's verdict on the whole conversation."""
+        """Return the benchmark's verdict; False if the conversation has not ended."""
         if not self.ended:
             return False
         files = _files(self._entry, self.turns, self._entry.right_calls)
@@ -132,8 +134,8 @@ def score(
 ) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
 
-    Shares of right tools and arguments count the right calls made, over all turns and
-    in any order.
+    The shares of right tools and right arguments compare the calls of all turns, in any
+    order.
     """
     success = _keeps_to_steps(trajectory) and programs.is_valid()
     needed = entry.named_calls()
@@ -156,7 +158,7 @@ def _key(call: tuple[str, dict[str, Any]]) -> str:
 
 
 def _keeps_to_steps(trajectory: Trajectory) -> bool:
-    """Return whether every turn kept the benchmark's limit of answers with calls."""
+    """Return whether no turn has more than ``MOST_STEPS`` answers with calls."""
     steps = 0
     for step in trajectory.steps:
         if isinstance(step, ModelCall):
@@ -173,7 +175,7 @@ def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
 
 
 def _unchecked(spec: ToolSpec) -> ToolSpec:
-    """Return a tool that accepts any arguments, as the benchmark's programs do."""
+    """Return a copy of a tool that accepts any arguments, as the benchmark does."""
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -186,7 +188,7 @@ def _unchecked(spec: ToolSpec) -> ToolSpec:
 
 
 class _UnfinishedError(Exception):
-    """The sandbox ended a call: it used too much time or memory."""
+    """A call did not finish in the sandbox, e.g. for lack of time or memory."""
 
 
 def _files(

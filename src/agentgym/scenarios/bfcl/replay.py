@@ -1,8 +1,9 @@
 """Replay calls on the benchmark's simulated programs, or judge a conversation.
 
-This file runs in the sandbox, next to the package's modules, since a model may ask for
-a power with a billion digits. It imports nothing of AgentGym, reads ``job.json``, and
-prints one JSON object: the last call's ``result``, or whether the calls are ``valid``.
+This file runs in the sandbox, next to the package's modules, since a call may take too
+much time or memory, e.g. to compute a power with a billion digits. It imports nothing
+of AgentGym, reads ``job.json``, and prints one JSON object: the last call's ``result``,
+or whether the calls are ``valid``.
 """
 
 import json

@@ -37,19 +37,19 @@ from agentgym.scenarios.bfcl.programs import (
 from agentgym.scenarios.bfcl.verdict import Checker, MadeCall
 
 _MOST_PRINTED = 4 << 20
-"""Most bytes that a simulated program may print: some have long files."""
+"""Most bytes of output of a simulated program; some print long files."""
 _RIGHT_TOOLS = 0.2
 """Reward of an answer with the right functions but wrong arguments."""
 _UNREADABLE = 0.6
-"""Reward of an answer that is only right because its calls are unreadable."""
+"""Reward if no call may be made, and the calls that were made cannot be parsed."""
 
 
 class BfclScenario(Scenario):
-    """The single-turn and multi-turn categories of BFCL v4, with its own verdicts.
+    """The single-turn and multi-turn categories of BFCL v4, judged by its checker.
 
     Args:
-        data: A wheel or folder of ``bfcl-eval``; empty takes the download.
-        categories: Comma-separated names of categories or groups; empty takes the
+        data: A wheel or folder of ``bfcl-eval``; empty for the downloaded package.
+        categories: Comma-separated names of categories or groups; empty for the
             single-turn ones.
 
     Raises:
@@ -91,7 +91,7 @@ class BfclScenario(Scenario):
         return Checker(self._package)
 
     def system_prompt(self) -> str:
-        """Return an empty text: the benchmark has no prompt for such models."""
+        """Return an empty text: the benchmark has no prompt for tool-calling models."""
         return ""
 
     def tools(self) -> list[ToolSpec]:
@@ -99,7 +99,7 @@ class BfclScenario(Scenario):
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return entries, in an order determined by the seed, categories in turn."""
+        """Return entries, the categories in turn; the seed determines the order."""
         rng = Random(f"{split}/{seed}")
         queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
         for entry in self._splits.get(split, ()):
@@ -111,7 +111,7 @@ class BfclScenario(Scenario):
         return [_task(entry, split) for entry in order[:count]]
 
     def notes(self) -> list[str]:
-        """Return a note on the part that is trained on."""
+        """Return a note on how many entries are used for training."""
         train, held_out = (
             len(self._splits[split]) for split in (Split.TRAIN, Split.TEST)
         )
@@ -123,9 +123,10 @@ class BfclScenario(Scenario):
         return [said]
 
     def create_environment(self, task: Task) -> Environment:
-        """Return an environment with an entry's functions.
+        """Return an environment with the functions of the task's entry.
 
-        Single-turn functions accept calls and do nothing; others act on programs.
+        Functions of single-turn entries accept calls and do nothing. Those of
+        conversations act on simulated programs.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -152,7 +153,7 @@ class BfclScenario(Scenario):
         return made
 
     def close(self) -> None:
-        """Close the sandbox, and remove the programs that it imported."""
+        """Close the sandbox, and delete the folder with the simulated programs."""
         super().close()
         if found := vars(self).pop("_programs", None):
             found.cleanup()
@@ -160,7 +161,7 @@ class BfclScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score a conversation, or the calls of the first answer that has any."""
+        """Score a conversation, or else the calls of the first answer with calls."""
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
             return score(entry, environment, trajectory)
@@ -179,9 +180,9 @@ class BfclScenario(Scenario):
         return Reward(value, False, {"right tools": value}, tools, arguments)
 
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
-        """Return calls that the verdict accepts; None if unknown.
+        """Return calls that the checker accepts; None if they are not known.
 
-        Also None for conversations, whose calls must be made in the right turn.
+        None also for conversations, whose calls must be made in certain turns.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -196,9 +197,9 @@ class BfclScenario(Scenario):
         return None
 
     def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
-        """Return the shares of needed calls with the right tool, and fully right.
+        """Return two shares of the needed calls: with the right tool, and fully right.
 
-        Each call counts once, in the order of the answers.
+        Each call of the model counts for at most one needed call.
         """
         tools = arguments = 0
         by_name, rest = [call.name for call in calls], list(calls)
@@ -224,7 +225,7 @@ class BfclScenario(Scenario):
 
 
 class _Functions(Environment):
-    """Functions of one entry that do nothing, since only one answer is judged."""
+    """An environment with tools that do nothing, since only one answer is judged."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
         self._specs = specs
@@ -238,7 +239,7 @@ def _done(**arguments: Any) -> str:
 
 
 def answer_calls(trajectory: Trajectory, tools: set[str]) -> list[MadeCall]:
-    """Return the calls of the first answer that has any, as the model wrote them.
+    """Return the calls of the first answer with calls, as the model wrote them.
 
     Calls of the agent's own tools, e.g. hand-offs, are left out.
 

@@ -1,8 +1,8 @@
-"""Checker: run the benchmark's own checker unchanged.
+"""Run the benchmark's own checker, unchanged.
 
-Its modules import others of the package, one of which imports the clients of all
-providers. So they are loaded separately from Python's own modules, with a replacement
-for that one. An installed ``bfcl_eval`` is neither used nor hidden.
+The checker imports a module of the package that needs the clients of all providers. So
+its modules are loaded in isolation, not through ``sys.modules``, and that one module is
+replaced. An installed ``bfcl_eval`` is neither used nor hidden.
 """
 
 import builtins
@@ -20,14 +20,14 @@ _CHECKER = "eval_checker.ast_eval.ast_checker"
 
 
 class MadeCall(NamedTuple):
-    """A call in an answer: the tool's name, and its arguments; None if unreadable."""
+    """A call that a model made; ``arguments`` is None if they cannot be parsed."""
 
     name: str
     arguments: Mapping[str, Any] | None
 
 
 class Checker:
-    """Judges answers of a model; an answer is a list of calls made at once.
+    """Judges the answers of a model; an answer is a list of calls.
 
     Args:
         package: The package with the checker.
@@ -41,8 +41,9 @@ class Checker:
     def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
         """Return the benchmark's verdict on an answer to an entry.
 
-        If a call is unreadable, the whole answer counts as one without calls, as in the
-        benchmark's own runs. If its checker fails on unusual arguments, they are wrong.
+        If the arguments of a call cannot be parsed, the whole answer counts as one
+        without calls, as in the benchmark's own runs. If the checker raises an
+        exception because of unusual arguments, the answer is wrong.
         """
         unreadable = any(call.arguments is None for call in calls)
         if entry.category in IRRELEVANCE:
@@ -66,7 +67,7 @@ class Checker:
         return bool(found["valid"])
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
-        """Return whether a call matches the entry's answer of this index."""
+        """Return whether a call matches the right call ``entry.answers[answer]``."""
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)
@@ -84,7 +85,7 @@ class Checker:
 
 
 class _Modules:
-    """Modules of a package, loaded in isolation."""
+    """Loads modules of the package in isolation from ``sys.modules``."""
 
     def __init__(self, package: Package) -> None:
         self._package = package
@@ -94,7 +95,7 @@ class _Modules:
         self._loaded = {_MODELS: models}
 
     def load(self, name: str) -> ModuleType:
-        """Load a module, once."""
+        """Return a module of the checker; it is loaded at the first call."""
         if name not in self._loaded:
             file = f"{name.removeprefix(f'{NAME}.').replace('.', '/')}.py"
             if file not in CHECKER:

@@ -5,5 +5,5 @@
 - ``plants``: the defects, the vulnerabilities and the matters of taste.
 - ``families``: the kinds of task, level by level.
 - ``rewards``: precision and recall of the reports.
-- ``wording``: the grammar of requests.
+- ``wording``: random wordings of requests.
 """

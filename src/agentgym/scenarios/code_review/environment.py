@@ -1,4 +1,4 @@
-"""One episode's project, its five tools, and its reports."""
+"""ReviewEnvironment: one episode's project, its five tools, and the reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Reported = tuple[str, int, str]
 
 @dataclass
 class ReviewBooks(ReadingBooks):
-    """The calls of an episode, with the files it read and its reports.
+    """The calls of an episode, with the linted files and the reports.
 
     Attributes:
         linted: Files that the agent has linted.
@@ -33,7 +33,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
     """A small Python project to review; the agent cannot change it.
 
     Args:
-        files: Relative path to text.
+        files: Text of each file, by relative path.
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -76,7 +76,11 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
             return f"Reported line {line} of {name}."
 
     def _below(self, name: str) -> dict[str, str]:
-        """Return the Python files at or below a path."""
+        """Return the text of the files at or below a path, by path.
+
+        Raises:
+            ToolError: There is no such file or folder.
+        """
         every = self.workspace.files
         if name in every:
             return {name: every[name]}
@@ -91,10 +95,10 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
 
 
 def is_worth_a_line(found: CodeFinding) -> bool:
-    """Return whether ``lint`` shows a finding.
+    """Return whether ``lint`` shows a finding to the agent.
 
-    Hints of bandit's lowest severity are not shown (such as each import of a module
-    that may be misused), nor is the order of imports.
+    Bandit's hints of the lowest severity are hidden (such as each import of a module
+    that may be misused), and so is the order of imports.
     """
     hint = found.kind == "security" and found.severity == "low"
     return not hint and found.rule != "I001"

@@ -21,22 +21,22 @@ from agentgym.scenarios.coding.wording import references
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 _STYLE = 0.4
-"""Share of the reviewed modules that also have a style problem."""
+"""Probability that a reviewed module also has a style problem."""
 
 Defect = tuple[str, int, str]
-"""Path, line and kind."""
+"""Path, line and kind of a defect."""
 PlannedCall = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Review:
-    """A task without its identity.
+    """The content of a task, before it gets an id.
 
     Attributes:
         instruction: The user's request.
-        files: The project.
-        defects: Everything to report.
-        look: Files that must be read.
+        files: Text of each file, by relative path.
+        defects: The defects to report.
+        look: Files that the agent must read.
         plan: Tool and arguments of each call of the shortest solution.
     """
 
@@ -47,7 +47,7 @@ class Review:
     plan: tuple[PlannedCall, ...]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of a task."""
+        """Return the goal of the task as JSON values."""
         return {
             "defects": [list(defect) for defect in self.defects],
             "look": list(self.look),
@@ -103,7 +103,7 @@ def _package_review(scene: Scene, phrases: Phrases) -> Review:
 
 
 def _comparison(scene: Scene, phrases: Phrases) -> Review:
-    """Create the search for a function that differs from its docstring."""
+    """Create a review that must find a function that differs from its docstring."""
     rng = scene.rng
     broken = seed_fault(scene, rng.choice(("operator", "condition", "value")))
     module = broken.module

@@ -1,8 +1,8 @@
-"""Defects to plant in modules; a linter finds each at one line.
+"""Defects to plant in modules; a linter finds each defect at one line.
 
-A plant is a function that is added to a module, with its imports. ``>`` starts the line
-of the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are its parameters,
-``{g}`` is another name. Splits share no plants.
+A plant is a function that is added to a module, with its imports. In its text, ``>``
+starts the line with the defect, ``{f}`` is the function's name, ``{a}`` and ``{b}`` are
+its parameters, and ``{g}`` is another name. No plant is used in two splits.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ class Plant:
 
     Attributes:
         kind: ``bug`` and ``security`` must be reported, ``style`` must not.
-        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the test split's.
+        split: The only split that uses it. ``OUT_OF_VOCABULARY`` tasks use the plants
+            of the test split.
         imports: Import lines.
         body: Lines of a function; empty if an import is the defect.
     """
@@ -33,7 +34,7 @@ class Plant:
 
 
 def _plants(text: str) -> tuple[Plant, ...]:
-    """Parse blocks that start with ``split kind`` and are separated by empty lines."""
+    """Parse plants from blocks that start with the line ``split kind``."""
     found = []
     for block in text.strip("\n").split("\n\n"):
         head, *lines = block.splitlines()
@@ -195,7 +196,7 @@ class Planted:
     """A module with defects.
 
     Attributes:
-        source: Its text.
+        source: Text of the module.
         defects: Line and kind of each defect to report, sorted by line.
     """
 
@@ -221,10 +222,10 @@ def plant_all(
 
     Args:
         rng: Source of random choices.
-        source: The module without them.
-        plants: The plants; at most one with a bad import.
+        source: Text of the module.
+        plants: The plants; at most one may have its defect in an import.
         names: Words that the module does not use, two per plant.
-        parameters: Pairs of parameter names.
+        parameters: Pairs of names for the parameters of the added functions.
     """
     lines: list[tuple[str, str]] = [(line, "") for line in source.rstrip().split("\n")]
     imports: dict[str, str] = {}

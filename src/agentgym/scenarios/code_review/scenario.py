@@ -57,7 +57,7 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
     def make_task(
         self, family: ReviewFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family; the arguments determine it."""
+        """Return the ``index``-th task of a family, determined by the arguments."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> ReviewEnvironment:

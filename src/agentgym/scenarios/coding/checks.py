@@ -1,4 +1,4 @@
-"""Lint and format code in this process with pure parsers; results are cached."""
+"""Lint and format code in this process without running it; results are cached."""
 
 import ast
 import inspect
@@ -16,7 +16,7 @@ _MOST_PASSES = 6
 
 @lru_cache(_REMEMBERED)
 def problems(source: str) -> tuple[tuple[int, str], ...]:
-    """Return the problems by pyflakes and pycodestyle: (line, message), sorted."""
+    """Return sorted problems as (line, message), from pyflakes and pycodestyle."""
     try:
         return tuple(sorted(_found(source)))
     except (SyntaxError, ValueError) as error:
@@ -48,7 +48,7 @@ def _found(source: str) -> list[tuple[int, str]]:
 
 
 def _collector(found: list[tuple[int, str]]) -> type:
-    """Return a pycodestyle reporter that appends to ``found``."""
+    """Return a pycodestyle reporter class that appends (line, message) to ``found``."""
     import pycodestyle
 
     class Collector(pycodestyle.BaseReport):  # type: ignore[misc]

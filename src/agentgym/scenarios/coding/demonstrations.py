@@ -1,7 +1,8 @@
-"""The oracle: runs the shortest solution in a real environment.
+"""The oracle: it makes the calls of the shortest solution in a real environment.
 
-Pretraining uses it with randomly omitted rules, which reinforcement learning then has
-to train. Tests use it to show that every task can be solved.
+Tests use it to show that every task can be solved. Pretraining uses its conversations.
+In these, steps that only a rule requires are left out at random, so that reinforcement
+learning has to train the rules.
 """
 
 import json
@@ -57,9 +58,10 @@ def solve(
     Args:
         task: The task.
         follow_rules: Probability of keeping each step that only a rule requires:
-            reading before an edit (searching replaces it) or before running a script,
-            running the tests after an edit, and not changing test files.
-        rng: Decides which steps are kept; needed if ``follow_rules`` is below 1.
+            reading a file before an edit (a search replaces it) or before running a
+            script, and running the tests after an edit. Also the probability of not
+            editing a test file.
+        rng: Decides which steps are kept; by default the task's id is the seed.
     """
     rng = rng or Random(task.id)
     plan = [Step.from_json(step) for step in task.goal["plan"]]
@@ -94,8 +96,8 @@ async def demonstrate(
     Args:
         task: The task.
         sandbox: Sandbox for tests and scripts.
-        follow_rules: See :func:`solve`. Below 1, the environment allows calls that
-            break a rule, and counts them.
+        follow_rules: See :func:`solve`. Below 1, the environment counts broken rules,
+            but does not refuse the calls.
         rng: Decides which steps are kept, and the wording of the answer.
         system_prompt: The first message.
     """
@@ -143,12 +145,12 @@ def _shortest(step: Step) -> dict[str, str]:
 
 
 def _search_for(edit: Step) -> Step:
-    """Return a search that shows the line to edit without reading the file."""
+    """Return a search call that shows the line to edit, instead of reading the file."""
     return Step("search_code", {"query": edit.args["old"].partition(" = ")[0]})
 
 
 def _edit_of_test(task: Task, path: str, rng: Random) -> list[Step]:
-    """Return an edit of a test file, as by an agent that does not know the rule."""
+    """Return an edit of a test file, which breaks a rule; empty if none is possible."""
     lines = task.initial_state["files"][path].splitlines()
     asserts = [line.strip() for line in lines if lines.count(line) == 1]
     asserts = [line for line in asserts if line.startswith("assert")]

@@ -1,4 +1,4 @@
-"""One episode's workspace, its eight tools, and the record of rules."""
+"""CodingEnvironment: one episode's project, its eight tools, and its rules."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from agentgym.scenarios.coding.reading import ReadableProject, ReadingBooks
 
 @dataclass
 class CodingBooks(ReadingBooks):
-    """The calls of an episode, with the files it read and edited.
+    """The calls of an episode, with the files that the agent read and edited.
 
     Attributes:
         untested: Edited modules whose tests have not been run since.
@@ -32,10 +32,10 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
     """A small Python project in memory.
 
     Args:
-        files: Relative path to text.
+        files: Text of each file, by relative path.
         sandbox: Sandbox for tests and scripts.
-        enforce_rules: Whether to refuse a call that breaks a rule; otherwise it is only
-            counted.
+        enforce_rules: Whether to refuse a call that breaks a rule; otherwise the call
+            runs, and the broken rule is counted.
     """
 
     def __init__(

@@ -63,13 +63,13 @@ async def run_script(
 def repaired(
     sandbox: AnySandbox, files: Mapping[str, str], hidden: Mapping[str, dict[str, str]]
 ) -> bool:
-    """Return whether expressions have the expected values.
+    """Return whether all hidden expressions have the expected values.
 
     Args:
         sandbox: Sandbox for the code.
-        files: The workspace.
-        hidden: For each module, expressions in its namespace, with the expected
-            ``repr``.
+        files: Text of each file of the project, by path.
+        hidden: For each module, by path, expressions in its namespace with the ``repr``
+            of their expected values.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -88,7 +88,7 @@ def _checked(result: SandboxResult) -> SandboxResult:
 
 
 def _report(result: SandboxResult, files: Mapping[str, str]) -> str:
-    """Return e.g. ``1 failed, 2 passed``, the first failure, and the tested module."""
+    """Summarize a test run, e.g. ``1 failed, 2 passed`` and the first failure."""
     if not result.tests:
         return (
             "No tests were found." if result.ok or not result.timed_out else "Stopped."

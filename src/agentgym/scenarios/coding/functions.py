@@ -13,9 +13,9 @@ class Fault:
     """A wrong body of a function.
 
     Attributes:
-        kind: Its level 3 family: ``operator``, ``condition`` or ``value``.
+        kind: The level 3 family: ``operator``, ``condition`` or ``value``.
         body: The wrong body.
-        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the test split's.
+        split: Its only split; ``OUT_OF_VOCABULARY`` tasks use the faults of ``TEST``.
     """
 
     kind: str
@@ -25,18 +25,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class Template:
-    """A kind of function with one line of body.
+    """A kind of generated function; its body has one line.
 
     Placeholders: ``{a}`` and ``{b}`` for parameters, ``{K}`` for the module's constant,
     ``{T}`` for a text.
 
     Attributes:
         key: Name of the kind.
-        verbs: First words of the function's name, followed by ``_noun``.
-        parameters: 0 to 2 parameters, whose number counts; ``list`` if it is a list.
+        verbs: Possible first words of the function's name; ``_noun`` follows.
+        parameters: 0 to 2 entries: only their number counts, and ``list`` for a list.
         doc: The docstring.
         body: The line after the docstring.
-        points: Arguments that distinguish every fault from the right body.
+        points: Arguments of calls; each fault gives a wrong value for some of them.
         faults: The possible faults.
     """
 
@@ -473,7 +473,7 @@ TEXT = Template(
 
 
 def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
-    """Return the templates and faults of a kind for ``split``."""
+    """Return each pair of a template and a fault of this kind, for ``split``."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return tuple(
         (template, fault)
@@ -484,6 +484,6 @@ def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
 
 
 def pick(rng: Random, *, constant: bool | None = None) -> Template:
-    """Return a random template, optionally with or without a constant."""
+    """Return a random template that uses a constant or not; None accepts both."""
     pool = [t for t in TEMPLATES if constant is None or t.uses_constant == constant]
     return rng.choice(pool)

@@ -1,9 +1,9 @@
 """Invented names, so that a policy learns to copy names instead of recalling them.
 
 Held-out tasks use words that never occur in training. A policy that knows only the
-training words may write one of these instead. So most training projects are named with
-pieces of such words or with random syllables, and the policy has to copy any sequence
-of letters.
+words of training may write one of them instead. So most training projects are named
+with pieces of training words or with random syllables. The policy then has to learn to
+copy any sequence of letters.
 """
 
 import builtins
@@ -19,7 +19,7 @@ INVENTED = 0.75
 
 _PIECE = (2, 4)
 _LONGEST = 8
-"""Most letters of a name; with longer ones, projects exceed a prompt."""
+"""Most letters of a name; with longer names, projects do not fit into a prompt."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k kn l m n p ph pl pr qu r s sc sh sk "
     "sl sm sn sp st str sw t th tr tw v w wh wr y z"
@@ -34,7 +34,8 @@ _CODAS = (
 def names_for(split: Split, rng: Random) -> Names:
     """Return the names for a project of ``split``.
 
-    From the pool of the split; in training, a share of the projects gets invented ones.
+    They come from the pool of the split. In training, the share ``INVENTED`` of the
+    projects gets invented names.
     """
     if split is Split.TRAIN and rng.random() < INVENTED:
         return invented(rng)
@@ -42,7 +43,7 @@ def names_for(split: Split, rng: Random) -> Names:
 
 
 def invented(rng: Random) -> Names:
-    """Return names that are in no split's pool."""
+    """Return invented names, none of which is in the pool of a split."""
     words: list[str] = []
     while len(words) < 30:
         word = _word(rng)
@@ -59,7 +60,7 @@ def invented(rng: Random) -> Names:
 
 
 def _word(rng: Random) -> str:
-    """Return two or three pieces of training words, or syllables, joined."""
+    """Return a word made of two or three pieces of training words, or of syllables."""
     piece = rng.choice((_splinter, _syllable))
     made = "".join(piece(rng) for _ in range(rng.choice((2, 2, 2, 3))))
     return made[:_LONGEST]

@@ -8,7 +8,7 @@ _OPERATORS = re.compile(r" (\+|-|\*|//|%|<=|>=|==|!=|<|>) ")
 
 
 def unformatted(rng: Random, source: str) -> str:
-    """Return the source with at least two flaws that a formatter fixes."""
+    """Return the source with two kinds of flaws that a formatter fixes."""
     flaws = rng.sample((_tight_assignment, _one_blank_line, _wide_call, _wide_def), 2)
     for flaw in flaws:
         source = flaw(source)

@@ -1,6 +1,6 @@
 """Words for the names in generated projects, one pool per split.
 
-No word is in two pools, nor in the wording of requests: in held-out tasks, the agent
+No word is in two pools, or in the wording of requests. So in held-out tasks, the agent
 meets new names and has to copy them.
 """
 
@@ -11,7 +11,7 @@ from agentgym.core.task import Split
 
 @dataclass(frozen=True)
 class Names:
-    """One split's words.
+    """The words of one split.
 
     Attributes:
         packages: Names of packages.

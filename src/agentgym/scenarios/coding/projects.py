@@ -16,7 +16,7 @@ _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
 Points = Literal["few", "all"]
-"""The arguments that tests use: two, or all that reveal a fault."""
+"""The arguments that tests use: two per function, or all that reveal a fault."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Function:
     text: str = ""
 
     def fill(self, line: str, constant: str) -> str:
-        """Fill in a template's line with this function's names."""
+        """Return a template's line with this function's names and the constant."""
         first, second = (*self.parameters, "", "")[:2]
         return line.format(a=first, b=second, K=constant, T=self.text)
 
@@ -55,11 +55,11 @@ class Module:
     """One module of a package.
 
     Attributes:
-        package: The package.
-        name: The module.
-        constant: Name of its constant.
+        package: Name of the package.
+        name: Name of the module.
+        constant: Name of the module's constant.
         value: The constant's value.
-        functions: Its functions.
+        functions: The functions of the module.
     """
 
     package: str
@@ -75,7 +75,7 @@ class Module:
 
     @property
     def test_path(self) -> str:
-        """Path of its tests."""
+        """Path of the module's tests."""
         return f"tests/test_{self.name}.py"
 
     def source(self, *, docs: bool) -> str:
@@ -95,7 +95,7 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def tests(self, points: Points = "few") -> str:
-        """Return the source of its test file, with that choice of arguments."""
+        """Return the source of the module's tests; ``points`` selects the arguments."""
         names = [function.name for function in self.functions]
         if any(function.template.uses_constant for function in self.functions):
             names.insert(0, self.constant)
@@ -107,10 +107,10 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def values(self) -> dict[str, str]:
-        """Return the ``repr`` of expressions in its namespace.
+        """Return expressions in the module's namespace, each with its value's ``repr``.
 
-        These are its constant, and calls with the tests' arguments and with others that
-        reveal a fault too.
+        The expressions are the constant, calls with the tests' arguments, and calls
+        with other arguments that reveal a fault too.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -130,9 +130,9 @@ class Project:
 
     Attributes:
         package: Name of the package.
-        modules: Its modules.
+        modules: The modules of the package.
         script: Path of the script.
-        files: Relative path to text.
+        files: Text of each file, by relative path.
     """
 
     package: str
@@ -152,7 +152,7 @@ def build(
 
     Args:
         rng: Source of random choices.
-        names: The split's words.
+        names: The words to use in names.
         templates: Templates of the first module's functions; others are random.
         docs: Whether functions have docstrings; random if None.
     """
@@ -207,7 +207,7 @@ def text_for(rng: Random, names: Names, noun: str) -> str:
 
 
 def other_arguments(point: Point) -> Point:
-    """Return other arguments that reveal the same faults."""
+    """Return arguments that reveal the same faults: positive numbers plus 1."""
     return tuple(_shift(value) for value in point)
 
 
@@ -237,7 +237,7 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return the result of a correct function, as source code."""
+    """Return the right result of a call, as source code."""
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

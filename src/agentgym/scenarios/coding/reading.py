@@ -1,4 +1,4 @@
-"""An episode's project that can be read and searched with three tools."""
+"""ReadableProject: an environment whose files can be listed, read and searched."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _MOST_CHARACTERS = 1_200
 
 @dataclass
 class ReadingBooks(Books):
-    """The calls of an episode, with the files it read.
+    """The calls of an episode, with the files that the agent read.
 
     Attributes:
         read: Files whose text the agent has seen.
@@ -29,7 +29,7 @@ class ReadableProject[B: ReadingBooks](Environment):
     """A small Python project in memory.
 
     Args:
-        files: Relative path to text.
+        files: Text of each file, by relative path.
         books: The record of calls.
     """
 

@@ -39,12 +39,14 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success earns 1 minus a little for needless calls, at least 0.5; an agent that has
-    tried everything has no success (:func:`is_guessed`). Otherwise each step of the
-    plan that was made, in order, earns an equal share of 0.45, and the right tool for
-    the next step 0.4 of its share. That is more than an error costs, so trying the next
-    step never earns less than stopping. Many needless calls remove this credit, so that
-    calling everything earns nothing.
+    A success earns 1 minus a little for needless calls, at least 0.5. An agent that
+    broke a rule, left an edit untested, or tried everything (:func:`is_guessed`) has no
+    success.
+
+    Otherwise each step of the plan that was made, in order, earns an equal share of
+    0.45. For the next step, the right tool alone earns 0.4 of a share. That is more
+    than an error costs, so trying the next step never earns less than stopping. Many
+    needless calls remove this credit, so that calling everything earns nothing.
 
     Raises:
         SandboxError: A repair could not be executed.
@@ -85,15 +87,15 @@ def score(
 def _charged(attempts: Attempts) -> int:
     """Return the number of errors that cost something in a failed episode.
 
-    One failed attempt with each tool costs as much as a single error, so that trying is
-    worth it; a tool that fails again costs each time.
+    The first failures of all tools together count as one error, so that trying is worth
+    it. A tool that fails again counts each time.
     """
     again = len(attempts.failed) - len(set(attempts.failed))
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
 
 
 def _repeated(done: Sequence[ReceivedCall]) -> int:
-    """Count calls repeated with the same arguments without an edit between."""
+    """Count calls that repeat an earlier call with no edit between the two."""
     count = 0
     seen: list[ReceivedCall] = []
     for call in done:
@@ -105,7 +107,7 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
-    """Return whether a call has the effect of a plan's step."""
+    """Return whether a call counts as this step; edits need ``repaired``."""
     if step.tool != call.tool:
         return False
     if step.tool == "edit_file":
@@ -133,7 +135,7 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return the share of the next step that its tool alone earns."""
+    """Return the part of a share that the next step's tool alone earns, or 0."""
     if made == len(plan):
         return 0.0
     needed = plan[made].tool
@@ -144,7 +146,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
 def _shares(
     plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
-    """Return the shares of the plan with the right tool, and with the right call."""
+    """Return the shares of steps with the right tool, and with the right call."""
     calls = list(attempts.done)
     right_tool = tools_called((step.tool for step in plan), attempts.tools)
     right_call = 0
@@ -178,7 +180,7 @@ def _changed_as_asked(
 
 
 def _repaired(task: Task, files: dict[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether the code gives the expected values, and the rest is unchanged."""
+    """Return whether the code has the expected values and nothing else changed."""
     start: dict[str, str] = task.initial_state["files"]
     if files == start or _tests_changed(start, files):
         return False

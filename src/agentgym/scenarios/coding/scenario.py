@@ -32,8 +32,8 @@ class CodingScenario(LeveledScenario[Family]):
     """Find, read, edit, test and repair code in generated Python packages.
 
     Args:
-        sandbox: Sandbox for tests and scripts, not closed with the scenario. None opens
-            an own one.
+        sandbox: Sandbox for tests and scripts, which :meth:`close` does not close. None
+            lets the scenario open its own sandbox.
     """
 
     name: ClassVar[str] = "coding"
@@ -76,7 +76,7 @@ class CodingScenario(LeveledScenario[Family]):
         return rewards.score(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; edits and searches are judged by the outcome."""
+        """Return the plan's calls; the outcome judges edited and searched texts."""
         steps = map(Step.from_json, task.goal["plan"])
         return [
             NeededCall(step.tool, step.args, step.others, _BY_OUTCOME & set(step.args))
@@ -84,7 +84,7 @@ class CodingScenario(LeveledScenario[Family]):
         ]
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goal for held-out tasks of levels 1 and 2."""
+        """Return the goals for validation tasks of levels 1 and 2."""
         return {
             "tool_reliability": 0.95,
             "success_rate": 0.95,

@@ -47,17 +47,19 @@ class TeamEnvironment(Environment):
     """A team's project in memory.
 
     Args:
-        files: The user's files: relative path to text.
+        files: Text of the user's files, by relative path.
         sandbox: Sandbox for all code.
         max_rounds: Most turns of the generator.
         target: Path for code without a file name.
-        drafts: Files that a scripted generator writes, one set per round; the last one
-            repeats. None if a model writes.
+        drafts: Files that a scripted generator writes, one set per round; the last set
+            is written again in further rounds. None if a model writes.
 
     Attributes:
         workspace: The files.
-        books: The calls made by models, not by their replacements.
-        fallbacks: Roles whose turn was taken by a rule or by the graph's own code.
+        books: The calls made by models. Calls by a rule or by code that replaces a
+            failed model are not recorded.
+        fallbacks: Roles whose model failed, so that a rule or the graph's own code took
+            the turn.
         rounds: Number of turns of the generator so far.
         max_rounds: Most turns of the generator.
     """
@@ -91,18 +93,18 @@ class TeamEnvironment(Environment):
         self._stands_in = False
 
     def tools(self) -> list[Tool]:
-        """Return the tools; without the writing ones if a script writes."""
+        """Return the tools; a scripted generator has no tools for writing."""
         found = bound_tools(self)
         if self._drafts is None:
             return found
         return [each for each in found if each.spec.name not in WRITING]
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from the user's."""
+        """Return the files that differ from those that the user gave."""
         return self.workspace.changed()
 
     def begin(self) -> None:
-        """Start the user's next request, with the current files."""
+        """Start the user's next request: keep files, reset rounds and findings."""
         self._start = dict(self.workspace.files)
         self._accepted = dict(self._start)
         self.rounds, self.max_rounds = 0, self._more
@@ -313,7 +315,7 @@ class TeamEnvironment(Environment):
         self.rounds += 1
 
     def _recorded(self, name: str, **arguments: Any) -> Any:
-        """Record a model's call with its outcome after the block."""
+        """Return a context manager that records a call if a model makes it."""
         books = Books() if self._stands_in else self.books
         return books.recording(ReceivedCall(name, arguments))
 
@@ -321,7 +323,7 @@ class TeamEnvironment(Environment):
         name = self.workspace.resolve(path)
         if is_test(name):
             raise RuleViolation("tests are not the generator's: change the code.")
-        if ".git" in name.lower().split("/"):  # saved, it would run programs at once
+        if ".git" in name.lower().split("/"):  # saved, git would run programs
             raise ToolError(f"{name} is git's own; write another file.")
 
     def _edited(self, path: str) -> None:
@@ -356,7 +358,7 @@ class TeamEnvironment(Environment):
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
     ) -> str:
-        """Store a check's findings; return the first ones, or the note."""
+        """Store the findings of a check; return the first lines, or else the note."""
         self._checked.setdefault(file, set()).add(name)
         self._add_findings(found)
         lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
@@ -377,7 +379,11 @@ class TeamEnvironment(Environment):
         return [path for path in sorted(self.workspace.files) if holds_tests(path)]
 
     def _tests(self) -> dict[str, Any] | None:
-        """Return the report of all tests since the last edit; None if some are due."""
+        """Return the report of the tests since the last edit.
+
+        Returns:
+            None if no test has failed yet, and some tests still have to run.
+        """
         tests = self._test_files()
         done = [self._results[name] for name in tests if name in self._results]
         report = _sum(done)
@@ -388,7 +394,7 @@ class TeamEnvironment(Environment):
         )
 
     def _version(self) -> str:
-        """Return a hash of the code without tests."""
+        """Return a hash of all files except tests."""
         text = json.dumps(self._code(), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -415,9 +421,10 @@ def _sound(result: SandboxResult) -> SandboxResult:
 def _report_of(
     name: str, result: SandboxResult, wanted: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the part of a result about one test file.
+    """Return the part of a test result about one test file.
 
-    An outcome without a file, e.g. of an aborted run, counts for the first file.
+    An outcome that belongs to no file, e.g. of an aborted run, counts for the first
+    file in ``wanted``.
     """
     tests = [
         test

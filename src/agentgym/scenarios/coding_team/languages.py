@@ -15,13 +15,14 @@ class TeamLanguage:
     """One language of a team's projects.
 
     Attributes:
-        name: Its name in the sandbox.
+        name: Name of the language in the sandbox.
         target: Path for code without a file name.
         test: An example of a test file's name.
         seconds: CPU seconds that a test run may take, compiling included.
-        check: Command line of its own checker, with ``{path}`` for the file. Empty if
-            ruff, bandit and radon check it.
-        problem: Matches a line of the checker's output: ``line`` and ``message``.
+        check: Command line of the language's checker, with ``{path}`` for the file.
+            Empty if ruff, bandit and radon check the code.
+        problem: Matches a problem in the checker's output, with the groups ``line`` and
+            ``message``.
     """
 
     name: str
@@ -38,7 +39,8 @@ class TeamLanguage:
     def problems(self, result: SandboxResult) -> list[tuple[int, str]]:
         """Return line and message of each problem in a checker's output.
 
-        If a checker fails with another output, that is one problem in line 1.
+        If a checker fails and no problem matches, the first line of its output counts
+        as a problem in line 1.
         """
         if result.ok:
             return []
@@ -98,7 +100,7 @@ _NO_TESTS = ("conftest.py", "__init__.py")
 
 
 def of_path(path: str) -> TeamLanguage | None:
-    """Return the language of a file, or None."""
+    """Return the language of a file; None if it is not in one of these languages."""
     try:
         return LANGUAGES[language_of(path)]
     except SandboxError:
@@ -106,10 +108,10 @@ def of_path(path: str) -> TeamLanguage | None:
 
 
 def is_test(path: str) -> bool:
-    """Return whether a path is a test's, in any of the languages."""
+    """Return whether a path belongs to tests, in any of the languages."""
     return is_test_file(path) or _TEST.search(path) is not None
 
 
 def holds_tests(path: str) -> bool:
-    """Return whether a test runner runs a file."""
+    """Return whether a test runner would run the file at a path."""
     return is_test(path) and of_path(path) is not None and not path.endswith(_NO_TESTS)

@@ -51,9 +51,9 @@ def script_for(path: str, call: str) -> str:
 
 
 def measured(result: SandboxResult) -> str:
-    """Describe the measured time and memory, or why there are none.
+    """Describe the measured time and memory, or why the call failed.
 
-    The measured process itself writes the numbers: they inform, but prove nothing.
+    The measured process itself writes the numbers, so they prove nothing.
     """
     if result.status != "exited":
         return f"The call was stopped: {result.error or result.status}."

@@ -21,7 +21,7 @@ from agentgym.scenarios.coding_team.wording import PHRASES
 from agentgym.scenarios.wording.grammar import request
 
 _MANY = 4
-"""Number of functions from which a module needs a review."""
+"""Least number of functions with which a module needs a review."""
 _FAULTS = ("operator", "condition", "value")
 
 Call = dict[str, Any]
@@ -33,8 +33,8 @@ class Problem:
 
     Attributes:
         module: The module to write.
-        source: Its right source.
-        instruction: The request.
+        source: Right source of the module.
+        instruction: The user's request.
     """
 
     module: Module
@@ -44,10 +44,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class TeamFamily:
-    """A kind of task, by the course of the work.
+    """A kind of task; its first draft decides the course of the work.
 
     Attributes:
-        name: Its name.
+        name: Name of the family.
         level: 2, or 3 if the first draft has a serious finding.
         functions: Number of functions in the module.
         first: Returns the wrong first draft; None if the first draft is right.
@@ -61,7 +61,7 @@ class TeamFamily:
     is_found: bool = False
 
     def plan(self, module: Module) -> list[Call]:
-        """Return the calls of the shortest solution, without the generator's."""
+        """Return the shortest solution's calls, without those of the generator."""
         review = _calls(
             ("hand_over", {"to": "reviewer"}),
             ("lint", {"path": module.path}),
@@ -122,7 +122,7 @@ FAMILIES = (
 
 
 def make_task(family: TeamFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family; the arguments determine it."""
+    """Return the ``index``-th task of a family, determined by the arguments."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     rng = Random(identity)
     problem = _problem(rng, family, split)
@@ -166,7 +166,7 @@ def _problem(rng: Random, family: TeamFamily, split: Split) -> Problem:
 
 
 def _templates(rng: Random, family: TeamFamily, split: Split) -> Sequence[Template]:
-    """Return templates for a module's functions; the first can be wrong."""
+    """Return templates for the functions; one has a fault if the family needs it."""
     if family.first is _faulty:
         kind = rng.choice(_FAULTS)
         return [rng.choice(functions.with_fault(kind, split))[0]]

@@ -30,7 +30,7 @@ _MOST_COUNTED = 4
 
 
 def needed(task: Task) -> list[NeededCall]:
-    """Return the task's plan."""
+    """Return the calls of the task's plan."""
     return [
         NeededCall(step["tool"], step["args"], _others(step["tool"]))
         for step in task.goal["plan"]
@@ -38,17 +38,17 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return alternative arguments: running all tests is the same as one file's."""
+    """Return other right arguments: all tests may run instead of one test file."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
 def score_routing(
     task: Task, environment: TeamEnvironment, trajectory: Trajectory
 ) -> Reward:
-    """Score an episode with scripted code, by the calls of its plan.
+    """Score an episode with a scripted generator, by the calls of its plan.
 
-    A success, worth at least 0.9, makes every call of the plan in order, breaks no
-    rule, and needs no rule or code of the graph to take a turn.
+    A success earns at least 0.9. It makes every call of the plan in order with few
+    needless calls, and breaks no rule; no rule or code of the graph replaces a model.
     """
     plan = needed(task)
     attempts = Attempts.of(environment.books, trajectory)
@@ -82,7 +82,7 @@ def score_outcome(
     trajectory: Trajectory,
     sandbox: AnySandbox,
 ) -> Reward:
-    """Score an episode with the policy's own code, by hidden values of the code.
+    """Score an episode in which the policy writes the code, by hidden values.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -128,7 +128,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return the shares of the plan with the right tool, and with the right call."""
+    """Return the shares of needed calls with the right tool, and fully right."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

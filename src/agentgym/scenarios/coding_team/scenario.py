@@ -28,9 +28,10 @@ class CodingTeamScenario(Scenario):
     """A supervisor routes between a generator, a reviewer and an executor.
 
     Args:
-        generator: The author of the code: ``script``, so that a policy learns the other
-            roles; or ``policy``, for models that can write code.
-        sandbox: Sandbox for tests, not closed with the scenario. None opens an own one.
+        generator: ``script``: a script writes the code, and the policy learns the other
+            roles. ``policy``: the policy also writes the code.
+        sandbox: Sandbox for tests, which :meth:`close` does not close. None lets the
+            scenario open its own sandbox.
 
     Raises:
         UsageError: The generator is unknown.
@@ -65,7 +66,7 @@ class CodingTeamScenario(Scenario):
         self._given = sandbox
 
     def system_prompt(self) -> str:
-        """Return the order of work, for an agent that plays all roles."""
+        """Return the prompt for one agent with all roles: the order of work."""
         return SYSTEM_PROMPT
 
     def tools(self) -> list[ToolSpec]:
@@ -76,7 +77,7 @@ class CodingTeamScenario(Scenario):
         return [spec for spec in found if spec.name not in WRITING]
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return small problems, families in turn.
+        """Return tasks with small problems, the families in turn.
 
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
@@ -89,7 +90,7 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return held-out tasks, then some with unknown words."""
+        """Return two task sets: held-out tasks, and fewer tasks with unknown words."""
         return {
             "held-out": self.tasks(Split.TEST, seed, count),
             "out-of-vocabulary": self.tasks(
@@ -117,7 +118,7 @@ class CodingTeamScenario(Scenario):
         return rewards.score_outcome(task, own, trajectory, self._runs_in())
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward of the code; None if a script writes it."""
+        """Return the reward of changed code; None if a script writes the code."""
         if self._is_scripted:
             return None
         files = {**task.initial_state["files"], **changes}
@@ -130,7 +131,7 @@ class CodingTeamScenario(Scenario):
         return rewards.needed(task) if self._is_scripted else None
 
     def notes(self) -> list[str]:
-        """Return notes about the trained roles and the scripted one."""
+        """Return a note on which roles are trained, if a script is the generator."""
         if not self._is_scripted:
             return []
         note = (

@@ -5,6 +5,6 @@
 - ``customer``: the scripted customer.
 - ``rewards``: the score of an episode.
 - ``families``: the kinds of task, level by level.
-- ``names``, ``wording``: the grammar of shops and requests.
-- ``demonstrations``: the oracle.
+- ``names``, ``wording``: random shops, and random wordings of requests.
+- ``demonstrations``: the oracle, which makes the calls of the right solution.
 """

@@ -1,8 +1,8 @@
 """Customer: a script that answers exactly the questions it is asked.
 
-It knows facts by kind, and recognises the kind of a question by keywords, since the
-agent's wording is not trained. It repeats an answer once and then leaves, so that an
-agent that only asks comes to an end.
+The script has facts by kind, and recognises the kind of a question by keywords, since
+the agent's wording is not trained. It repeats an answer only once, so that the
+conversation ends even if the agent only asks.
 """
 
 import re
@@ -18,7 +18,7 @@ KEYWORDS = {
     "subject": ("subject", "complain", "about", "problem", "happened"),
     "priority": ("priority", "urgen", "important"),
 }
-"""Keywords of questions, by the fact they ask for."""
+"""Keywords of questions about each kind of fact."""
 
 _QUESTION = re.compile(
     r"\?|^\s*(what|which|who|where|how|when)\b|\b(please|tell me|give me|i need)\b"
@@ -28,17 +28,17 @@ _CLOSING = re.compile(
     r"|\b(more|further|other|another) (help|assist|question|request)"
     r"|\bif you (need|want|have) any|\bthat (all|everything)\b"
 )
-"""Phrases that ask whether there is anything else."""
+"""Phrases that ask the customer whether there is anything else."""
 
 _MOST_ANSWERS = 2
 
 
 class Customer:
-    """One episode's customer.
+    """The customer of one episode.
 
     Args:
-        facts: Answers by kind of fact. A kind may have several texts: later ones
-            replace the first when it is asked again.
+        facts: Answers for each kind of fact. When a question is repeated, the customer
+            gives the next answer, if there is one.
         needs: Facts that the request requires and the first message lacks, in the order
             in which they are needed.
         later: Further requests, each sent after an answer without a question.
@@ -57,7 +57,7 @@ class Customer:
         self._puzzled = False
 
     def reply(self, message: str) -> str | None:
-        """Return the customer's reply to an answer; None if they are done."""
+        """Return the reply to a message; None ends the conversation."""
         said = message.lower()
         kinds = [k for k, words in KEYWORDS.items() if any(w in said for w in words)]
         if not self._open and _CLOSING.search(said):
@@ -87,7 +87,7 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Correct a statement about an open fact, or send the next request."""
+        """Reply to a message without a question: give a missing fact or a request."""
         about = [kind for kind in kinds if kind in self._open]
         if about:
             return self._state(about[0])
@@ -96,11 +96,11 @@ class Customer:
         return self._next_request()
 
     def _next_request(self) -> str | None:
-        """Return the customer's next request, or None."""
+        """Return the customer's next request; None if there are no more."""
         return self._later.pop(0) if self._later else None
 
     def _puzzle(self, text: str) -> str | None:
-        """Return ``text`` once per episode, then None."""
+        """Return ``text`` at the first call in an episode, and None after that."""
         if self._puzzled:
             return None
         self._puzzled = True

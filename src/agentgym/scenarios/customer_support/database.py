@@ -32,7 +32,7 @@ _FILLED = {
     "shipments": 2,
     "refunds": 2,
 }
-"""Tables that a task fills, with their number of given columns."""
+"""Number of columns that a task gives for each table that it fills."""
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -41,14 +41,14 @@ _CHANGING = {
     "tickets": "customer_id, subject, priority",
     "escalations": "1",
 }
-"""Columns compared with a goal, without generated ids and free texts."""
+"""Columns that are compared with a goal: no generated ids, no free texts."""
 
 
 def open_database(state: State) -> sqlite3.Connection:
     """Return a database in a task's initial state.
 
-    Several threads may use it, one after the other: an episode is scored in another
-    thread than the one it ran in.
+    Several threads may use the database, one after the other: an episode runs in one
+    thread and is scored in another.
     """
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.deserialize(_empty())
@@ -62,7 +62,7 @@ def open_database(state: State) -> sqlite3.Connection:
 
 
 def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
-    """Return the rows that are compared with a goal, in a fixed order."""
+    """Return the sorted rows of each table that are compared with a goal."""
     return {
         table: sorted(
             [_plain(value) for value in row]
@@ -73,7 +73,7 @@ def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
 
 
 def expected(state: State) -> dict[str, list[Row]]:
-    """Return the :func:`snapshot` of a state given as rows."""
+    """Return the :func:`snapshot` of a database that has the rows of ``state``."""
     with_all = {**{table: [] for table in _CHANGING}, **state}
     rows = {
         "orders": [[o[0], o[1], o[2], o[5], o[6]] for o in with_all["orders"]],
@@ -90,12 +90,12 @@ def expected(state: State) -> dict[str, list[Row]]:
 
 @cache
 def _empty() -> bytes:
-    """Return an empty database; copying it is faster than creating the tables."""
+    """Return an empty database as bytes: loading is faster than creating tables."""
     database = sqlite3.connect(":memory:")
     database.executescript(_SCHEMA)
     return database.serialize()
 
 
 def _plain(value: object) -> object:
-    """Return a text in lower case without outer quotes and punctuation."""
+    """Return a text in lower case without outer punctuation; other values unchanged."""
     return value.strip(" .,!?\"'").casefold() if isinstance(value, str) else value

@@ -1,7 +1,7 @@
-"""The oracle: runs the shortest solution, and asks for unknown facts.
+"""The oracle: it makes the calls of the shortest solution, and asks for unknown facts.
 
-It uses no argument that the conversation or a result has not shown, so its tasks can be
-solved without guessing.
+It uses only arguments that the conversation or a tool's result has shown. So the tasks
+can be solved without guessing.
 """
 
 import json
@@ -53,9 +53,9 @@ def solve(
 
     Args:
         task: The task.
-        follow_rules: Probability of verifying the identity, and of looking at an order,
-            where only a rule requires it.
-        rng: Decides which steps are kept; needed if ``follow_rules`` is below 1.
+        follow_rules: Probability of keeping a step that only a rule requires: verifying
+            the identity, or looking at an order.
+        rng: Decides which steps are kept; by default the task's id is the seed.
     """
     rng = rng or Random(task.id)
     plan = [SupportStep.from_json(step) for step in task.goal["plan"]]
@@ -92,8 +92,8 @@ async def demonstrate(
 
     Args:
         task: The task.
-        follow_rules: See :func:`solve`. Below 1, the environment allows calls that
-            break a rule, and counts them.
+        follow_rules: See :func:`solve`. Below 1, the environment counts broken rules,
+            but does not refuse the calls.
         rng: Decides which steps are kept, and the wording of questions and answers.
         system_prompt: The first message.
 
@@ -134,7 +134,7 @@ class _Talk:
         )
 
     async def make(self, step: SupportStep) -> None:
-        """Make a step's call, once all its arguments are known."""
+        """Ask for the unknown arguments of a step, then make its call."""
         if step.request > self._request:
             self._request = step.request
             self.say(self._rng.choice(ANSWERS))

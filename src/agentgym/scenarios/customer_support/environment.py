@@ -1,4 +1,4 @@
-"""SupportEnvironment: one episode's shop, its tools, and the record of rules."""
+"""SupportEnvironment: one episode's shop, its tools, and its rules."""
 
 import json
 import math
@@ -27,8 +27,8 @@ class SupportEnvironment(Environment):
     Args:
         state: A task's initial state: rows of each table, and the customer's script.
         instruction: The customer's first message.
-        enforce_rules: Whether to refuse a call that breaks a rule; otherwise it is only
-            counted.
+        enforce_rules: Whether to refuse a call that breaks a rule; otherwise the call
+            runs, and the broken rule is counted.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SupportEnvironment(Environment):
         return self._customer.reply(message)
 
     def snapshot(self) -> dict[str, list[list[Any]]]:
-        """Return the state that a goal is compared with."""
+        """Return the rows that a goal is compared with."""
         return snapshot(self._database)
 
     def end_state(self) -> dict[str, list[list[Any]]]:
@@ -226,7 +226,12 @@ class SupportEnvironment(Environment):
             return "handed over"
 
     def _order_to_change(self, order_id: str) -> dict[str, Any]:
-        """Return an order that may be changed for this customer."""
+        """Return an order after a check that it may be changed for this customer.
+
+        Raises:
+            ToolError: The order does not exist.
+            RuleViolation: A rule forbids the change, and rules are enforced.
+        """
         order = self._row("SELECT * FROM orders WHERE id = ?", order_id)
         if order is None:
             raise ToolError(f"there is no order {order_id}.")
@@ -263,19 +268,19 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Return or raise the message that something does not exist; see ``_wrong``."""
+        """Return or raise the message that something is missing; see :meth:`_wrong`."""
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
-        """Return the message about a wrong key if the customer gave it; else raise it.
+        """Return the message about a wrong key that the customer gave; else raise it.
 
         A customer's mistake does not count against the agent. A key counts as given if
-        it is a whole word of the customer's script, of more than one letter.
+        it has more than one letter and is a whole word of the customer's script.
 
         Args:
             message: The problem.
             key: A number, name or address that the agent used.
-            start: Start of the message if it is not an error.
+            start: Start of the message if it is returned.
 
         Raises:
             ToolError: The customer never gave the key.

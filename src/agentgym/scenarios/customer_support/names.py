@@ -1,7 +1,7 @@
 """People, places and products of generated shops, one pool per split.
 
-The pools share nothing: names in held-out tasks are new to the agent, which has to copy
-them.
+No name is in two pools. So names in held-out tasks are new to the agent, which has to
+copy them.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 @dataclass(frozen=True)
 class SupportNames:
-    """One split's words.
+    """The words of one split.
 
     Attributes:
         first: First names.

@@ -34,13 +34,14 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    It is a success if the database has the expected rows, no rule was broken and, if
-    the goal is to find something out or to leave something unchanged, the calls that
-    show why were made. A success earns 1 minus a little for needless calls, at least
-    0.5; an agent that has tried everything has no success (:func:`is_guessed`).
+    A success needs a database with the expected rows and no broken rule. If the goal is
+    to find something out or to leave something unchanged, it also needs every call of
+    the plan. A success earns 1 minus a little for needless calls, at least 0.5. An
+    agent that has tried everything has no success (:func:`is_guessed`).
+
     Otherwise each step of the plan that was made, in any order, earns an equal share of
-    0.45, and the right tool for the first missing step 0.4 of its share. Many needless
-    calls remove this credit.
+    0.45. For the first missing step, the right tool alone earns 0.4 of a share. Many
+    needless calls remove this credit.
     """
     attempts = Attempts.of(environment.books, trajectory)
     plan = _plan(task, attempts.done)
@@ -80,21 +81,22 @@ def score(
 
 
 def matches(step: SupportStep, call: ReceivedCall) -> bool:
-    """Return whether a call has the effect of a plan's step."""
+    """Return whether a call has the tool and the arguments of a step."""
     return step.tool == call.tool and all(
         _same(call.args[name], value) for name, value in step.args.items()
     )
 
 
 def _repeated(done: Sequence[ReceivedCall]) -> int:
-    """Count repeated calls with the same arguments."""
+    """Count calls that repeat an earlier call with the same arguments."""
     return sum(call in done[:index] for index, call in enumerate(done))
 
 
 def _plan(task: Task, done: Sequence[ReceivedCall]) -> list[SupportStep]:
-    """Return a task's plan, with orders looked up in the agent's way.
+    """Return the task's plan, adapted to how the agent looked up orders.
 
-    A list of the customer's orders shows the same fields as looking at each.
+    A list of the customer's orders shows the same fields as a single order. So a list
+    that the agent made replaces a missing ``get_order``.
     """
     owners = {number: owner for number, owner, *_ in task.initial_state["orders"]}
     plan = []
@@ -129,7 +131,7 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return the share of the next step that its tool alone earns."""
+    """Return the part of a share that the next step's tool alone earns, or 0."""
     if not missing:
         return 0.0
     needed = missing[0].tool

@@ -94,14 +94,15 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         ]
 
     def vocabulary(self, split: Split) -> set[str]:
-        """Return the names that only this split uses."""
+        """Return the names that only this split uses, in lower case."""
         return {word.lower() for word in NAMES[split].words()}
 
     def success_criteria(self) -> dict[str, float]:
-        """Return the goal for validation tasks of levels 1 and 2.
+        """Return the goals for validation tasks of levels 1 and 2.
 
-        These are 2 points above the 95 % wanted on held-out tasks: training ends at the
-        first validation that reaches the goal, which overestimates the policy.
+        ``tool_reliability`` is 2 points above the 95 % wanted on held-out tasks.
+        Training ends at the first validation that reaches the goals, and such a result
+        overestimates the policy.
         """
         return {
             "tool_reliability": 0.97,
@@ -111,7 +112,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
 
 
 def make_task(family: SupportFamily, split: Split, seed: int, index: int) -> Task:
-    """Return the ``index``-th task of a family; the arguments determine it."""
+    """Return the ``index``-th task of a family, determined by the arguments."""
     identity = f"{split}/{family.name}/{seed}/{index}"
     draft = family.draft(SupportScene(Random(identity), split))
     return Task(

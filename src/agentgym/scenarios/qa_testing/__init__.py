@@ -5,5 +5,5 @@
 - ``cases``: a test as a call with its value.
 - ``families``: the kinds of task, level by level, and their mutants.
 - ``rewards``: mutants that are detected by tests which pass on the right code.
-- ``wording``: the grammar of requests.
+- ``wording``: random wordings of requests.
 """

@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
     Attributes:
         call: The call, e.g. ``area_lamp(3, 4)``.
-        expected: Its value.
+        expected: The value that the call must give.
     """
 
     call: str
@@ -33,14 +33,14 @@ class Case(NamedTuple):
 
 
 def read_call(text: str, functions: Iterable[str]) -> str:
-    """Parse a call, and return it in its shortest form.
+    """Parse a call, and return its text in a normal form.
 
     Args:
         text: The call as the agent wrote it.
         functions: Names of the functions that may be called.
 
     Raises:
-        ToolError: It is not a call of one of them with plain values.
+        ToolError: The text is not a call of one of the functions with plain values.
     """
     wrong = f"{text[:60]!r} is not a call with plain values, as in add(2, 3)."
     if len(text) > _LONGEST:
@@ -67,7 +67,7 @@ def read_value(text: str) -> Any:
     """Parse the text of a plain value.
 
     Raises:
-        ToolError: It is not the text of a plain value.
+        ToolError: The text is not a plain value.
     """
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _LONGEST else ...
@@ -84,7 +84,7 @@ def render_tests(module: str, cases: Sequence[Case]) -> str:
 
     Args:
         module: Dotted name of the module.
-        cases: Its tests, at least one.
+        cases: The tests, at least one.
     """
     names = ", ".join(sorted({case.function for case in cases}))
     blocks = [f"from {module} import {names}"]

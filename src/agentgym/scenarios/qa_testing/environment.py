@@ -23,10 +23,10 @@ _MOST_CASES = 20
 
 @dataclass
 class TestingBooks(ReadingBooks):
-    """The calls of an episode, with the files it read, and its tests.
+    """The calls of an episode, with the files that the agent read and its tests.
 
     Attributes:
-        cases: Tests of each module, by path, in order.
+        cases: Tests of each module, by the module's path, in the order of the calls.
     """
 
     __test__ = False
@@ -43,7 +43,7 @@ class TestingEnvironment(ReadableProject[TestingBooks]):
     """A small Python project with right code and too few tests.
 
     Args:
-        files: Relative path to text.
+        files: Text of each file, by relative path.
         sandbox: Sandbox for calls and tests.
     """
 

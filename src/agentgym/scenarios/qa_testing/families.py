@@ -16,19 +16,20 @@ from agentgym.scenarios.qa_testing.wording import PHRASES
 from agentgym.scenarios.wording.grammar import Phrases, request
 
 _HARD = ("over", "under", "enough", "within", "same", "both", "either")
-"""Templates whose mutants differ only at a boundary."""
+"""Templates whose mutants give other values only at a boundary."""
 PlannedCall = tuple[str, dict[str, str]]
 
 
 @dataclass(frozen=True)
 class TestingDraft:
-    """A task without its identity.
+    """The content of a task, before it gets an id.
 
     Attributes:
         instruction: The user's request.
-        files: The project, without the module's tests.
+        files: Text of each file by path, without the module's tests.
         module: Path of the module to test.
-        mutants: For each function to test, sources of the module with one fault in it.
+        mutants: For each function to test, by name, sources of the module with one
+            fault in the function.
         plan: Tool and arguments of each call of the shortest solution.
     """
 
@@ -41,7 +42,7 @@ class TestingDraft:
     plan: tuple[PlannedCall, ...]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of a task."""
+        """Return the goal of the task as JSON values."""
         return {
             "module": self.module,
             "mutants": self.mutants,
@@ -75,7 +76,7 @@ def _test_module(scene: Scene, phrases: Phrases) -> TestingDraft:
 
 
 def _test_boundary(scene: Scene, phrases: Phrases) -> TestingDraft:
-    """Create a task to test a function whose mutants differ only at a boundary."""
+    """Create a task to test a function whose mutants are wrong only at a boundary."""
     hard = [t for t in _usable() if t.key in _HARD]
     return _drafted(scene, phrases, [scene.rng.choice(hard)], whole=False)
 
@@ -116,7 +117,7 @@ def _faulty(template: Template, split: Split) -> list[str]:
 def _mutants(
     source: str, module: Module, function: Function, split: Split
 ) -> list[str]:
-    """Return the module's source with each of the split's faults in the function."""
+    """Return one source of the module for each fault of the split in the function."""
     head, mark, rest = source.partition(function.signature())
     right = function.fill(function.template.body, module.constant)
     return [
@@ -126,7 +127,7 @@ def _mutants(
 
 
 def _killing(function: Function, split: Split) -> list[tuple[str, str]]:
-    """Return the fewest calls, with values, that detect every mutant."""
+    """Return the fewest calls that detect every mutant, each with its right value."""
     template = function.template
     bodies = _faulty(template, split)
     kills = {
@@ -154,7 +155,7 @@ def _call(function: Function, point: str) -> str:
 
 
 def _value(body: str, point: str) -> str | None:
-    """Return the text of a body's value for some arguments; None if it raises."""
+    """Return the ``repr`` of a body's value for the arguments; None if it raises."""
     expression = body.removeprefix("return ").format(a="a", b="b")
     names = dict(zip("ab", eval(point), strict=False))  # our own templates
     try:

@@ -32,10 +32,10 @@ def score(
     """Score the tests of an episode.
 
     A success detects every mutant with tests that all pass on the right code. It earns
-    1 minus a little for needless calls; with too many of them it is not a success, so
-    testing everything does not pay. Otherwise the share of mutants detected by passing
-    tests earns up to 0.45, with a little for reading the module first; a test that
-    fails on the right code costs 0.15.
+    1 minus a little for needless calls. An attempt with too many needless calls is not
+    a success, so testing everything does not pay. Otherwise detected mutants, and
+    reading the module, earn up to 0.45. Each test that fails on the right code costs
+    0.15, up to two tests.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -65,8 +65,8 @@ def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, 
     """Return how many tests fail on the right code, and the share of detected mutants.
 
     A test detects a mutant if it passes on the right code, and its call gives another
-    value, or none, on the mutant. This is one execution in the sandbox, and only values
-    leave it; see :func:`agentgym.sandbox.gives`.
+    value, or none, on the mutant. All tests run in one execution in the sandbox, and
+    only values leave the sandbox; see :func:`agentgym.sandbox.gives`.
     """
     if not cases:
         return 0, 0.0

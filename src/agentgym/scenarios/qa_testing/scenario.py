@@ -27,8 +27,8 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     """Write tests for functions of generated Python packages.
 
     Args:
-        sandbox: Sandbox for calls and tests, not closed with the scenario. None opens
-            an own one.
+        sandbox: Sandbox for calls and tests, which :meth:`close` does not close. None
+            lets the scenario open its own sandbox.
     """
 
     name: ClassVar[str] = "qa_testing"
@@ -58,7 +58,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
     def make_task(
         self, family: TestingFamily, split: Split, seed: int, index: int
     ) -> Task:
-        """Return the ``index``-th task of a family; the arguments determine it."""
+        """Return the ``index``-th task of a family, determined by the arguments."""
         return family.make_task(split, seed, index)
 
     def create_environment(self, task: Task) -> TestingEnvironment:
@@ -73,7 +73,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the task's plan; calls and values are judged by the outcome."""
+        """Return the calls of the plan; the outcome judges tested calls and values."""
         return [
             NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
             for tool, arguments in task.goal["plan"]

@@ -1,7 +1,8 @@
 """Reward parts for code quality: style, security, complexity.
 
-Each counts the problems that the agent added in every Python file it changed, tests
-included. Counts are absolute: more clean lines or files do not compensate.
+Only problems count that the agent added, in all Python files that it changed, tests
+included. Counts are absolute: more clean lines or files do not compensate for a
+problem.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from agentgym.scenarios.rewards.static_checks import (
 
 
 class _FewProblems(RewardPart[SubmittedCode]):
-    """A part that each new finding reduces, depending on its severity."""
+    """A part that loses a cost for each new finding, by the finding's severity."""
 
     kinds: ClassVar[tuple[Kind, ...]]
     costs: ClassVar[Mapping[Severity, float]]
@@ -55,7 +56,7 @@ class _FewProblems(RewardPart[SubmittedCode]):
 
 
 class Style(_FewProblems):
-    """Style and probable bugs, by ruff: 10 style problems or 5 bugs leave nothing."""
+    """Style and probable bugs, by ruff: 10 style problems or 5 bugs earn nothing."""
 
     name: ClassVar[str] = "style"
     kinds: ClassVar[tuple[Kind, ...]] = ("bug", "style")
@@ -63,7 +64,7 @@ class Style(_FewProblems):
 
 
 class Security(_FewProblems):
-    """Security, by bandit: one serious problem or two possible ones leave nothing."""
+    """Security, by bandit: one serious problem or two possible ones earn nothing."""
 
     name: ClassVar[str] = "security"
     kinds: ClassVar[tuple[Kind, ...]] = ("security",)
@@ -71,9 +72,9 @@ class Security(_FewProblems):
 
 
 class Complexity(RewardPart[SubmittedCode]):
-    """The most complex function, by radon: up to 10 paths earn all, 20 nothing.
+    """Complexity of the worst function, by radon: up to 10 paths earn all, 20 nothing.
 
-    A function that was more complex at the start may stay so.
+    A function that is not more complex than at the start does not count.
     """
 
     name: ClassVar[str] = "complexity"
@@ -96,7 +97,10 @@ class Complexity(RewardPart[SubmittedCode]):
 
 
 def _by_name(text: str) -> dict[str, int]:
-    """Return each function's complexity, under "" the worst of unparsable code."""
+    """Return the complexity of each function, by name.
+
+    Code that does not parse has one entry: the name "" with ``VERY_COMPLEX``.
+    """
     try:
         return {name: complexity for name, _, complexity in complexities(text)}
     except ValueError:

@@ -16,12 +16,12 @@ class Correctness(RewardPart[SubmittedCode]):
     """Hidden tests by values, which code cannot forge: see ``agentgym.sandbox.gives``.
 
     Tests that the agent wrote or edited are removed before the code runs. Values that
-    the initial code gives as well earn nothing. If it gives all of them, e.g. if code
-    is to become faster, any change that keeps them earns this part: give it a small
-    weight.
+    are already right in the initial code earn nothing. If all values are, e.g. because
+    code is to become faster, any change that keeps them earns the whole part: give it a
+    small weight.
 
     Args:
-        hidden: By module path, expressions and their right values.
+        hidden: For each module, by path, expressions with their right values.
         timeout_s: Seconds for up to 100 expressions together.
 
     Raises:

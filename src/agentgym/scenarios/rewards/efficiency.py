@@ -13,13 +13,13 @@ from agentgym.sandbox.guest import plain
 from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
-"""Multiples of the reference's cost from which a share of 0.75, 0.5, 0.25 and 0 is
-left."""
+"""Multiples of the reference's cost; from each one on, the share is smaller: 0.75, 0.5,
+0.25 and 0."""
 
 _ROUNDS = 3
 _MORE_ROUNDS = 6
 _DOUBT = 0.2
-"""A ratio within this share of a step is measured again."""
+"""A ratio that is closer to a step than this share of the step is measured again."""
 _SCRIPT = """
 import importlib as _importlib, os as _os, sys as _sys
 
@@ -40,7 +40,7 @@ class ProgramCost:
     """The cost of one program, the least of several executions.
 
     Attributes:
-        values: Text of its values; empty if it failed.
+        values: Text of the expressions' values; empty if the program failed.
         cpu_s: CPU seconds of all its processes, Python's start included.
         peak_mb: Peak memory of one of its processes, in MiB, Python's included.
     """
@@ -57,16 +57,16 @@ class Efficiency(RewardPart[SubmittedCode]):
     alternately, several times each in new processes, and the least cost counts, so a
     busy machine does no harm. The share has steps: 1 up to 1.5 times the reference's
     cost, 0.75 up to 3 times, 0.5 up to 6 times, 0.25 up to 12 times; a ratio near a
-    step is measured again. So it separates a better algorithm from a worse one, but not
-    a few percent.
+    step is measured again. So the part separates a better algorithm from a worse one,
+    and ignores a few percent.
 
-    Values other than the reference's earn 0: a program with wrong results is not fast.
+    If a value differs from the reference's, the share is 0.
 
     Args:
-        workload: By module path, expressions that take time: the reference should need
-            0.1 s or more, several times Python's start. Each is evaluated once, so
-            caching results does not help.
-        reference: Files of the reference solution.
+        workload: For each module, by path, expressions that take time. The reference
+            should need 0.1 s or more, several times as long as Python's start. An
+            execution evaluates each expression once, so caching results does not help.
+        reference: Text of the reference solution's files, by path.
         timeout_s: CPU seconds per execution.
 
     Raises:
@@ -115,7 +115,7 @@ class Efficiency(RewardPart[SubmittedCode]):
     def measure(
         self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
     ) -> tuple[ProgramCost, ProgramCost]:
-        """Return the least costs of the reference and of these files.
+        """Run each program ``rounds`` times; return the least costs: reference, files.
 
         Raises:
             ScenarioError: The reference solution fails.
@@ -154,7 +154,7 @@ class Efficiency(RewardPart[SubmittedCode]):
 
 
 def share_of_ratio(ratio: float) -> float:
-    """Return the share that is left at a multiple of the reference's cost."""
+    """Return the share to earn at this multiple of the reference's cost."""
     return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
 
 

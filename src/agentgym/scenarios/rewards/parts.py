@@ -1,4 +1,4 @@
-"""Rewards of named, weighted parts; a wrong result earns no other part."""
+"""Rewards made of weighted parts; without a right result, only the first earns."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ class SubmittedCode:
     """The code at the end of an episode.
 
     Attributes:
-        files: The final files: relative path to text.
-        start: The initial files, likewise; empty if the agent wrote all.
+        files: Text of each final file, by relative path.
+        start: Text of each initial file; empty if the agent wrote all files.
         sandbox: Sandbox for the code.
     """
 
@@ -28,9 +28,9 @@ class SubmittedCode:
 
     @property
     def to_run(self) -> dict[str, str]:
-        """The files to run, with the initial tests.
+        """The files to run: the final code with the initial tests.
 
-        Tests that the agent wrote or edited are left out, so they have no influence.
+        Tests that the agent wrote or edited have no influence.
         """
         own = {p: text for p, text in self.files.items() if not is_test_file(p)}
         return own | {p: text for p, text in self.start.items() if is_test_file(p)}
@@ -46,7 +46,7 @@ class SubmittedCode:
 
 
 class RewardPart[Evidence](ABC):
-    """One part of a reward: earns a share of its weight, from 0 to 1.
+    """One part of a reward, which earns a share of its weight, from 0 to 1.
 
     Attributes:
         name: Its name in ``Reward.parts``.
@@ -62,18 +62,18 @@ class RewardPart[Evidence](ABC):
             evidence: The final state of the episode, e.g. a :class:`SubmittedCode`.
 
         Raises:
-            Exception: It cannot be measured. The rollout is then retried or dropped; a
-                part must not return 0 instead.
+            Exception: The part cannot be measured. The rollout is then retried or
+                dropped, so do not return 0 instead.
         """
 
 
 class ComposedReward[Evidence]:
-    """Weighted parts; the first one decides success.
+    """A reward of weighted parts; the first part decides success.
 
     The weights are scaled to add up to 1, so the reward is from 0 to 1. The other parts
-    are measured and earn something only if the first one is earned in full. Otherwise
-    the first one earns ``partial`` of its share, so a wrong result never earns half as
-    much as a right one.
+    are measured, and earn something, only if the share of the first part is 1.
+    Otherwise the first part earns its share times ``partial``. With the default of 0.5,
+    a wrong result earns less than half as much as a right one.
 
     Args:
         first: The part that decides whether the result is right, and its weight.

@@ -25,9 +25,10 @@ _LINTED = frozenset({"bug", "style"})
 
 EXTRA = "code-quality"
 MOST_CHARACTERS = 400_000
-"""Most characters of all files together; more gives one finding without a check."""
+"""Most characters of all files together. With more, nothing is checked, and each file
+gets a finding that says so."""
 COMPLEX = 10
-"""Highest cyclomatic complexity of a function without a finding, radon's grade B."""
+"""Highest cyclomatic complexity that is not a finding: radon's grade B."""
 VERY_COMPLEX = 20
 
 _REMEMBERED = 512
@@ -46,10 +47,10 @@ class CodeFinding:
     """One problem found by a static check.
 
     Attributes:
-        path: The file, as it was given.
+        path: The file, as given to :func:`find_problems`.
         line: Line number, from 1.
-        severity: ``high`` fails or can be exploited when run, ``low`` is a style
-            problem.
+        severity: ``high`` if code fails or can be exploited when run, ``low`` for style
+            problems and hints.
         kind: ``bug``, ``style``, ``security`` or ``complexity``.
         rule: Id of the rule, e.g. ``F401``, ``B602``, ``CC``.
         message: Description for people.
@@ -71,12 +72,12 @@ class CodeFinding:
 def find_problems(
     files: Mapping[str, str], kinds: Iterable[Kind] = KINDS
 ) -> list[CodeFinding]:
-    """Return the problems in Python files, by file and line, the worst of a line first.
+    """Return the problems in Python files, sorted by file, line and severity.
 
     Other files are left out. ``assert`` is not reported in tests.
 
     Args:
-        files: Relative path to text.
+        files: Text of each file, by relative path.
         kinds: Kinds to check; other checks do not run.
 
     Raises:
@@ -120,7 +121,7 @@ def require_checks(purpose: str) -> None:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a path is a test's: in ``tests/``, or with such a name."""
+    """Return whether a path is in a tests folder, or has the name of a test file."""
     *folders, name = path.split("/")
     named = name.startswith("test_") or name.endswith("_test.py")
     return named or name == "conftest.py" or "tests" in folders or "test" in folders
@@ -283,7 +284,7 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
 
 
 def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Write the sources below ``folder``; map real paths to the given ones."""
+    """Write sources below ``folder``; return the given path of each real path."""
     written = {}
     root = Path(folder).resolve()
     for name, text in sources:

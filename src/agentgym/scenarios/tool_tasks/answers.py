@@ -20,13 +20,13 @@ from agentgym.scenarios.tool_tasks.task_file import Answer, TaskLine
 
 @dataclass(frozen=True)
 class Answering:
-    """How a scenario's tools answer.
+    """How the calls of a scenario's tools are answered.
 
     Attributes:
         tools: The tools with their functions; only those in ``allow`` ever run.
         mode: See :class:`~agentgym.core.task.TaskSource`.
         allow: Tools that are really called if ``mode`` is ``live``.
-        recorded: Answers for all tasks.
+        recorded: Recorded answers that serve all tasks.
     """
 
     tools: Sequence[Tool]
@@ -40,23 +40,23 @@ class Answering:
         object.__setattr__(self, "schemas", schemas)
 
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
-        """Return the tools of a line: its own (only schemas), or the file's."""
+        """Return the tools of a line: its own, without functions, or the file's."""
         if not line.tools:
             return self.tools
         return [Tool(spec, _no_function) for spec in line.tools.values()]
 
 
 class ToolEnvironment(Environment):
-    """One episode of a line of a tasks file.
+    """The environment of one episode, for one line of a tasks file.
 
     Attributes:
-        missed: Calls without a recorded answer.
+        missed: Number of calls without a recorded answer.
 
     Args:
         line: The task.
         answering: How calls are answered.
         base: The folder of the tasks file.
-        needs_answer: Whether the reward depends on the answer or on calls.
+        needs_answer: Whether the reward depends on the agent's answer or calls.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class ToolEnvironment(Environment):
         self._made: set[int] = set()
 
     def tools(self) -> list[Tool]:
-        """Return the tools, with this episode's answers."""
+        """Return the tools; their calls get the answers of this episode."""
         return [Tool(tool.spec, self._bound(tool)) for tool in self._tools.values()]
 
     def folder(self) -> Path | None:
-        """Return the folder of the episode, with the line's files."""
+        """Return the episode's folder with the line's files; create it if needed."""
         if self._folder is None:
             self._folder = folder_with(self._line.files, self._base)
         return self._folder
 
     def at_close(self, end: Callable[[], None]) -> None:
-        """Have :meth:`close` call ``end`` first."""
+        """Register a function that :meth:`close` calls first."""
         self._ends.append(end)
 
     def close(self) -> None:
-        """End the processes in the folder, and remove it."""
+        """End the processes in the folder, then delete the folder."""
         for end in self._ends:
             end()
         if self._folder is not None:
@@ -127,7 +127,10 @@ class ToolEnvironment(Environment):
         return stub_answer(name, schema, arguments, facts or {})
 
     def _known(self, made: ToolCall) -> str | None:
-        """Return a call's recorded answer; the task's own answers are used in turn."""
+        """Return the recorded answer of a call; None if there is none.
+
+        If the task has several answers to equal calls, each call gets the next one.
+        """
         own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
         if own:
             place = next((n for n in own if n not in self._given), own[-1])
@@ -137,9 +140,12 @@ class ToolEnvironment(Environment):
         return next(every, None)
 
     def _facts(self, made: ToolCall) -> dict[str, Any] | None:
-        """Return values for an expected call's answer; None if it is not expected.
+        """Return values that the answer of an expected call has to contain, by name.
 
-        These are values that later calls need and the request does not contain.
+        Later calls need these values, and the request does not contain them.
+
+        Returns:
+            The values; None if the call is not expected.
         """
         expect = self._line.expect
         places = [n for n, need in enumerate(expect) if self._is(need, made)]
@@ -167,7 +173,11 @@ def _no_function(**arguments: Any) -> str:
 
 
 async def run_live(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Call a tool's function; convert its exceptions to an answer for the agent."""
+    """Call a tool's function for real; return its answer as text.
+
+    Raises:
+        ToolError: The function raised an exception; the agent gets the message.
+    """
     try:
         return result_text(await call(tool.function, **arguments))
     except ToolError:

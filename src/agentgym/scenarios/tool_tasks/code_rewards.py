@@ -1,4 +1,4 @@
-"""The key ``rewards`` of a tasks file: how to judge code written by calls."""
+"""The key ``rewards`` of a tasks file: how to judge code that tool calls write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ class CodeRewards:
 
     Attributes:
         tool: The tool that writes a file.
-        path: Its argument with the path; empty if it always writes ``file``.
-        file: The file that it writes, if no argument names it.
-        text: Its argument with the text.
-        start: The initial files.
-        reference: Files of a right solution.
+        path: The tool's argument with the path; empty if it always writes ``file``.
+        file: Path of the file that the tool writes, if no argument has the path.
+        text: The tool's argument with the text.
+        start: Text of the initial files, by path.
+        reference: Text of the files of a right solution, by path.
         reward: The reward with its parts.
     """
 
@@ -64,7 +64,7 @@ class CodeRewards:
         ]
 
     def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
-        """Return the initial files with those that the calls wrote."""
+        """Return the initial files, updated with those that successful calls wrote."""
         files = dict(self.start)
         for call in calls:
             given = call.arguments or {}
@@ -76,7 +76,7 @@ class CodeRewards:
     def score(
         self, files: Mapping[str, str], sandbox: "Sandbox | LazySandbox"
     ) -> Reward:
-        """Return the reward of the files; 0 for unchanged ones or bad paths."""
+        """Return the reward of the files; 0 for unchanged files or invalid paths."""
         from agentgym.sandbox.commands import check_files
         from agentgym.scenarios.rewards import SubmittedCode
 
@@ -94,7 +94,7 @@ def extras_of_file(reference: str) -> tuple[str, ...]:
     """Return the extras that a tasks file needs, without loading its tools.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     from agentgym.scenarios.rewards.static_checks import EXTRA
 
@@ -106,7 +106,7 @@ def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> Code
     """Read and check the key ``rewards`` of a line.
 
     Raises:
-        BrokenLineError: It cannot be used; the message names the problem.
+        BrokenLineError: The key cannot be used; the message says why.
     """
     value = line["rewards"]
     if not isinstance(value, dict):

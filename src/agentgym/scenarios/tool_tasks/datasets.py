@@ -60,7 +60,7 @@ class _Asked:
     Attributes:
         instruction: The user's texts up to the first call.
         calls: Name, arguments and, if known, answer of each call.
-        turns: Number of answers with calls.
+        turns: Number of the agent's messages with calls.
     """
 
     instruction: str
@@ -69,7 +69,7 @@ class _Asked:
 
 
 _Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
-"""Parses the calls in an answer, given the functions' names."""
+"""Parses the calls in an agent's message, given the names of the functions."""
 
 
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
@@ -77,12 +77,12 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 
     Other objects are returned unchanged. From a conversation it takes the first request
     that needs calls, with the calls up to the user's next message. Function names keep
-    letters, digits, ``_`` and ``-``; other characters become ``_``. A type that
-    contradicts the record's own calls is left open.
+    letters, digits, ``_`` and ``-``; other characters become ``_``. The type of an
+    argument is left out if the record's own calls contradict it.
 
     Raises:
-        BrokenLineError: It has the keys of such a record but cannot be parsed; the
-            message says why.
+        BrokenLineError: The record has the keys of a known data set but cannot be
+            parsed; the message says why.
     """
     if "instruction" in record:
         return record
@@ -131,7 +131,7 @@ def _line(
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a part of a function's schema that must be an object, if present."""
+    """Return a schema's part after a check that it is an object; {} for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -142,7 +142,7 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a function in OpenAI's schema that accepts these arguments."""
+    """Convert a function to OpenAI's schema, so that it accepts the given arguments."""
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
         properties = _object(parameters["properties"], "properties")
@@ -173,7 +173,7 @@ def _function(
 
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
-    """Return an argument's JSON schema that accepts the values in calls."""
+    """Convert an argument's schema to JSON schema, so that it accepts given values."""
     if not isinstance(value, Mapping):
         return {}
     found: dict[str, Any] = {}
@@ -377,7 +377,7 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list, given as one or as a text."""
+    """Return a list that is given as a list or as text."""
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
         raise BrokenLineError(
@@ -387,7 +387,7 @@ def _parsed(value: Any, where: str, kind: str) -> list[Any]:
 
 
 def _value(text: Any, where: str) -> Any:
-    """Parse a value in JSON or Python; return other values unchanged."""
+    """Parse a text as JSON or as Python's literal; return other values unchanged."""
     if not isinstance(text, str):
         return text
     try:

@@ -32,7 +32,7 @@ class EpisodeJudge(ABC):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the reward.
+        """Return the reward of a finished episode.
 
         Raises:
             RewardError: There is no reward.
@@ -41,11 +41,12 @@ class EpisodeJudge(ABC):
 
 
 class CommandJudge(EpisodeJudge):
-    """Runs a command in the episode's folder after the agent's end.
+    """Scores by a command, run in the episode's folder after the agent's end.
 
-    Exit code 0 is a success, 1 a failure; a last line of JSON, ``{"reward": 0.5}``,
-    gives a reward. The agent's answer is its standard input. With any other end, the
-    command has failed, and there is no reward.
+    The command gets the agent's answer as standard input. Exit code 0 means success and
+    1 failure, unless the last line of the output has the reward as JSON: ``{"reward":
+    0.5}``. With any other exit code, or after a timeout, the command has failed, and
+    there is no reward.
 
     Args:
         program: The command.
@@ -59,7 +60,7 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the command's verdict; an attempt without model calls is cached."""
+        """Return the command's verdict; without model calls, it runs once per task."""
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
         with self._lock:
@@ -120,7 +121,7 @@ class PostedJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the posted reward; an agent without model calls cannot have one."""
+        """Return the posted reward; 0 if there is none and no model was called."""
         if environment.posted is not None:
             return environment.posted.to_reward()
         if not trajectory.model_calls:
@@ -131,10 +132,10 @@ class PostedJudge(EpisodeJudge):
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
-    """Return the judge for the options; None if calls or a function are scored.
+    """Return the judge that the options select; None if they select none.
 
     Raises:
-        UsageError: Two judges are set, or the program is unknown.
+        UsageError: Two judges are selected, or the command cannot be used.
     """
     if check_command is not None:
         if check is not None:
@@ -155,7 +156,7 @@ def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | Non
 
 
 def check_files(files: Mapping[str, object]) -> str:
-    """Return why a task's files cannot be written to its folder, or ""."""
+    """Return why files cannot be written to a task's folder; "" if they can."""
     for name, text in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
@@ -166,10 +167,10 @@ def check_files(files: Mapping[str, object]) -> str:
 
 
 def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
-    """Return a new folder with a task's files.
+    """Create a folder with a task's files; return its path.
 
     Args:
-        files: Texts by path, or a folder.
+        files: Text of each file by path, or a folder to copy, relative to ``base``.
         base: The folder of the tasks file.
     """
     folder = new_folder()

@@ -20,10 +20,10 @@ class BrokenLineError(ValueError):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a JSON Lines file, without empty lines and comments.
+    """Yield number and text of the lines of a file, except empty lines and comments.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -34,7 +34,7 @@ def read_text(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -45,11 +45,11 @@ def read_text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class FileSettings:
-    """Settings of a whole file; None where it has none.
+    """Settings of a whole tasks file; a value is None if the file does not set it.
 
     Attributes:
         train_tokens: Which tokens of an answer are trained.
-        max_turns: Model calls after which an episode is cut.
+        max_turns: Most model calls of an episode.
     """
 
     train_tokens: TrainTokens | None = None
@@ -57,9 +57,10 @@ class FileSettings:
 
 
 def read_settings(path: Path) -> FileSettings:
-    """Return the settings in a file's first line, if that line has some.
+    """Return the settings of a tasks file, which its first line may have.
 
-    They are one object without an ``instruction``: ``{"train_tokens": "all"}``.
+    The first line is then an object without ``instruction``: ``{"train_tokens":
+    "all"}``.
 
     Raises:
         UsageError: The file cannot be read, or a value is not one of the choices.
@@ -98,7 +99,7 @@ def _max_turns(header: Mapping[str, Any]) -> int | None:
 
 
 def _header(text: str) -> dict[str, Any] | None:
-    """Return the settings in a file's first line; None if it is a task."""
+    """Return the settings in a file's first line; None if the line is a task."""
     try:
         value = read_object(text)
     except BrokenLineError:
@@ -108,7 +109,7 @@ def _header(text: str) -> dict[str, Any] | None:
 
 
 def task_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a file, without its settings."""
+    """Yield number and text of the task lines of a file, without its settings."""
     for place, (number, text) in enumerate(numbered_lines(path)):
         if place or _header(text) is None:
             yield number, text
@@ -118,7 +119,7 @@ def read_object(text: str) -> dict[str, Any]:
     """Parse a line as a JSON object.
 
     Raises:
-        BrokenLineError: It is not a JSON object.
+        BrokenLineError: The line is not a JSON object.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
@@ -152,7 +153,7 @@ def check_keys(value: Mapping[str, Any], known: Sequence[str], where: str) -> No
     """Check that an object has no unknown keys.
 
     Raises:
-        BrokenLineError: It has one; the message has the nearest known key.
+        BrokenLineError: A key is unknown; the message has the nearest known key.
     """
     for key in value:
         if key not in known:

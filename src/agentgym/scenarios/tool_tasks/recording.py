@@ -1,4 +1,4 @@
-"""Record the tools' real answers, once, into a file next to the tasks."""
+"""Call tools once, and record their real answers in a file next to the tasks."""
 
 import json
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from agentgym.scenarios.tool_tasks.task_file import (
 
 @dataclass
 class Recording:
-    """The expected calls of a tasks file without an answer yet.
+    """The expected calls of a tasks file that have no answer yet.
 
     Attributes:
         path: File of the answers.
         calls: Calls to make, in the file's order.
-        failed: Exceptions of tools, after :meth:`run`.
+        failed: Messages about calls that failed in :meth:`run`.
     """
 
     path: Path
@@ -71,9 +71,9 @@ class Recording:
         return cls(path, calls, by_name, known)
 
     def run(self) -> int:
-        """Make the calls and write the answers; return their number.
+        """Make the calls and write the answers; return the number of new answers.
 
-        Answers are written even if a later call is interrupted.
+        If a call is interrupted, the answers of earlier calls are still written.
         """
         before = len(self.known)
         try:

@@ -1,4 +1,4 @@
-"""The reward of a tasks file's line, by its expected calls or the user's function."""
+"""Score a line of a tasks file by its expected calls, its code or a function."""
 
 import json
 import math
@@ -35,12 +35,12 @@ def score_calls(
 
     A success makes every expected call, in order if the line requires it. It earns 1
     minus a little for each other call, at least 0.5: looking twice is slow, not wrong.
-    Guessing is wrong: if every needless tool was called, or the needed ones with more
-    and more different arguments, it is not a success. Otherwise each expected call with
-    right arguments earns an equal share of 0.45; a call without arguments earns
-    nothing, so that merely looking does not pay. Surplus calls remove this credit; an
-    agent that has called all needless tools has none left. No call at all earns less
-    than any attempt, a forbidden call least.
+    Guessing is not a success: calls of every needless tool, or of the needed tools with
+    many different arguments. Otherwise each expected call with right arguments earns an
+    equal share of 0.45. A call without arguments earns nothing, so that merely looking
+    does not pay. Surplus calls reduce this credit, and calls of every needless tool
+    remove it. Making no call earns less than any attempt, and a forbidden call earns
+    least.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -83,7 +83,7 @@ def score_code(
     calls: Sequence[ToolCall],
     sandbox: Sandbox | LazySandbox,
 ) -> Reward:
-    """Score the files that an episode's calls wrote; a forbidden call is worst.
+    """Score the files that an episode's calls wrote; a forbidden call earns least.
 
     Raises:
         SandboxError: The sandbox failed.
@@ -101,10 +101,10 @@ def score_code(
 def without_done(
     line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> TaskLine:
-    """Remove expected calls that the agent's own code has made from a line.
+    """Return the line without expected calls that the agent's own code has made.
 
-    The model need not make them, and calls by own code cost it nothing. If nothing
-    would be left, the line is unchanged.
+    The model need not make these calls, and calls by own code cost it nothing. If no
+    call would be left, the line is unchanged.
     """
     left = list(line.expect)
     for call in by_code:
@@ -127,9 +127,12 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return the rows in a longest common subsequence, earlier ones first."""
+    """Return for each row (expected call) whether it is matched, in order.
+
+    As many rows as possible are matched: a longest common subsequence.
+    """
     rows, columns = len(fits), len(fits[0]) if fits else 0
-    most = [[0] * (columns + 1) for _ in range(rows + 1)]  # best of the rest
+    most = [[0] * (columns + 1) for _ in range(rows + 1)]  # matches from (i, j) on
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
             pair = 1 + most[i + 1][j + 1] if fits[i][j] else 0
@@ -146,7 +149,10 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return the rows in a largest matching (Kuhn's augmenting paths)."""
+    """Return for each row (expected call) whether it is matched, in any order.
+
+    As many rows as possible are matched, by Kuhn's augmenting paths.
+    """
     owner: dict[int, int] = {}
 
     def place(row: int, seen: set[int]) -> bool:
@@ -178,10 +184,10 @@ def score_checked(
     calls: Sequence[ToolCall],
     state: dict[str, Any],
 ) -> Reward:
-    """Score an episode with the user's function; a forbidden call is always worst.
+    """Score an episode with the user's function; a forbidden call earns least.
 
     Raises:
-        ScenarioError: The function returned no valid share.
+        ScenarioError: The result of the function is not a bool or a number from 0 to 1.
         Exception: Any exception of the function.
     """
     if any(call.name in line.forbid for call in calls):

@@ -60,14 +60,14 @@ class ToolScenario(Scenario):
     """A scenario from a tasks file; :meth:`Scenario.from_tools` creates one.
 
     Args:
-        tools: The tools: a spec and a function each.
+        tools: The tools, each with a spec and a function.
         path: The tasks file.
         answers: How calls are answered.
         allow: Tools that are really called if ``answers`` is ``live``.
-        check: Scores instead of the expected calls.
-        judge: Scores instead of both.
-        name: Name of the scenario; by default the file's.
-        source: Reference by which other processes load the scenario; or why they
+        check: A function that scores instead of the expected calls.
+        judge: A judge that scores instead of calls and ``check``.
+        name: Name of the scenario; by default that of the file.
+        source: Reference with which other processes load the scenario, or why they
             cannot.
 
     Raises:
@@ -129,7 +129,7 @@ class ToolScenario(Scenario):
 
     @property
     def reference(self) -> str:
-        """The reference by which other processes load it.
+        """The reference with which other processes load this scenario.
 
         Raises:
             UsageError: Other processes could not import the tools.
@@ -157,11 +157,11 @@ class ToolScenario(Scenario):
         return made
 
     def system_prompt(self) -> str:
-        """Return a prompt for any tools; your own agent has its own."""
+        """Return a general prompt; an agent of the user has its own."""
         return _PROMPT
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools for models; none if lines have their own."""
+        """Return the file's tools; none if lines have their own."""
         some_have = any(line.tools for line in self._by_id.values())
         return [] if some_have else list(self._specs.values())
 
@@ -190,7 +190,7 @@ class ToolScenario(Scenario):
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks of the file, kinds in turn; the seed determines the order."""
+        """Return tasks of the file, families in turn; the seed determines the order."""
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)
@@ -217,7 +217,7 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score the calls: see :func:`~.reward.score_calls`, or the check function."""
+        """Score an episode by a judge, the code, a function, or the expected calls."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
         if self._judge is not None:
@@ -238,7 +238,7 @@ class ToolScenario(Scenario):
         return score_checked(self._check, line, task, calls, state)
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward of the line's project after these changes."""
+        """Return the reward of changed code; None if the line does not reward code."""
         code = self._line(task).code
         if code is None or (self._check, self._judge) != (None, None):
             return None
@@ -295,7 +295,7 @@ def tasks_reference(
     check: Callable[..., Any] | str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Return the reference of a tasks file for an agent's own tools.
+    """Return the reference to a tasks file for an agent that has its own tools.
 
     Raises:
         UsageError: Other processes could not import ``check``, or no file is given.
@@ -314,9 +314,9 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Add an agent's tools to a reference, unless it already names tools.
+    """Add an agent's tools to a reference if it needs tools and does not name any.
 
-    Lines may have their own tools, too.
+    Tools are not needed if lines have their own, or if a program is judged.
 
     Raises:
         UsageError: The file cannot be read.
@@ -359,7 +359,7 @@ def load_source(reference: str) -> ToolScenario:
 
 
 def absolute_source(reference: str) -> str:
-    """Return a tasks file's reference that works from any folder."""
+    """Return a tasks file's reference with absolute paths."""
     source = TaskSource.parse(reference)
     path = os.path.abspath(os.path.expanduser(source.path))
     command = source.check_command
@@ -372,13 +372,13 @@ def absolute_source(reference: str) -> str:
 def load_tools(reference: str, folder: str = "") -> list[Tool]:
     """Import the tools at ``module:name``: a function, or a list of them.
 
-    A framework's own tools are accepted too; ``@module:name`` is an agent with tools.
+    A framework's own tools are accepted too; ``@module:name`` takes an agent's tools.
 
     Raises:
-        UsageError: It cannot be imported.
-        ScenarioError: Something is not a tool.
+        UsageError: The tools cannot be imported.
+        ScenarioError: An object is not a tool.
     """
-    # By name: adapters, which know agents' tools, are in a higher layer.
+    # Imported by name: adapters, which know agents' tools, are in a higher layer.
     named = resolve_name("agentgym.integrations.agent_import:named_tools")
     return as_tools(named(reference, TOOLS_FROM, folder), reference)
 
@@ -418,10 +418,10 @@ def _imported(reference: str, option: str, folder: str) -> Any:
 
 
 def _importable(found: Any) -> tuple[list[str], str]:
-    """Return how other processes can import functions, and the folder to import from.
+    """Return ``module:name`` of each function, and the folder to import from.
 
     Raises:
-        UsageError: They cannot.
+        UsageError: Other processes cannot import a function.
     """
     if isinstance(found, str):
         return [found], os.getcwd()
@@ -448,7 +448,7 @@ def _importable(found: Any) -> tuple[list[str], str]:
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
-    """Check that the folders of files in lines exist."""
+    """Check that the folders exist that lines name in ``files``."""
     for line in lines:
         if isinstance(line.files, str) and not (base / line.files).is_dir():
             raise UsageError(

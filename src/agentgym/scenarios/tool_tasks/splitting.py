@@ -1,4 +1,4 @@
-"""Split tasks without a split: similar ones together, and always the same way.
+"""Assign tasks to splits: similar ones together, and always in the same way.
 
 Lines with the same values, or with nearly the same words, go into one split; otherwise
 held-out tasks would measure memory. If that leaves a split too small, the separation is
@@ -15,11 +15,11 @@ from agentgym.errors import UsageError
 from agentgym.scenarios.tool_tasks.task_file import TaskLine
 
 LEAST = {Split.TRAIN: 6, Split.VALIDATION: 3, Split.TEST: 3}
-"""Least tasks of each split."""
+"""Least number of tasks in each split."""
 
 _SHARES = {Split.TRAIN: 0.6, Split.VALIDATION: 0.2, Split.TEST: 0.2}
 _HELD_OUT = 0.2
-"""Share of the lines for the before/after table, if possible."""
+"""Wanted share of the lines in the test split."""
 _ALIKE = 0.8
 _MOST_COMPARED = 1000
 _TRAIN_AT_LEAST = 0.4
@@ -29,7 +29,7 @@ Groups = list[list[TaskLine]]
 
 
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
-    """Split lines; return them by split, and a description of the separation.
+    """Assign lines to splits; return them by split, and how the splits are separated.
 
     The ``split`` of a line is kept. The result depends only on the lines.
 
@@ -72,8 +72,8 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
             if found[-1][0] == (0, 0):
                 break
     if found:
-        # The fewest unmeasured families, then the most held-out tasks; of these, the
-        # strictest.
+        # The fewest unmeasured families, then the most held-out tasks. If these are
+        # equal, the strictest separation.
         _, chosen, shared = min(found, key=lambda each: each[0])
     elif problem := _too_small(chosen):
         raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
@@ -81,7 +81,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
 
 
 def unmeasured(chosen: Mapping[Split, Sequence[TaskLine]]) -> list[str]:
-    """Return the trained families without test tasks."""
+    """Return the families with training tasks but no test tasks."""
     tested = {line.family for line in chosen[Split.TEST]}
     trained = dict.fromkeys(line.family for line in chosen[Split.TRAIN])
     return [family for family in trained if family not in tested]
@@ -113,7 +113,7 @@ def _needed() -> str:
 
 
 def _values(line: TaskLine) -> set[str]:
-    """Return the values in the request that identify it: no flags or small numbers."""
+    """Return the argument values in the request, but no flags or single characters."""
     said = plain_words(line.instruction)
     return {
         f"value {key}"
@@ -129,7 +129,10 @@ def _common_values(lines: Sequence[TaskLine]) -> set[str]:
 
 
 def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
-    """Return each line's wording without values, by line number."""
+    """Return a key for the wording of each line, by line number.
+
+    Values do not count, and nearly equal wordings have the same key.
+    """
     known: list[tuple[str, set[str]]] = []
     found: dict[int, str] = {}
     exact: dict[str, str] = {}
@@ -174,7 +177,7 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
 
 def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
-    """Assign each group to the split that most lacks its families."""
+    """Assign each group to the split that lacks the group's families most."""
     total = sum(map(len, groups))
     families = Counter(line.family for group in groups for line in group)
     chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}

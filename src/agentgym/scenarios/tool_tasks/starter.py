@@ -33,7 +33,7 @@ _HEAD = """\
 
 
 def starter(tools: Sequence[Tool]) -> str:
-    """Return the text of a tasks file, the same each time and without a model."""
+    """Return the text of a tasks file made of schemas only, always the same."""
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
     each = max(len(_WORDINGS), -(-least // len(specs)))

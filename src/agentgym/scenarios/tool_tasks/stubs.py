@@ -28,7 +28,7 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
 
     Args:
         parameters: The JSON schema of the tool's arguments.
-        name: Name of the argument; an unknown one gets a text.
+        name: Name of the argument; an argument that is not in the schema gets a text.
         key: Seed; other keys give other values if the type allows it.
     """
     schema = parameters.get("properties", {}).get(name, {})

@@ -65,18 +65,18 @@ class TaskLine:
 
     Attributes:
         number: Line number, from 1.
-        expect: The needed calls; ``instead`` has alternatives.
-        ordered: Whether they must be made in this order.
+        expect: The needed calls; ``NeededCall.instead`` has alternatives.
+        ordered: Whether the needed calls must be made in this order.
         forbid: Tools that must not be called.
         split: The split; None if the file does not set it.
-        answers: Answers to calls, those of expected calls first.
-        configurable: Keys of the agent's ``config["configurable"]``.
+        answers: Recorded answers to calls, those to expected calls first.
+        configurable: Values for the agent's ``config["configurable"]``.
         tools: This task's own tools by name, if any; they replace the file's.
         code: How to judge code written by calls; ``expect`` then has the calls that
             write the reference solution. None if calls are scored.
-        files: Files of the program's working folder, by path; or their folder, relative
-            to the tasks file. None if there are none.
-        source: The original line.
+        files: Text of each file in the program's working folder, by path; or a folder
+            to copy, relative to the tasks file. None if there are no files.
+        source: The line as a JSON object, in the format of tasks files.
     """
 
     number: int
@@ -95,12 +95,12 @@ class TaskLine:
 
     @property
     def family(self) -> str:
-        """The kind of task: its needed tools."""
+        """The kind of task: the names of the needed tools, joined by +."""
         return "+".join(need.tool for need in self.expect) or "no call"
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every argument value of the expected calls, by its JSON."""
+        """The argument values of the expected calls, by their JSON text."""
         found = (
             value
             for need in self.expect
@@ -118,11 +118,12 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
     Args:
         path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
         specs: The tools by name.
-        checked: Whether a function scores, so that lines need no expected calls.
+        checked: Whether a function or a judge scores; lines then need no expected
+            calls.
 
     Raises:
-        UsageError: It cannot be read, is empty, or has broken lines, listed with number
-            and problem.
+        UsageError: The file cannot be read, is empty, or has broken lines. The message
+            lists number and problem of such lines.
     """
     lines: list[TaskLine] = []
     wrong: list[str] = []
@@ -154,7 +155,7 @@ def carries_tools(path: Path) -> bool:
     """Return whether a file's first task has its own tools.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     for _, text in task_lines(path):
         try:
@@ -185,7 +186,7 @@ def read_answers(path: Path, specs: Specs) -> list[Answer]:
 
 
 def answers_path(tasks: str | os.PathLike[str]) -> Path:
-    """Return the path of a tasks file's recorded answers, next to it."""
+    """Return the path of the file with recorded answers, next to the tasks file."""
     return Path(tasks).with_suffix(".answers.jsonl")
 
 
@@ -268,7 +269,7 @@ def read_line(number: int, text: str, specs: Specs, *, checked: bool) -> TaskLin
 
 
 def _files(line: Mapping[str, Any]) -> dict[str, str] | str | None:
-    """Return a line's files by path, or their folder."""
+    """Return a line's files: text by path, a folder, or None."""
     files = line.get("files")
     if files is not None and not isinstance(files, str | dict):
         raise BrokenLineError(
@@ -299,7 +300,7 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Return an expected call with its alternatives; store its answer."""
+    """Return an expected call with alternatives; add its answers to ``answers``."""
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -351,7 +352,7 @@ def _call(
 
 
 def _values(value: Any, where: str) -> list[Any]:
-    """Return the accepted values of an argument."""
+    """Return the accepted values of an argument: one, or those in ``one_of``."""
     if not (isinstance(value, dict) and list(value) == ["one_of"]):
         return [value]
     accepted = value["one_of"]

@@ -20,7 +20,8 @@ from agentgym.scenarios.tool_tasks.task_file import TaskLine, read_line
 _EACH = 8
 """Number of requests to ask for at once."""
 _LEAST_OTHERS = 2
-"""Tools that a request for several must leave out; else calling all would earn it."""
+"""Least number of tools that a request for several tools must leave out. Otherwise
+calling all tools would earn the reward."""
 _TRIES = 2
 _TIMEOUT_S = 180.0
 _MOST_TOLD = 40
@@ -72,9 +73,9 @@ async def written_tasks(
 ) -> Written:
     """Let a model write a tasks file.
 
-    Each tool gets its own requests, and with several tools some requests need more than
-    one. Lines are validated like those of any tasks file; invalid and repeated ones are
-    dropped and counted.
+    Each tool gets its own requests, and if there are enough tools, some requests need
+    several of them. Lines are validated like those of any tasks file; invalid and
+    repeated ones are dropped and counted.
 
     Args:
         endpoint: The model's servers.
@@ -84,8 +85,8 @@ async def written_tasks(
 
     Raises:
         ProviderError: The server refused the key.
-        ModelError: It gave too few usable lines.
-        ModelCallError: It did not answer, and there are no lines yet.
+        ModelError: The model wrote too few usable lines.
+        ModelCallError: The model did not answer, and there are no lines yet.
     """
     llm = EndpointLlm(endpoint)
     author = _Author(llm, {tool.spec.name: tool.spec for tool in tools}, prompts)
@@ -228,9 +229,10 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return an argument of the first call that cannot be known, or "".
+    """Return an argument that a model cannot know from the request, or "".
 
-    That is a number or a code that is not literally in the request.
+    Only numbers and codes in the first call count: the request must contain them
+    literally.
     """
     said = re.sub(r"[\s,.'_-]", "", line.instruction.lower())
     first = line.expect[0]
@@ -246,7 +248,7 @@ def _unsaid(line: TaskLine) -> str:
 
 
 def _objects(said: str) -> Iterator[dict[str, Any]]:
-    """Yield the tasks in an answer: a list, an object with one, or JSON Lines."""
+    """Yield the tasks in an answer: a JSON list, an object with a list, or lines."""
     text = re.sub(r"^\s*```\w*\s*$", "", said, flags=re.MULTILINE).strip()
     values: list[Any] = []
     try:

@@ -32,8 +32,8 @@ GREETINGS: Forms = _AROUND["greetings"]
 class Phrases:
     """The patterns of one family, by split.
 
-    Held-out frames are removed from the train frames, so that a single combination can
-    be held out of a product of alternatives.
+    Frames of other splits are removed from those of training. So one combination of
+    alternatives can be held out, although training has all alternatives.
     """
 
     patterns: Forms
@@ -62,7 +62,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Return a random form: a held-out split mixes its own with those of training."""
+    """Return a random form; other splits take half of their forms from training."""
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])

@@ -23,7 +23,7 @@ def read_pools(folder: Path) -> dict[str, Forms]:
     """Return the sections of a folder's files by name.
 
     Raises:
-        ValueError: A file lacks a section that another has.
+        ValueError: A file lacks a section that another file has.
     """
     found = {split: _sections(folder, split) for split in Split}
     for split, sections in found.items():

@@ -1,1 +1,1 @@
-"""Measure a run's policy during training, and keep the run within its time limit."""
+"""Measure the policy during a training run, and keep the run within its time limit."""

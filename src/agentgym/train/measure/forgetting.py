@@ -2,11 +2,11 @@
 
 Training for tool calls can change how a model answers anything else. The KL divergence
 from the untrained model predicts forgetting of other tasks (arXiv:2509.04259, which
-measures it on the new task). Here it is KL(untrained || trained) per token, on the
-untrained model's answers to plain questions, by the k3 estimate
-(http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, with ``r`` a
-token's probability now divided by that at sampling. Every term is at least 0, so the
-estimate varies little.
+measures it on the new task). This module measures KL(untrained || trained) per token on
+the untrained model's answers to plain questions. It uses the k3 estimate
+(http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, where ``r`` is a
+token's current probability divided by its probability at sampling. Every term is at
+least 0, so the estimate varies little.
 """
 
 import asyncio
@@ -27,22 +27,23 @@ if TYPE_CHECKING:
     from agentgym.engines.base import Engine
 
 MOST_TOKENS = 64
-"""Most tokens of an answer: its start shows a change as well as the whole answer."""
+"""Most tokens of an answer. Longer answers would not show a change better."""
 LARGE = 0.1
-"""Nats per token above which a run warns: an untrained answer of 64 tokens is then
-about 600 times (e^6.4) less likely."""
+"""KL in nats per token from which on a run warns. At this value, an answer of 64 tokens
+is about 600 times (e^6.4) less likely than before training."""
 _SHARE = 0.04
-"""Share of a run's rollouts and time for the questions: an answer takes no longer than
-a rollout of several calls."""
+"""Upper limit on the number of questions, as a share of the run's rollouts: an answer
+takes no longer than a rollout of several calls."""
 _LEAST = 8
-"""Least questions for a useful estimate."""
+"""Least number of questions for a useful estimate."""
 
 
 class PlainAnswer(BaseModel):
-    """An answer of the untrained model, in tokens.
+    """An answer of the untrained model to a plain question, in tokens.
 
     Attributes:
-        agent: The role whose adapter is compared, if roles have their own.
+        agent: The role whose adapter is compared; empty if all roles share the weights.
+        logprobs: Log-probabilities of ``response_ids`` when they were sampled.
     """
 
     agent: str = ""
@@ -52,14 +53,15 @@ class PlainAnswer(BaseModel):
 
 
 class Forgetting(BaseModel, extra="forbid"):
-    """The distance of a model from its untrained state.
+    """The distance of a model from its untrained state, measured on plain questions.
 
     Attributes:
         answers: Answers of the untrained model; left out of a run's result.
         questions: Number of questions.
         tokens: Number of tokens in all answers.
-        kl: Last measurement in nats per token; None before the first.
-        skipped: Why nothing is measured, or "".
+        kl: The newest distance, as KL divergence in nats per token; None before the
+            first measurement.
+        skipped: Why the distance is not measured; empty if it is.
     """
 
     answers: list[PlainAnswer] = Field(default_factory=list)
@@ -78,7 +80,7 @@ class Forgetting(BaseModel, extra="forbid"):
         return self.model_copy(update={"answers": []})
 
     def words(self) -> str:
-        """Describe the measurement, or why there is none."""
+        """Describe the distance as text, or say why it was not measured."""
         if self.kl is None:
             return f"not measured: {self.skipped or 'the run has not ended'}"
         said = (
@@ -94,7 +96,7 @@ class Forgetting(BaseModel, extra="forbid"):
 
 
 def read_questions() -> list[str]:
-    """Return the plain questions from the package."""
+    """Return the plain questions from ``questions.txt`` in this package."""
     text = files(__package__).joinpath("questions.txt").read_text(encoding="utf-8")
     return text.splitlines()
 
@@ -110,8 +112,11 @@ def ask_questions(
     Args:
         engine: Engine whose untrained policy answers.
         config: Every setting.
-        rollouts: Most rollouts of the whole run, measured ones included.
-        rollout_seconds: Wall seconds per rollout, if they were timed.
+        rollouts: Most rollouts of the whole run, for training and for measurements.
+        rollout_seconds: Wall seconds per rollout; None if not timed.
+
+    Returns:
+        The answers; without answers, ``skipped`` has the reason.
     """
     count = min(config.forgetting_questions, int(_SHARE * rollouts))
     if config.time is not None and rollout_seconds:
@@ -156,7 +161,7 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Measure the distance of the current weights from the untrained ones."""
+    """Measure the distance of the current weights, and return ``found`` with it."""
     if not found.answers:
         return found
     sequences = [

@@ -1,4 +1,4 @@
-"""Measuring: held-out and validation measurements of a run, and its goal."""
+"""Measuring: measure the policy of a run, and decide whether the goal is reached."""
 
 import math
 import time
@@ -24,29 +24,30 @@ from agentgym.train.measure.forgetting import ask_questions, compare
 from agentgym.train.run_folder import RunFolder, RunState
 
 _CONFIRMED = 48
-"""Least rollouts that confirm a goal: 12 of 12 successes are weak evidence of 90 %."""
+"""Least number of rollouts to confirm a goal: 12 successes in 12 rollouts are weak
+evidence of a success rate of 90 %."""
 _TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
-"""Shares of the timed rollouts to wait for: normally, and if they take too long.
+"""Shares of the rollouts that the timing waits for: normally, and if it takes long.
 
-One very long answer would distort the time, while in a run other rollouts go on.
+One very long answer would distort the time: in a run, other rollouts go on meanwhile.
 """
 _ERRORS = 0.84
-"""Standard errors by which confirmed success must exceed the goal: a policy this far
-below it passes one test in five, and there are many tests."""
+"""Standard errors by which the share in a confirmation must exceed the goal. A policy
+exactly at the goal then passes one test in five; without a margin, one in two."""
 
 
 class _EnoughTimed(Exception):
-    """Ends the timing while the last rollouts are running."""
+    """Raised to end the timing without the last rollouts."""
 
 
 @dataclass(frozen=True)
 class Measuring:
     """Measures a run's policy, and decides whether the goal is reached.
 
-    The best of many measurements overestimates the policy. So if a validation would end
-    training, as many other tasks are measured, and these decide: they must exceed the
-    goal by a margin for chance. If there are no others, the same tasks are attempted
-    again.
+    One of many validations may reach the goal by chance. So if a validation reaches it,
+    as many other validation tasks are measured, the confirmation. Its shares must
+    exceed the goal by a margin for chance. If the scenario has no other validation
+    tasks, the same ones are attempted again.
 
     Attributes:
         config: Every setting.
@@ -55,7 +56,7 @@ class Measuring:
         engine: The engine with the policy.
         session: Runs the rollouts.
         progress: Receives the phases.
-        on_rollout: Called when a rollout ends; may raise to give up.
+        on_rollout: Called when a rollout ends; may raise to stop the measurement.
     """
 
     config: TrainingConfig
@@ -68,7 +69,7 @@ class Measuring:
 
     @property
     def is_due(self) -> bool:
-        """Whether this step has validation tasks that are not measured yet."""
+        """Whether a validation or a confirmation must still run at this step."""
         state = self.state
         if state.step % self.config.eval_every or not (state.step or state.warmed):
             return False
@@ -81,7 +82,7 @@ class Measuring:
 
     @property
     def goal_reached(self) -> bool:
-        """Whether the criteria hold on validation tasks and, clearly, on others."""
+        """Whether a confirmation exceeds the success criteria by the margin."""
         found = self.state.confirmation
         return self._is_good(found) and criteria_hold(
             self.scenario.success_criteria(), found, errors=_ERRORS
@@ -89,12 +90,16 @@ class Measuring:
 
     @property
     def patience_spent(self) -> bool:
-        """Whether validation has not improved for too long."""
+        """Whether training should stop because validations do not improve any more."""
         spent = self.state.watch.strikes >= self.config.patience
         return self.config.early_stop and spent
 
     def validate(self) -> Metrics:
-        """Measure the missing parts of this step's validation; return its metrics."""
+        """Run this step's validation, and a confirmation if it reaches the goal.
+
+        Results that the state already has are not measured again. Returns the
+        validation's metrics.
+        """
         state = self.state
         if state.validation is None:
             state.validation = self._validation("v", 0)
@@ -116,7 +121,7 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure the distance on plain questions; report it if it is large."""
+        """Measure the distance on plain questions; if ``warns``, report a large one."""
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
@@ -133,14 +138,14 @@ class Measuring:
             self.progress.warned([remark.text for remark in remarks])
 
     def time_rollouts(self, count: int, most_s: float) -> float:
-        """Return the wall seconds per rollout with ``count`` of them in flight.
+        """Run ``count`` rollouts at once; return the wall seconds per rollout.
 
-        Timing begins with the first rollout's start, since workers start only once. The
-        last rollouts are abandoned.
+        The start of the workers does not count, since it happens once per run. The last
+        rollouts are abandoned.
 
         Args:
-            count: Number of rollouts.
-            most_s: Seconds after which fewer rollouts suffice.
+            count: Number of rollouts to start.
+            most_s: Seconds after which half of the rollouts are enough.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
@@ -166,11 +171,14 @@ class Measuring:
         return (time.monotonic() - begun) / ended
 
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
-        """Measure the policy on every held-out set of the scenario, the main one first.
+        """Measure the policy on every held-out set; return the metrics by set's name.
+
+        The main set comes first.
 
         Args:
             phase: ``before``, ``warmed`` or ``after``.
-            step: Training step; a resumed run deletes the rollouts of later steps.
+            step: Training step to record for the rollouts. A resumed run deletes the
+                rollouts of steps after its checkpoint.
         """
         config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
@@ -183,12 +191,12 @@ class Measuring:
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def at_end(self, weights: int) -> dict[str, Metrics]:
-        """Measure the trained agent's weights on every held-out set.
+        """Return the held-out metrics of the trained agent's weights, by set.
 
-        Those of a warm start are measured already.
+        Weights of a warm start (step 0) are not measured again.
 
         Args:
-            weights: The step of the weights, which the engine has loaded.
+            weights: Step of the trained agent's weights, which the engine has loaded.
         """
         state = self.state
         found = state.warmed if not weights else {}
@@ -197,27 +205,28 @@ class Measuring:
         return found
 
     def _fresh(self, name: str) -> Metrics:
-        """Measure the policy on validation tasks that decided nothing during the run.
+        """Measure the policy on validation tasks that the run has not used before.
 
         Args:
-            name: Name of these weights.
+            name: Name of the loaded weights: ``best`` or ``first``.
         """
         return self._validation(f"{name}-", self._unused, later=True)
 
     @property
     def _unused(self) -> int:
-        """Number of validation tasks already used: each confirmation takes new ones."""
+        """Index of the first unused validation task; confirmations take new tasks."""
         return self.config.eval_tasks * (1 + self.state.confirmations)
 
     def load_best_weights(self, run: RunFolder, *, goal_reached: bool) -> int:
-        """Load the weights for the trained agent; return their step.
+        """Choose the weights of the trained agent, load them, and return their step.
 
-        If the goal was reached, these are the newest: more tasks have confirmed them.
-        Else they are those of the best validation. The best of many validations
-        overestimates its weights. So after a warm start, both are measured on unused
-        tasks, and the warm start's weights are kept unless the others solve
-        significantly more. If no validation was better than the warm start's, the
-        newest weights are measured instead, unless they were validated.
+        If the goal was reached, the newest weights are chosen, since a confirmation has
+        measured them too. Otherwise those of the best validation are chosen.
+
+        After a warm start, the best of many validations may be best by chance. So the
+        chosen weights must solve significantly more unused tasks than the warm start's
+        weights; otherwise the latter are loaded. If the warm start has the best
+        validation, the newest weights are tested like this, unless they were validated.
         """
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
@@ -238,7 +247,7 @@ class Measuring:
         return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Return whether this measurement ends training early."""
+        """Return whether a measurement meets the criteria, so that training may end."""
         return (
             self.config.early_stop
             and found is not None
@@ -248,13 +257,14 @@ class Measuring:
     def _validation(
         self, prefix: str, first: int, *, least: int = 0, later: bool = False
     ) -> Metrics:
-        """Measure as many validation tasks as one validation has.
+        """Measure ``eval_tasks`` validation tasks.
 
         Args:
             prefix: Prefix of the measurement's name.
-            first: Index of the first task; beyond the last one it starts again.
-            least: Least rollouts; with fewer tasks, each is attempted several times.
-            later: Whether a resumed run repeats this step's measurements.
+            first: Index of the first task. If there is no such task, start from 0.
+            least: Least number of rollouts. With fewer tasks, each one is attempted
+                several times.
+            later: Whether a resumed run must repeat this measurement.
         """
         step, size = self.state.step, self.config.eval_tasks
         end = first + size

@@ -15,41 +15,42 @@ from agentgym.train.run_folder import RunState
 from agentgym.train.warm_start.lesson import most_tasks
 
 TIMED_ROLLOUTS = 16
-"""Most rollouts that are timed first."""
+"""Most rollouts that are timed before the run's sizes are chosen."""
 _TIMING_SHARE = 0.05
-"""Share of the time limit after which half of the timed rollouts suffice."""
+"""Share of the time limit after which half of the timed rollouts are enough."""
 _HELD_OUT_SHARE = 0.3
-"""Share of the time limit for held-out tasks: before, after, and after a warm start.
+"""Share of the time limit for all measurements of held-out tasks together.
 """
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
 _LESSON_PER_ROLLOUT = 3.0
-"""Seconds of a warm start per task and second of a rollout: a task's calls are played
-once and learned up to three times; each of these is assumed to take that long."""
+"""Time of a warm start per task, relative to a rollout. A task's calls are played once
+and learned up to three times; all of this is assumed to take three rollouts' time."""
 _STEP_PER_ROLLOUT = 2.0
-"""Seconds of a step per second of its rollouts, until a step was timed: the update is
-assumed to take as long as they do."""
+"""Time of a step, relative to its rollouts, until a step was timed: the update is
+assumed to take as long as the rollouts."""
 _LEAST_TASKS = 6
-"""Least held-out tasks: the paired test needs six that change in one direction."""
+"""Least number of held-out tasks. The paired test finds no effect in fewer than six
+tasks that change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_LESSON = 8
 _LEAST_STEPS = 2
 _WISHED_STEPS = 8
-"""Least steps that a run should have room for, if smaller steps allow it: an app with
-three tools reached its goal in five of 32 rollouts (docs/models.md)."""
+"""Steps that a run should have time for; steps are made smaller for this. An app with
+three tools reached its goal in five steps of 32 rollouts (docs/models.md)."""
 _LEAST_TASKS_PER_STEP = 4
 _LEAST_GROUP = 4
-"""Least attempts at a task, and least tasks per step: with fewer, hardly any group has
-attempts that differ."""
+"""Least attempts at a task: with fewer, the attempts in a group hardly ever differ in
+reward."""
 _LEAST_S = 30.0
-"""Shortest run: it starts workers, loads a model, and times rollouts first."""
+"""Shortest time limit: a run must start workers, load a model and time rollouts."""
 
 
 def require_time(config: TrainingConfig) -> None:
     """Raise if a run's time limit is too short for any model.
 
     Raises:
-        UsageError: It is too short. (Rollout times are checked later.)
+        UsageError: The limit is below 30 s. (Rollout times are checked later.)
     """
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
@@ -63,13 +64,13 @@ def require_time(config: TrainingConfig) -> None:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Fits a run's sizes to its time limit, from how long rollouts take.
+    """Chooses the sizes of a run so that it fits into its time limit.
 
     Attributes:
         config: The settings: ``time``, and upper limits of the sizes.
         held_out: Returns the number of tasks in all held-out sets for a value of
-            ``test_tasks``; it does not fall as that rises.
-        workers: Number of processes with ``concurrency`` episodes in flight each.
+            ``test_tasks``. A larger value never gives fewer tasks.
+        workers: Number of worker processes; each runs ``concurrency`` episodes at once.
     """
 
     config: TrainingConfig
@@ -78,7 +79,7 @@ class TimeBudget:
 
     @property
     def timed(self) -> int:
-        """Number of rollouts to time: as many as run at once, up to a limit."""
+        """Number of rollouts to time: as many as run at once, but at most 16."""
         return min(TIMED_ROLLOUTS, self.workers * self.config.in_flight)
 
     @property
@@ -89,13 +90,13 @@ class TimeBudget:
     def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
         """Return settings that fill the remaining time.
 
-        Held-out tasks come first, then attempts at each. Validations are few enough to
-        take a small share. A warm start, also one accepted later, gets as many tasks as
-        fit into a quarter of the time.
+        More held-out tasks come before more attempts at each task. Validations take a
+        small share of the time. A warm start gets as many tasks as fit into a quarter
+        of the time, even if the user has not accepted it yet.
 
         Args:
             left: Remaining seconds.
-            per_rollout: Wall seconds per rollout, with the run's number in flight.
+            per_rollout: Wall seconds of the timed rollouts, divided by their number.
 
         Raises:
             UsageError: The time is too short to show anything; the message has the time
@@ -104,7 +105,7 @@ class TimeBudget:
         config = self.config
         batch = self._batch(left, per_rollout)
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
-        # A warm start is a result without a step, and makes rollouts shorter.
+        # A warm start alone is a result, so steps may be left out.
         steps = 0 if config.warm_start else _LEAST_STEPS
         times = 3 if config.warm_start else 2
         rollouts = _HELD_OUT_SHARE * left / (times * per_rollout)
@@ -134,9 +135,10 @@ class TimeBudget:
         }
 
     def _most_tasks(self, rollouts: float) -> int:
-        """Return the value of ``test_tasks`` that fills so many rollouts.
+        """Return the largest useful ``test_tasks`` for at most this many rollouts.
 
-        If the scenario has fewer tasks, it is their number; 0 if not one task fits.
+        A scenario may have fewer tasks: larger values would not add any. Returns 0 if
+        not even one task fits.
         """
         sizes = range(1, self.config.test_tasks + 1)
         most = bisect_right(sizes, rollouts, key=self.held_out)
@@ -145,29 +147,30 @@ class TimeBudget:
         return 1 + bisect_left(sizes, self.held_out(most), key=self.held_out)
 
     def fit_rest(self, left: float, measured: float) -> dict[str, int]:
-        """Return sizes of steps and validations that fill the time after a baseline.
+        """Return sizes of steps and validations for the time after the baseline.
 
-        The rollouts of a baseline often take longer than the few that are timed first.
-        Without smaller sizes, the measurements would leave no time for a step. No size
-        grows.
+        Rollouts of the baseline often take longer than those timed before. Then smaller
+        sizes leave time for steps. Sizes never grow.
 
         Args:
             left: Remaining seconds.
-            measured: Wall seconds per measured rollout.
+            measured: Wall seconds of the baseline, divided by its rollouts.
         """
-        config = self.config.replaced(warm_start=False)  # it is done, if there was one
+        config = self.config.replaced(warm_start=False)  # any warm start is over
         rest = replace(self, config=config)
         return rest._sizes(left, measured, rest._batch(left, measured))
 
     def _sizes(
         self, left: float, per_rollout: float, batch: dict[str, int]
     ) -> dict[str, int]:
-        """Return a batch's sizes, and validations that take a small share of the time.
+        """Return ``batch`` with ``eval_tasks`` and ``eval_every`` for validations.
+
+        Validations then take a small share of the time.
 
         Args:
             left: Remaining seconds.
             per_rollout: Wall seconds per rollout.
-            batch: See :meth:`_batch`.
+            batch: The sizes of a step; see :meth:`_batch`.
         """
         config = self.config
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
@@ -180,9 +183,9 @@ class TimeBudget:
         }
 
     def _batch(self, left: float, per_rollout: float) -> dict[str, int]:
-        """Return tasks per step, and attempts at each, that leave time for some steps.
+        """Return ``tasks_per_step`` and ``group_size`` that leave time for 8 steps.
 
-        Attempts are halved before the tasks per step become few.
+        If 4 tasks per step take too long, the attempts at each task are halved.
         """
         config = self.config
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
@@ -198,7 +201,7 @@ class TimeBudget:
         return {"tasks_per_step": tasks, "group_size": group}
 
     def words(self, per_rollout: float, fitted: TrainingConfig) -> str:
-        """Describe the use of the time, and the smallest effect that it can show."""
+        """Describe the use of the time, and the smallest gain that the run can show."""
         tasks = fitted.test_tasks
         change = min(1.0, _LEAST_TASKS / tasks)
         attempts = plural(fitted.eval_samples, "attempt")
@@ -214,10 +217,10 @@ class TimeBudget:
         )
 
     def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
-        """Return a clock for a warm start from now on: the used share of its time.
+        """Return a function that gives the used share of a warm start's time.
 
-        It leaves time for held-out tasks after it and at the end, but none for steps.
-        Always 0 without a limit.
+        The time begins now. It leaves room for two measurements of held-out tasks, but
+        not for training steps. The share is always 0 without a time limit.
 
         Args:
             state: The run's state.
@@ -233,7 +236,8 @@ class TimeBudget:
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
         """Return whether another step, and the work after it, fit into the time limit.
 
-        The first step may overrun: without any step, all earlier time would be wasted.
+        The first step may overrun the limit, since its update is not counted: without
+        any step, all earlier time would be wasted.
 
         Args:
             state: The run's state.
@@ -249,7 +253,7 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise if a run's time ended before it trained.
+        """Raise if a run's time ended before the first step or a warm start.
 
         Args:
             state: The run's state.
@@ -257,7 +261,8 @@ class TimeBudget:
             run: The run's folder.
 
         Raises:
-            TrainingFailedError: It did not train; the message has a sufficient time.
+            TrainingFailedError: Nothing was trained; the message names a sufficient
+                time.
         """
         if state.step or state.warmed:
             return
@@ -276,11 +281,14 @@ class TimeBudget:
         )
 
     def _step(self, measured: float) -> float:
-        """Return the seconds of a step's rollouts."""
+        """Return the estimated seconds of a step's rollouts, without the update."""
         return self.config.group_size * self.config.tasks_per_step * measured
 
     def spent(self, state: RunState, measured: float) -> float:
-        """Return the used share of a run's budget, of episodes or of time."""
+        """Return the used share of the run's budget, 0..1.
+
+        With a time limit, it is the share of episodes or of time, whichever is larger.
+        """
         config = self.config
         share = state.episodes / max(1, config.episodes)
         if config.time is not None and state.training_began is not None:
@@ -290,13 +298,13 @@ class TimeBudget:
         return min(1.0, share)
 
     def _after(self, state: RunState) -> int:
-        """Return the number of rollouts that come after the last step."""
+        """Return the number of rollouts in the measurements after the last step."""
         return self._held_out + 2 * self.config.eval_tasks * bool(state.warmed)
 
     def _validated(self, state: RunState) -> int:
-        """Return the number of validation rollouts that the coming step brings.
+        """Return the number of validation rollouts up to the end of the next step.
 
-        A warm start is validated before the first step.
+        They include the validation of a warm start before the first step.
         """
         config = self.config
         first = bool(state.warmed) and not state.step and state.validation is None

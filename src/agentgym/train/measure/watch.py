@@ -1,4 +1,4 @@
-"""Watch: track validations during a run: the best weights, and warnings."""
+"""Watch: find the best validation of a run, and warn about its training."""
 
 from collections import Counter
 from typing import Literal
@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from agentgym.evaluate.metrics import Metrics
 
-_TAKES_OVER = 0.6  # share of all calls above which one tool is suspicious
-_GROWN = 1.5  # times its share before training
-_SETTLED = 3  # validations until a family counts as unsolved
+_TAKES_OVER = 0.6  # one tool's share of all calls from which on it is suspicious,
+_GROWN = 1.5  # if the share has also grown by this factor since before training
+_SETTLED = 3  # number of validations after which a family can count as unsolved
 _ENDLESS = 0.5  # share of rollouts that end at the limit of model calls
 
 
@@ -17,10 +17,10 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
     """A warning about a run.
 
     Attributes:
-        kind: ``stalled``: success does not rise; ``right_tool``: the right tool is
-            called less often than before training; ``one_tool``: one tool takes over;
-            ``no_end``: rollouts go on until their limit; ``unsolved``: families that no
-            attempt has solved.
+        kind: ``stalled``: success does not rise. ``right_tool``: the right tool is
+            called less often than before training. ``one_tool``: most calls are of a
+            single tool. ``no_end``: rollouts end at their limit of model calls.
+            ``unsolved``: no attempt has solved some families of tasks.
         text: The warning with its numbers.
     """
 
@@ -32,13 +32,14 @@ class Watch(BaseModel, extra="forbid"):
     """The results of all validations so far; part of a run's state.
 
     Attributes:
-        best: Success and reward of the best validation; None before the first.
-        best_step: Step of the best validation; 0 before the first, and for the weights
-            before any update.
-        strikes: Validations since success last rose; one with a worse choice of tools
-            than before training counts twice.
+        best: Success rate and mean reward of the best validation; None before the
+            first validation.
+        best_step: Step of the best validation; 0 before the first validation, and for
+            the weights before any update.
+        strikes: Number of validations since the success rate last rose. A validation
+            whose tools are chosen worse than before training counts twice.
         looks: Number of validations so far.
-        solved: Families that an attempt has solved.
+        solved: Families of tasks that were solved in at least one attempt.
         remarks: The warnings of the newest validation.
     """
 
@@ -57,10 +58,10 @@ class Watch(BaseModel, extra="forbid"):
         Args:
             step: Number of updates done.
             found: The validation's metrics.
-            baseline: Metrics of the policy before its first update: on the same tasks
-                if it was validated then, as after a warm start, else on held-out tasks.
-            patience: Strikes that end the run; from half of them on, success counts as
-                stalled.
+            baseline: Metrics of the policy before its first update. After a warm start
+                they are of the same validation tasks, otherwise of held-out tasks.
+            patience: Number of strikes that end the run. The warning ``stalled`` comes
+                at half of them.
         """
         self.looks += 1
         self.solved = sorted(
@@ -98,7 +99,7 @@ class Watch(BaseModel, extra="forbid"):
 
 
 def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
-    """Return warnings if tools are chosen significantly worse than before training."""
+    """Return warnings if tools are chosen worse than before training."""
     remarks = []
     now, before = found.right_tool, baseline.right_tool
     if now.n and before.n and now.high < before.value and now.value < before.low:
@@ -132,7 +133,7 @@ def _percent(share: float) -> str:
 
 
 def _shares(metrics: Metrics) -> dict[str, float]:
-    """Return each tool's share of all calls."""
+    """Return each tool's share of all tool calls, 0..1."""
     counts: Counter[str] = Counter()
     for task in metrics.by_task:
         counts.update(task.calls)

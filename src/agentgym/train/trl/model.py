@@ -1,4 +1,4 @@
-"""The model that answers an agent while TRL trains a second copy."""
+"""Load the model that answers an agent's requests while TRL trains another copy."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ _OFF: Mapping[str, Sequence[Any]] = {
     "repetition_penalty": (1.0,),
     "generation_kwargs": (None, {}),
 }
-"""Settings of GRPOConfig that change TRL's sampling, with the values that do not.
+"""Settings of GRPOConfig that may change how TRL samples; only these values do not.
 """
 
 
@@ -27,7 +27,8 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
     """Check that TRL's trainer leaves sampling and tools to the agent.
 
     Raises:
-        UnsupportedError: It does not; the message says which setting to change.
+        UnsupportedError: The trainer samples differently, has tools, or runs in several
+            processes; the message names the setting to change.
     """
     for name, neutral in _OFF.items():
         if (value := getattr(trainer.args, name)) not in neutral:
@@ -50,13 +51,14 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
 
 
 def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy":
-    """Load the model that answers, on the trainer's device and in its precision.
+    """Load the model that answers the agent's requests, on the trainer's device.
 
-    With an adapter it is in float32: bfloat16 would lose the first updates, which are
-    smaller than the last bit of the weights.
+    With ``precision="auto"`` it has the precision of the trainer's model. If TRL trains
+    an adapter, it is float32: bfloat16 would lose the first updates, which are smaller
+    than the last bit of the weights.
 
     Raises:
-        ModelError: It cannot be loaded, or does not call tools.
+        ModelError: The model cannot be loaded, or cannot call tools.
         UnsupportedError: The device is neither a CPU nor a CUDA device.
     """
     import torch
@@ -89,7 +91,7 @@ def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy"
 
 
 def copy_weights(trainer: "GRPOTrainer", policy: "LocalPolicy") -> None:
-    """Copy the trainer's weights to the model that answers.
+    """Copy the trainer's weights to the model that answers the agent's requests.
 
     Raises:
         ModelError: The trainer has another model.
@@ -101,7 +103,7 @@ def copy_weights(trainer: "GRPOTrainer", policy: "LocalPolicy") -> None:
 
 
 def _unwrapped(trainer: "GRPOTrainer") -> tuple[Any, bool]:
-    """Return a trainer's transformers model, and whether it has an adapter."""
+    """Return the trainer's model without wrappers, and whether it has an adapter."""
     from peft import PeftModel
 
     model = trainer.accelerator.unwrap_model(trainer.model)

@@ -64,7 +64,7 @@ _SETTINGS = (
     "workers",
 )
 _TASK = "task"
-"""Key of a task's JSON in a prompt's message."""
+"""Key of a prompt's message under which the task's JSON is stored."""
 
 
 class AgentRollouts:
@@ -81,19 +81,21 @@ class AgentRollouts:
             )
             trainer.train()
 
-    The agent runs in worker processes, as in ``agentgym train``. It asks a model in
-    this process, which copies the trainer's weights before each batch. This needs no
-    vLLM, but memory for a second copy of the weights.
+    The agent runs in worker processes, as in ``agentgym train``. A model in this
+    process answers its requests, and gets the trainer's weights before each batch. This
+    needs memory for a second copy of the weights, but no vLLM.
 
     Args:
-        scenario: Its name, or the result of ``Scenario.from_tools``.
+        scenario: The scenario's name, or the result of ``Scenario.from_tools``.
         agent: Your own agent, or ``module:name`` of it; see :meth:`Trainer.train`.
         command: Instead of ``agent``: a program that attempts one task.
         tasks: Instead of a scenario: a tasks file for the agent's own tools.
-        check: Scores these tasks instead of their expected calls.
-        check_command: A command that scores them instead.
+        check: A function that scores attempts at ``tasks``, instead of the expected
+            calls.
+        check_command: Instead of ``check``: a command that scores attempts.
         framework: The agent's framework; detected from ``agent`` if that is given.
-        folder: Folder for rollouts.db and the workers' log; None keeps neither.
+        folder: Folder for rollouts.db and the workers' log; None deletes both at the
+            end.
         **settings: Fields of :class:`TrainingConfig` about agents and the model:
             ``model``, ``train_tokens``, ``train_roles``, ``max_tokens``, ``workers``,
             ``seed``, …. Set all others in TRL's ``GRPOConfig``.
@@ -102,7 +104,7 @@ class AgentRollouts:
         scenario: Creates and scores the tasks.
         model: The model's folder or id, for ``GRPOTrainer(model=…)``.
         ledger: Counts each model call as trained, masked or dropped, with the reason.
-        trajectories: The newest batch, by rollout id.
+        trajectories: The rollouts of the newest batch, by rollout id.
 
     Raises:
         UsageError: A setting is unusable, or belongs to TRL.
@@ -159,7 +161,7 @@ class AgentRollouts:
         self._stack.close()
 
     def dataset(self, count: int = 1024, *, split: str = "train") -> "Dataset":
-        """Return tasks as a TRL data set, one per row; ``prompt`` has the task.
+        """Return a data set for TRL: each row has one task, in the column ``prompt``.
 
         Args:
             count: Most rows; fewer if the scenario has fewer tasks.
@@ -179,15 +181,14 @@ class AgentRollouts:
         """Attempt the task of each prompt with the trainer's newest weights.
 
         Args:
-            prompts: Rows of :meth:`dataset`; TRL repeats each ``num_generations``
-                times.
+            prompts: The ``prompt`` of rows of :meth:`dataset`. TRL repeats each one
+                ``num_generations`` times.
             trainer: The trainer.
 
         Returns:
-            Lists with an entry per prompt: ``prompt_ids``,
-            ``completion_ids``, ``logprobs``, ``env_mask`` (1: the loss covers the
-            token), ``reward`` (None for a dropped rollout), ``success`` and
-            ``rollout_id``.
+            Lists with one entry per prompt: ``prompt_ids``, ``completion_ids``,
+            ``logprobs``, ``env_mask`` (1 if the loss covers the token), ``reward``
+            (None for a dropped rollout), ``success`` and ``rollout_id``.
 
         Raises:
             UsageError: A prompt has no task, or TRL's settings do not fit.
@@ -226,9 +227,9 @@ class AgentRollouts:
     ) -> list[float | None]:
         """Return the scenario's reward of each rollout; a reward function for TRL.
 
-        None is a dropped rollout, which TRL leaves out of its group's mean. TRL's log
-        gets the shares of rollouts that succeeded or were dropped, and of trained model
-        calls.
+        The reward of a dropped rollout is None: TRL leaves it out of the group's mean.
+        Three shares are logged with ``log_metric``: scored rollouts that succeeded,
+        dropped rollouts, and trained model calls.
         """
         if log_metric is not None:
             scored = [
@@ -240,11 +241,10 @@ class AgentRollouts:
         return reward
 
     def _opened(self, trainer: "GRPOTrainer") -> tuple[RolloutSession, "LocalPolicy"]:
-        """Return the session and the sampling model; start them for the first batch.
+        """Return the rollout session and the sampling model; start both if needed.
 
         Raises:
-            UnsupportedError: The trainer samples, or is distributed, in an unsupported
-                way.
+            UnsupportedError: See :func:`check_trainer`; or the device is unsupported.
         """
         if self._session is not None and self._policy is not None:
             return self._session, self._policy
@@ -273,7 +273,7 @@ class AgentRollouts:
         return self._session, self._policy
 
     def _requests(self, tasks: Sequence[Task], step: int) -> list[RolloutRequest]:
-        """Return the rollouts of a batch; attempts at one task are a group."""
+        """Return a request for each task; requests for the same task form a group."""
         self._batches += 1
         groups: dict[str, int] = {}
         attempts: dict[int, int] = {}
@@ -289,7 +289,7 @@ class AgentRollouts:
     def _rows(
         self, made: Sequence[Trajectory], trainer: "GRPOTrainer", policy: "LocalPolicy"
     ) -> list[CompletionRow]:
-        """Return a row per rollout, and count its model calls."""
+        """Return a row per rollout, and count the model calls in the ledger."""
         builder = BatchBuilder.of(self._config, self.scenario, policy.tokens.label)
         args: Any = trainer.args
         tokenizer: Any = trainer.processing_class

@@ -47,7 +47,7 @@ def row_of(
         rollout: Any rollout, also a dropped one.
         builder: Decides which tokens are trained.
         most: Most tokens of a completion.
-        end: Token id that is the completion if no call is trained.
+        end: Token id; it is the whole completion if no call is trained.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]
@@ -85,7 +85,7 @@ def row_of(
 def _places(
     rollout: Trajectory, call: ModelCall, builder: BatchBuilder
 ) -> Places | Bucket:
-    """Return the positions of a call's trained tokens, or its bucket if it has none."""
+    """Return the positions of a call's trained tokens; a bucket if there are none."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return Bucket("dropped", (rollout.reason or NO_REASON).kind)
     if builder.train_roles is not None and call.agent not in builder.train_roles:
@@ -98,7 +98,10 @@ def _end(call: ModelCall) -> int:
 
 
 def _kept(sequence: TrainingSequence, most: int) -> Sequence[ModelCall]:
-    """Return a sequence's first calls whose completion has at most ``most`` ids."""
+    """Return the calls of a sequence that end within ``most`` completion ids.
+
+    The completion begins with the response of the first trained call.
+    """
     start = len(sequence.calls[0].prompt_ids)
     return [call for call in sequence.calls if _end(call) - start <= most]
 

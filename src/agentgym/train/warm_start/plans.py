@@ -1,4 +1,4 @@
-"""PlanPolicy: a policy that makes the calls a task is known to need, then ends."""
+"""PlanPolicy: a policy that makes the calls that a task needs, then a final answer."""
 
 import json
 from collections import defaultdict
@@ -19,20 +19,20 @@ from agentgym.scenarios.task_lists import make_tasks
 from agentgym.train.warm_start.routes import Move, Routes, TeamMember
 
 ANSWER = "Done."
-"""The answer after all calls, if the policy does not write words of its own."""
+"""The final answer after all calls, unless the trained policy writes its own."""
 
 _OWN_TOKENS = 8
-"""Most tokens of the policy's own answer after all calls: the first one is learned."""
+"""Most tokens of the policy's own final answer: only its first token is imitated."""
 
 _SEED = 500_000
-"""Offset of the seed, so that other tasks are imitated than those trained on first."""
+"""Offset of the seed: a warm start uses other tasks than training begins with."""
 
 
 _MOST_MOVES = 32
 """Most hand-offs in one rollout."""
 
 _MOST_DRAWN = 2_000
-"""Number of training tasks that are looked through, at least, for ones with a plan."""
+"""Least number of training tasks to search, if many of them have no plan."""
 
 _LOOKED_AT = 100
 """Number of training tasks of which at least one must have a plan."""
@@ -42,7 +42,7 @@ Planned = tuple[Task, Sequence[NeededCall]]
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
-    """Return whether the scenario lists the calls that training tasks need.
+    """Return whether the scenario lists the needed calls of some training tasks.
 
     Raises:
         ScenarioError: There are no training tasks.
@@ -52,7 +52,7 @@ def calls_known(scenario: Scenario, seed: int) -> bool:
 
 
 def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
-    """Return whether ``warm_start`` is possible for a run."""
+    """Return whether a run's engine and scenario support ``warm_start``."""
     return imitates(config) and calls_known(scenario, config.seed)
 
 
@@ -60,7 +60,7 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
     """Raise if a scenario lists no calls to imitate.
 
     Raises:
-        ScenarioError: It does not list the calls that tasks need.
+        ScenarioError: The scenario does not list the calls that tasks need.
     """
     if not calls_known(scenario, seed):
         raise ScenarioError(
@@ -71,9 +71,9 @@ def check_calls_known(scenario: Scenario, seed: int) -> None:
 
 
 def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]:
-    """Return training tasks with a plan, other than those that training begins with.
+    """Return up to ``count`` training tasks, each with the calls that it needs.
 
-    A scenario with few tasks returns the same ones.
+    They differ from the tasks that training begins with, unless the scenario has few.
 
     Raises:
         ScenarioError: There are no training tasks, or none has a plan.
@@ -101,9 +101,11 @@ class _Progress:
     """The state of one attempt at a plan.
 
     Attributes:
-        made: Calls of the plan that were made, or that no agent can make.
-        last: The last call, whose result may be missing yet.
-        before: The last hand-off, and the agent that made it.
+        made: Number of the plan's calls that were made, or skipped because no agent has
+            the tool.
+        last: The last call; its result may still be missing. None before the first.
+        before: If the last answer was a hand-off, the agent that made it and the
+            hand-off; otherwise None.
         moves: Number of hand-offs so far.
     """
 
@@ -114,24 +116,27 @@ class _Progress:
 
 
 class PlanPolicy(Policy):
-    """Replaces the policy, and makes the needed calls of each rollout, in order.
+    """A policy that makes the needed calls of a rollout's task, in order.
 
-    It makes one call per answer, so that each result is read before the next; then it
-    ends. For a task that ends with its first answer (``one_answer``), that answer has
-    all calls. A team's agents share their rollout's plan: the agent that is asked makes
-    the next call if it has the tool. If not, it hands over towards an agent that has
-    it, by routes explored in rollouts without a plan. A call whose tool no agent has is
-    skipped: the agent's own code makes it.
+    Each answer has one call, so that its result comes before the next call. After all
+    calls comes a final answer. A task that ends with its first answer (``one_answer``)
+    gets all calls in this answer.
+
+    The agents of a team share the rollout's plan. An agent that has the next call's
+    tool makes the call. Any other agent hands over, on a route to an agent that has the
+    tool; rollouts without a plan explore these routes before. A call whose tool no
+    agent has is skipped: the agent's own code makes it.
 
     Args:
         imitation: Converts the answers to the policy's tokens.
-        plans: Tasks and their needed calls, by rollout id; other rollouts explore
-            hand-offs.
-        routes: Routes of a team's hand-offs; None without the user's own agent.
-        own: The policy that begins the answer after all calls; None for ``ANSWER``.
+        plans: Tasks and their needed calls, by rollout id. Rollouts without an entry
+            explore hand-offs.
+        routes: Records a team's hand-offs; None without the user's own agent.
+        own: The trained policy, which writes the first words of the final answer; None
+            writes ``ANSWER`` instead.
 
     Attributes:
-        endings: Beginnings of such answers, as the policy wrote them.
+        endings: The first words of final answers that ``own`` has written.
     """
 
     def __init__(
@@ -155,7 +160,7 @@ class PlanPolicy(Policy):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """The reason that the policy cannot answer any more; empty while it can."""
+        """Why the policy cannot answer any more; empty while it can."""
         return self._own.failure if self._own else ""
 
     async def release(self) -> None:
@@ -200,10 +205,11 @@ class PlanPolicy(Policy):
         return self._call(request, done, move_on.tool, given)
 
     async def _end(self, request: ChatRequest) -> ChatResult:
-        """Answer with text: the first words that the policy itself would write.
+        """Answer with text: the first words that the trained policy would write.
 
-        It is asked without tools, since it might go on to call one. Some models do so
-        all the same, or write marks of their template: then ``ANSWER`` stands for it.
+        The policy gets no tools, so that it writes text instead of a call. If its
+        answer does not start with a letter, e.g. with a template's mark, the text is
+        ``ANSWER``.
         """
         text = ANSWER
         asks_text = request.tools and not (request.wants_call or request.form)
@@ -251,7 +257,7 @@ class PlanPolicy(Policy):
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
-    """Return whether a repeated call still has no result in the messages."""
+    """Return whether a call's tool is offered and its result is still missing."""
     offered = {each["function"]["name"] for each in request.tools}
     answered = {message.get("tool_call_id") for message in request.messages}
     return call.name in offered and call.id not in answered

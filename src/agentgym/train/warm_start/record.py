@@ -7,13 +7,14 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
     """The record of a warm start.
 
     Attributes:
-        tasks: Training tasks whose calls were run.
-        imitated: Tasks that the model learned from: the calls solved them, and they
-            were not kept apart.
-        failed: Number of other tasks, by reason.
+        tasks: Number of training tasks whose calls were run.
+        imitated: Number of tasks that the model learned from: their calls solved them,
+            and they were not held out.
+        failed: Number of tasks that their calls did not solve, by reason.
         updates: Number of updates.
         loss: Mean loss per imitated token in the last updates, in nats.
-        held_out_loss: Final loss of held-out plans, likewise; None if not measured.
+        held_out_loss: Final loss per token of held-out tasks, in nats; None if not
+            measured.
     """
 
     tasks: int

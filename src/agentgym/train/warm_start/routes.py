@@ -1,4 +1,4 @@
-"""Routes: find the hand-offs to the agent of a team that has a needed tool."""
+"""Routes: find the hand-offs by which a team reaches the agent with a needed tool."""
 
 import json
 from collections import deque
@@ -11,19 +11,19 @@ from agentgym.scenarios.tool_tasks.stubs import example
 
 
 class TeamMember(NamedTuple):
-    """An agent of a team, with its offered tools."""
+    """An agent of a team, with the names of the tools that its requests offer."""
 
     role: str
     tools: frozenset[str]
 
 
 class Move(NamedTuple):
-    """An answer that may pass control to another agent: a call, or a name as text.
+    """A hand-off: an answer that may pass control to another agent.
 
     Attributes:
-        tool: The called tool; empty for text.
-        argument: The argument that names the agent; empty if the tool itself does.
-        value: The argument's value, or the text.
+        tool: The tool that the answer calls; empty if the answer is an agent's name.
+        argument: The argument that names the agent; empty if the tool has none.
+        value: The argument's value, or the answer's text.
     """
 
     tool: str
@@ -37,10 +37,11 @@ class Routes:
 
     Attributes:
         own: Names of the scenario's tools, which are not hand-offs.
-        addressee: Name of the tool argument that names the agent to hand over to.
+        addressee: Name of the tool argument that names the agent to hand over to; empty
+            if the framework has none.
         roles: Names of the agents.
-        ways: For each agent, its possible hand-offs and the agent that each reached;
-            None if it was not tried.
+        ways: For each agent, its possible hand-offs. The value of a hand-off is the
+            agent that it reached, or None if it was not tried yet.
     """
 
     own: frozenset[str]
@@ -49,7 +50,7 @@ class Routes:
     ways: dict[TeamMember, dict[Move, TeamMember | None]] = field(default_factory=dict)
 
     def place_of(self, request: ChatRequest) -> TeamMember:
-        """Return the agent that is asked, and record its possible hand-offs."""
+        """Return the agent that sent the request, and record its possible hand-offs."""
         names = (tool["function"]["name"] for tool in request.tools)
         place = TeamMember(request.session.split("/")[-1], frozenset(names))
         known = self.ways.setdefault(place, {})
@@ -58,7 +59,7 @@ class Routes:
         return place
 
     def untried(self, place: TeamMember) -> Move | None:
-        """Return a hand-off towards an agent with untried ones, or None."""
+        """Return an untried hand-off, or the first one on a route to it; or None."""
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
                 if reached is None:
@@ -66,21 +67,24 @@ class Routes:
         return None
 
     def towards(self, place: TeamMember, tool: str) -> Move | None:
-        """Return a hand-off on the shortest route to an agent with a tool."""
+        """Return the first hand-off on the shortest route to an agent with a tool.
+
+        None if no known hand-offs reach such an agent.
+        """
         for first, at in self._reached(place):
             if tool in at.tools:
                 return first
         return None
 
     def offers(self, tool: str) -> bool:
-        """Return whether any agent was ever offered a tool."""
+        """Return whether a known agent has a tool."""
         return any(tool in place.tools for place in self.ways)
 
     def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
-        """Return the arguments of a call that passes control on.
+        """Return the arguments of the call that makes a hand-off.
 
         Args:
-            request: The request, which offers the tool.
+            request: The request; it offers the tool of the hand-off.
             move: The hand-off.
             text: The value for arguments that describe the task.
         """
@@ -94,7 +98,10 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
-        """Yield agents in reach, nearest first, each with the first hand-off to it."""
+        """Yield the agents that known hand-offs reach, nearest first.
+
+        Each comes with the first hand-off on the route to this agent.
+        """
         seen = {place}
         waiting = deque((move, to) for move, to in self.ways[place].items() if to)
         while waiting:

@@ -1,1 +1,1 @@
-"""Reports of runs, evaluations and comparisons, as Markdown and HTML files."""
+"""Write reports of runs, evaluations and comparisons, as Markdown and HTML files."""

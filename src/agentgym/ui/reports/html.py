@@ -59,9 +59,9 @@ circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
 
 
 def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
-    """Return a Markdown report as an HTML page, with pictures before its first section.
+    """Convert a Markdown report to an HTML page; pictures precede the first section.
 
-    HTML in the report is escaped, and the page runs no script.
+    HTML in the report is escaped, and the page cannot run scripts.
     """
     head, mark, rest = markdown.partition(_SECTION)
     title = markdown.partition("\n")[0].lstrip("# ")
@@ -81,11 +81,11 @@ def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
 def run_pictures(
     result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the pictures of a run: its curves, and success by family.
+    """Return the charts of a run as HTML: curves by step, and success by family.
 
     Args:
-        result: The result; None while the run is running.
-        steps: Lines of ``metrics.jsonl``.
+        result: The run's result; None if it has none yet.
+        steps: The lines of ``metrics.jsonl``.
     """
     numbers = [int(step["step"]) for step in steps]
     pictures = [
@@ -111,7 +111,10 @@ def run_pictures(
 
 
 def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
-    """Return success by family on both sides, the largest loss first."""
+    """Return name, success before and success after, of each family of tasks.
+
+    The largest loss is first.
+    """
     old, new = before.family_success(), after.family_success()
     both = [(name, old[name], new[name]) for name in new if name in old]
     return sorted(both, key=lambda row: (row[2].value - row[1].value, row[0]))
@@ -125,7 +128,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Lin
 
 
 def _rendered(markdown: str) -> str:
-    """Convert Markdown to HTML, with classes instead of styles."""
+    """Convert Markdown to HTML; tables use CSS classes and scroll if they are wide."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     made = str(parser.render(markdown))
     made = made.replace(' style="text-align:right"', ' class="right"')

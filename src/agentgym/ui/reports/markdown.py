@@ -40,9 +40,9 @@ def render_report(
 
     Args:
         result: The run's result.
-        machine: State and cost of the rented machine.
-        instructions: Requests of held-out tasks by id, as far as known.
-        confusion: Confusion matrix after training.
+        machine: State and cost of the rented machine; empty without one.
+        instructions: Requests of held-out tasks, by task id; unknown ones are missing.
+        confusion: Confusion matrix of tools after training, if it is known.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     place = f" on {result.device}" if result.device else ""
@@ -97,7 +97,7 @@ def render_report(
 
 
 def _effect(result: TrainingResult) -> list[str]:
-    """Return whether training helped, and which metrics rose and fell."""
+    """Return paragraphs on whether training helped, and on which metrics changed."""
     parts = []
     if (effect := result.effect) is not None:
         parts = [f"**{verdict_words(effect)}**\n", f"{worse_words(effect)}\n"]
@@ -109,14 +109,17 @@ def _effect(result: TrainingResult) -> list[str]:
 
 
 def _forgetting(result: TrainingResult) -> list[str]:
-    """Return how far training moved the model on unrelated questions."""
+    """Return a paragraph on how far training moved the model on unrelated questions.
+
+    Return [] if this was not measured.
+    """
     if result.forgetting is None:
         return []
     return [f"On plain questions: {result.forgetting.words()}.\n"]
 
 
 def _roles(result: TrainingResult) -> list[str]:
-    """Return the tables of a team's roles; empty for a single agent."""
+    """Return the tables of a team's roles; [] for a single agent."""
     parts = []
     if lines := ledger_lines(result.ledger):
         parts += ["## Where the calls of each role went\n", _table(LEDGER_HEAD, lines)]
@@ -154,7 +157,7 @@ def render_evaluation(found: Evaluation) -> str:
 
 
 def confusion_parts(matrix: ConfusionMatrix, heading: str) -> list[str]:
-    """Return a confusion matrix under its heading."""
+    """Return a heading, and a confusion matrix as a Markdown table."""
     counts = matrix.counts
     needed, called, left_out = confusion_cells(matrix)
     cells = [(row, *(str(counts[row].get(c, 0)) for c in called)) for row in needed]
@@ -163,7 +166,7 @@ def confusion_parts(matrix: ConfusionMatrix, heading: str) -> list[str]:
 
 
 def render_comparison(before: Evaluation, after: Evaluation, found: Comparison) -> str:
-    """Return the Markdown report of a comparison."""
+    """Return the Markdown report of a comparison of two evaluations."""
     compared = rows(before.metrics, after.metrics, METRICS)
     names = (f"A: {before.subject}", f"B: {after.subject}", "B - A")
     size = (

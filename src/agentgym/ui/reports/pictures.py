@@ -1,4 +1,4 @@
-"""Draw pictures of a run as SVG for reports, without scripts or other files."""
+"""Draw charts for reports, as SVG in HTML, without scripts or other files."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _MEAN = 10
 
 
 class Line(NamedTuple):
-    """One line of a chart; None marks missing values."""
+    """Name and values of one line in a chart; None is a missing value."""
 
     name: str
     values: Sequence[float | None]
@@ -25,16 +25,16 @@ class Line(NamedTuple):
 def line_chart(
     title: str, steps: Sequence[int], lines: Sequence[Line], *, is_share: bool
 ) -> str:
-    """Return a chart of values by step, each the mean of up to ten steps.
+    """Draw values by step; each point is the mean of up to ten steps.
 
     Args:
         title: Title above the chart.
         steps: Step numbers, ascending.
-        lines: One value per step each.
-        is_share: Whether the axis is 0 to 100 %.
+        lines: The lines; each has one value per step.
+        is_share: Whether the values are shares; the axis is then 0 to 100 %.
 
     Returns:
-        A ``figure`` element; empty if no line has a value.
+        A ``figure`` element in HTML; empty if no line has a value.
     """
     smooth = [Line(line.name, _smooth(line.values)) for line in lines]
     known = [v for line in smooth for v in line.values if v is not None]
@@ -70,11 +70,16 @@ def line_chart(
 
 
 def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
-    """Return success by family before (hollow) and after (filled), with intervals.
+    """Draw success by family of tasks, with confidence intervals.
+
+    A hollow circle is the success before training, a filled circle that after it.
 
     Args:
         title: Title above the chart.
-        families: Name, success before and after.
+        families: Name, success before and success after, of each family.
+
+    Returns:
+        A ``figure`` element in HTML; empty without families.
     """
     if not families:
         return ""
@@ -112,7 +117,7 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
 
 
 def _smooth(values: Sequence[float | None]) -> list[float | None]:
-    """Return the mean of each value and up to nine before it."""
+    """Replace each value by the mean of this value and up to nine before it."""
     found: list[float | None] = []
     for end in range(1, len(values) + 1):
         near = values[max(0, end - _MEAN) : end]

@@ -35,12 +35,11 @@ def run_markdown(run: RunFolder, result: TrainingResult) -> str:
 
 
 def run_html(run: RunFolder, status: str) -> str:
-    """Return a run's report as an HTML page; without a result, its curves.
+    """Return a run's report as an HTML page; only the curves if it has no result yet.
 
     Args:
-        run: Its folder.
-        status: Status of a run without a result: ``running``, ``interrupted`` and so
-            on.
+        run: The run's folder.
+        status: Status of a run without a result, such as ``running``.
     """
     result = TrainingResult.load(run.path)
     if result is not None:
@@ -54,7 +53,7 @@ def _page(run: RunFolder, result: TrainingResult | None, text: str) -> str:
 
 
 def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
-    """Return a run's steps; empty if they cannot be read."""
+    """Return the records of a run's steps; [] if they cannot be read."""
     try:
         return run.metrics()
     except AgentGymError:
@@ -62,7 +61,10 @@ def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
 
 
 def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
-    """Return the stored requests of out-of-vocabulary tasks."""
+    """Return the requests of out-of-vocabulary tasks by task id, from the run's store.
+
+    Empty if there are no such tasks or the store cannot be read.
+    """
     if UNUSUAL not in result.breakdown:
         return {}
     try:
@@ -72,7 +74,7 @@ def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
 
 
 def _confusion(run: RunFolder) -> ConfusionMatrix | None:
-    """Return the confusion matrix after training."""
+    """Return the confusion matrix of tools after training; None if it is unknown."""
     try:
         matrix = OpenedRun(run).confusion("after")["matrix"]
     except (AgentGymError, ValueError):

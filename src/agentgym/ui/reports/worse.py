@@ -1,6 +1,7 @@
-"""Report results that got worse: task families, and tasks with fewer right calls.
+"""Report results that got worse in training.
 
-The tasks are those whose wording does not occur in training.
+These are families of tasks with less success, and out-of-vocabulary tasks (worded in
+other words than the training tasks) with fewer right calls.
 """
 
 from collections.abc import Mapping
@@ -13,19 +14,19 @@ from agentgym.ui.effect import p_words
 from agentgym.ui.words import percent, plural
 
 UNUSUAL = "out-of-vocabulary"
-"""The held-out set whose wording does not occur in training."""
+"""Name of the held-out set of tasks whose wording does not occur in training."""
 _MOST = 10
 _MOST_TEXT = 160
 
 
 class LostCalls(NamedTuple):
-    """A task that lost right calls.
+    """A task in which fewer calls are right after training than before.
 
     Attributes:
-        task_id: Its id.
-        before: Share of the needed calls made with right arguments before training,
-            0..1.
-        after: The share after training.
+        task_id: The task's id.
+        before: Share, 0..1, of the needed calls that were made with the right arguments
+            before training.
+        after: The same share after training.
     """
 
     task_id: str
@@ -34,9 +35,9 @@ class LostCalls(NamedTuple):
 
 
 def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
-    """Return the families whose success fell, the largest loss first.
+    """Return the families of tasks whose success fell, the largest loss first.
 
-    Each has a flag: whether the loss is significant, with Holm's correction.
+    The bool is whether the loss is significant, with Holm's correction.
     """
     changes = family_changes(before, after)
     real = holm([change.p_value for change in changes])
@@ -49,7 +50,7 @@ def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]
 
 
 def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
-    """Return the tasks that lost right calls, the largest loss first."""
+    """Return the tasks with fewer right calls than before, the largest loss first."""
     lost = []
     for old, new in paired(before, after):
         (made, of), (made_now, of_now) = (
@@ -63,11 +64,11 @@ def lost_calls(before: Metrics, after: Metrics) -> list[LostCalls]:
 def worse_parts(
     result: TrainingResult, instructions: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the report's section on worse results; empty if there are none.
+    """Return the report's section on results that got worse; [] if none did.
 
     Args:
         result: The result of the run.
-        instructions: Requests of held-out tasks by id, as far as known.
+        instructions: Requests of held-out tasks, by task id; unknown ones are missing.
     """
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):
@@ -119,7 +120,7 @@ def _wording(
 
 
 def _cell(text: str) -> str:
-    """Return text for a cell of a Markdown table: one line, shortened."""
+    """Return a text as one short line, escaped for a cell of a Markdown table."""
     line = " ".join(text.split())
     short = line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
     return short.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

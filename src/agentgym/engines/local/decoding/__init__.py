@@ -1,1 +1,1 @@
-"""Continuous batching: the requests in the running batch, and its decoding steps."""
+"""Decode responses, with continuous batching if the model supports packed tokens."""

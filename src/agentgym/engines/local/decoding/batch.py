@@ -1,10 +1,10 @@
 """BatchDecoder: answer many requests in one continuous batch.
 
-Requests join the running batch between decoding steps and leave it when done. Prefixes
-shared with earlier requests are not computed again: the head of the prompt (system
-prompt and tools), the earlier turns of the session, and an identical prompt (attempts
-at one task often share it). A step checks a draft of several tokens per row, so that a
-response takes fewer steps than it has tokens.
+Requests join the running batch between decoding steps and leave it when they are done.
+Keys and values of these parts of a prompt are not computed again: its head (system
+prompt and tools), earlier turns of the same session, and an identical prompt, such as
+that of another attempt at the task. A step checks several guessed tokens per row (a
+draft), so that a response takes fewer steps than it has tokens.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,24 @@ _SHARING_ROWS = 4
 _DRAFTED = 7
 _PARKED_TOKENS = 60_000
 _LOGITS = 2**25
-"""Most logits in a step, mainly for drafts: 128 MiB."""
+"""Most logits in a step, which limits the drafts: 128 MiB in float32."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    jobs: list[DecodingJob]  # with this prompt; one is prefilled, the others are copies
-    head: torch.Tensor | None  # keys and values of its head,
-    start: int  # and the head's length;
-    parked: torch.Tensor | None  # those after it, from its session or an equal prompt
-    held: int  # number of tokens whose keys and values are known
-    new: list[int]  # the remaining tokens
-    runs: sampling.Runs  # runs of the part after the head
+    jobs: list[DecodingJob]  # with equal prompts; the first is prefilled, then copied
+    head: torch.Tensor | None  # keys and values of the prompt's head
+    start: int  # length of the head in tokens
+    parked: torch.Tensor | None  # stored keys and values after the head
+    held: int  # number of first tokens whose keys and values are known
+    new: list[int]  # the other tokens, to compute
+    runs: sampling.Runs  # for drafts: runs of the prompt after the head
 
 
 @dataclass(kw_only=True)
 class _Row(Row):
-    head: torch.Tensor | None  # the tensor that its first keys came from,
-    start: int  # and their number
+    head: torch.Tensor | None  # keys and values of the prompt's head
+    start: int  # length of the head in tokens
     runs: sampling.Runs
 
 
@@ -52,12 +52,13 @@ class BatchDecoder(Decoder):
 
     Args:
         forward: The model and its batch cache.
-        fixed_rows: Number of rows of every decoding step in deterministic mode, so that
-            kernels see one shape whatever the load; else 0. In this mode each prompt is
-            prefilled alone, starting with its head, and nothing is drafted.
+        fixed_rows: Number of rows of every decoding step in deterministic mode; 0 in
+            normal mode. A fixed number gives the kernels one shape, however many jobs
+            run. In deterministic mode, each prompt is prefilled alone, starting with
+            its head, and nothing is drafted.
 
     Attributes:
-        drafted: Most tokens of a response that are drafted for one step.
+        drafted: Most drafted tokens of a response in one step.
     """
 
     def __init__(self, forward: BatchForward, *, fixed_rows: int = 0) -> None:
@@ -72,7 +73,7 @@ class BatchDecoder(Decoder):
         self._drafter = sampling.Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
         self._rows: list[_Row] = []
-        # Starts the thread, which needs all these.
+        # Last: this starts the thread, which uses the attributes above.
         super().__init__(forward.loaded, fixed_threads=bool(fixed_rows))
 
     def _running(self) -> Sequence[Row]:
@@ -105,7 +106,7 @@ class BatchDecoder(Decoder):
         self._forward.refresh()
 
     def _admit(self, jobs: list[DecodingJob]) -> None:
-        """Prefill new rows in chunks of similar lengths; identical prompts once."""
+        """Prefill jobs in chunks of similar lengths; compute equal prompts once."""
         if not jobs:
             return
         running = [*(row.job for row in self._rows), *jobs]
@@ -137,7 +138,7 @@ class BatchDecoder(Decoder):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return the keys and values of a prompt's head, computed once."""
+        """Return keys and values of a prompt's head, from the store if it has them."""
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)
@@ -182,9 +183,10 @@ class BatchDecoder(Decoder):
         self._sample(first, logits[[index for index, _ in joining]], new)
 
     def _shared_prefix(self) -> int:
-        """Return the length of the rows' common head; 0 if they differ.
+        """Return the length of the prompts' head if all running rows have the same.
 
-        Always 0 in deterministic mode, where other rows must not matter.
+        Else 0. Also 0 with few rows, and in deterministic mode, where a row's result
+        must not depend on other rows.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -224,8 +226,8 @@ class BatchDecoder(Decoder):
         Args:
             first: Index of the first row.
             logits: Logits after each given token, row after row, (tokens, vocabulary);
-                surplus ones are ignored.
-            given: For each row its newest token and the drafted ones.
+                surplus rows at the end are ignored.
+            given: For each row its newest token, followed by the drafted tokens.
         """
         rows, device = self._rows[first:], logits.device
         counts = list(map(len, given))
@@ -260,7 +262,10 @@ class BatchDecoder(Decoder):
             self._leave(place, reason)
 
     def _leave(self, place: int, reason: str) -> None:
-        """Remove a row from the batch, keep its cache for its session, and answer."""
+        """Remove a finished row and answer its request.
+
+        The row's keys and values are stored for the next request of its session.
+        """
         row, last = self._rows[place], len(self._rows) - 1
         job = row.job
         if not self._fixed_rows:
@@ -279,14 +284,17 @@ class BatchDecoder(Decoder):
 
 
 def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
-    """Return the name of a prompt: its keys and values depend on the adapter."""
+    """Return the key of a job's prompt in the stores: the adapter and the tokens."""
     return job.adapter, tuple(job.prompt)
 
 
 def _hold(
     logits: torch.Tensor, rows: Sequence[Row], given: Sequence[Sequence[int]]
 ) -> None:
-    """Apply the grammars of rows to their logits; see :meth:`BatchDecoder._sample`."""
+    """Mask the logits of tokens that the rows' grammars do not allow.
+
+    The arguments are those of :meth:`BatchDecoder._sample`.
+    """
     places: list[int] = []
     allowed: list[Allowed] = []
     start = 0
@@ -299,7 +307,11 @@ def _hold(
 
 
 def _chunk(lengths: list[int]) -> int:
-    """Return how many of the prompts, shortest first, to prefill in one chunk."""
+    """Return how many of the shortest prompts to prefill together.
+
+    Args:
+        lengths: Number of new tokens of each prompt, ascending.
+    """
     total = lengths[0]
     for count, longest in enumerate(lengths[1:], 1):
         total += longest

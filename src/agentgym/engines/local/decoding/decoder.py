@@ -1,6 +1,6 @@
 """Decoder: a thread that answers requests token by token.
 
-A subclass decides how: :class:`.batch.BatchDecoder` answers many at once,
+:class:`.batch.BatchDecoder` answers many requests at once,
 :class:`.plain.PlainDecoder` one after the other.
 """
 
@@ -35,7 +35,14 @@ _QUEUE_LIMIT = 16_384
 
 @dataclass(frozen=True)
 class Generation:
-    """A sampled response: ids, log-probabilities, and the reason why it ended."""
+    """A sampled response.
+
+    Attributes:
+        ids: Token ids.
+        logprobs: Log-probability of each token.
+        finish_reason: ``stop``, ``length`` or ``cancelled``.
+        version: Version of the weights.
+    """
 
     ids: list[int]
     logprobs: list[float]
@@ -48,9 +55,10 @@ class DecodingJob:
     """One request for the decoder; see :class:`ChatRequest`.
 
     Attributes:
-        head: Number of prompt tokens in its head, which other requests share.
-        adapter: Number of the role's own adapter; -1 for none.
-        path: Position in the grammar of the response; None without a grammar.
+        head: Number of prompt tokens in its head (system prompt and tools), which
+            other requests share.
+        adapter: Index of the role's own adapter; -1 for none.
+        path: State of the response's grammar; None without a grammar.
         on_token: Called with each sampled token, in the decoder's thread.
         future: Receives the generation; cancelling it ends the request.
     """
@@ -68,13 +76,13 @@ class DecodingJob:
 
     @property
     def columns(self) -> int:
-        """Most tokens of prompt and response in total."""
+        """Most tokens that prompt and response can have together."""
         return len(self.prompt) + self.max_tokens
 
 
 @dataclass
 class Row:
-    """A running response: its job, and its tokens so far."""
+    """A response being sampled: its job, and its tokens so far."""
 
     job: DecodingJob
     stream: NDArray[np.float32]  # random numbers, one per token
@@ -83,24 +91,24 @@ class Row:
 
     @property
     def length(self) -> int:
-        """Number of its cached keys and values: the newest token has none yet."""
+        """Number of tokens with cached keys and values: all but the newest token."""
         return len(self.job.prompt) + len(self.ids) - 1
 
 
 class Decoder(ABC):
     """Answers jobs in a separate thread, which also updates the weights.
 
-    OpenMP (libgomp) keeps helper threads for every thread that computes. If there are
-    more of them than cores, all sleep between kernels, which doubled the sampling time
-    of a small model. So one thread does both.
+    One thread does both, since OpenMP (libgomp) keeps helper threads for every thread
+    that computes. With more helper threads than cores, all of them sleep between
+    kernels, which doubled the sampling time of a small model.
 
     Args:
         loaded: The model.
-        fixed_threads: Let each kernel have the same number of threads in every step,
-            which bit-for-bit repetition needs.
+        fixed_threads: Use the same number of kernel threads in every step, which
+            bit-for-bit repetition requires.
 
     Attributes:
-        version: Version of the weights.
+        version: Version of the weights: the number of updates so far.
     """
 
     def __init__(self, loaded: LoadedModel, *, fixed_threads: bool = False) -> None:
@@ -125,19 +133,19 @@ class Decoder(ABC):
 
     @abstractmethod
     def _running(self) -> Sequence[Row]:
-        """Return the running responses."""
+        """Return the responses being sampled."""
 
     @abstractmethod
     def _drop_rows(self) -> None:
-        """Discard the running responses."""
+        """Remove the responses being sampled, without an answer."""
 
     @abstractmethod
     def _free_rows(self) -> int:
-        """Return how many more responses can run if they are short."""
+        """Return how many more responses can run at once, if all are short."""
 
     @abstractmethod
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
-        """Return how many of the waiting jobs fit, first come, first served."""
+        """Return how many of the first waiting jobs fit into memory now."""
 
     @abstractmethod
     def _advance(self, jobs: list[DecodingJob]) -> None:
@@ -145,14 +153,14 @@ class Decoder(ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop caches of the weights, which are about to change."""
+        """Drop caches computed with the current weights, which are about to change."""
 
     @abstractmethod
     def _refresh(self) -> None:
-        """Read the weights again, which may have changed."""
+        """Update copies of the model's weights, which may have changed."""
 
     def submit(self, job: DecodingJob) -> None:
-        """Queue a job; its future receives the answer.
+        """Queue a job; ``job.future`` receives the answer.
 
         Raises:
             EngineError: The decoder is closed, or too many jobs wait.
@@ -166,11 +174,14 @@ class Decoder(ABC):
             self._wake.notify_all()
 
     def between_responses[T](self, work: Callable[[], T]) -> T:
-        """Finish running responses, do work in the decoder's thread, and wait for it.
+        """Finish running responses, then run ``work`` in the decoder's thread.
 
-        So every response comes from one version of the weights, which the work may
-        change. Caches of the old version are dropped. If the wait is interrupted, an
-        update ends after its micro-batch.
+        ``work`` may change the weights: each response comes from one version of them,
+        and caches of the old version are dropped. If the caller is interrupted while it
+        waits, an update ends after its current micro-batch.
+
+        Returns:
+            The result of ``work``.
 
         Raises:
             EngineError: The decoder is closed.
@@ -195,7 +206,7 @@ class Decoder(ABC):
         atexit.unregister(self._at_exit)
 
     def stop(self) -> None:
-        """Do the same as :meth:`close`, without waiting for the thread."""
+        """Let the thread end soon, as in :meth:`close`, without waiting for its end."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -223,7 +234,7 @@ class Decoder(ABC):
                 done.set_exception(EngineError(reason))
 
     def _do(self, work: Callable[[], Any], done: "Future[Any]") -> None:
-        """Do work while no response is running."""
+        """Run work from :meth:`between_responses`, and pass its result to ``done``."""
         if not done.set_running_or_notify_cancel():
             return
         self._loaded.interrupted.clear()
@@ -239,14 +250,14 @@ class Decoder(ABC):
             done.set_result(made)
 
     def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
-        """Fail some jobs, and all running ones, with an error."""
+        """Fail these jobs and all running jobs with EngineError(reason)."""
         for job in [*(row.job for row in self._running()), *jobs]:
             with suppress(InvalidStateError):  # it has ended already
                 job.future.set_exception(EngineError(reason))
         self._drop_rows()
 
     def _has_more(self) -> bool:
-        """Wait for work; return False once closed."""
+        """Wait until the thread has something to do; return False once closed."""
         with self._wake:
             self._wake.wait_for(
                 lambda: self._closed or self._running() or self._waiting or self._works
@@ -254,7 +265,10 @@ class Decoder(ABC):
             return not self._closed
 
     def _next_jobs(self) -> list[DecodingJob]:
-        """Return waiting jobs to start; none if work waits for the running ones."""
+        """Take the waiting jobs to start now from the queue.
+
+        None are started while work waits for the running responses to finish.
+        """
         with self._wake:
             if not (self._running() or self._works):
                 self._gather(self._free_rows())
@@ -263,7 +277,7 @@ class Decoder(ABC):
         return [job for job in jobs if not job.future.cancelled()]
 
     def _gather(self, enough: int) -> None:
-        """Wait a moment, so that requests that arrive together form a batch."""
+        """Wait up to 2 ms for ``enough`` jobs, so that they start in one batch."""
         deadline = time.monotonic() + _GATHER_SECONDS
         while len(self._waiting) < enough and not self._closed:
             left = deadline - time.monotonic()
@@ -271,7 +285,11 @@ class Decoder(ABC):
                 return
 
     def _take(self, row: Row, token: int, logprob: float) -> str:
-        """Add a sampled token to a response; return why the response ends, or ""."""
+        """Add a sampled token to a response.
+
+        Returns:
+            Why the response ends; empty if it goes on.
+        """
         row.ids.append(token)
         row.logprobs.append(logprob)
         if row.job.on_token is not None:
@@ -289,7 +307,7 @@ class Decoder(ABC):
         return "cancelled" if row.job.future.cancelled() else ""
 
     def _answer(self, row: Row, reason: str) -> None:
-        """Complete the request of a finished response."""
+        """Set the result of a finished response's future."""
         with suppress(InvalidStateError):  # it was cancelled
             row.job.future.set_result(
                 Generation(row.ids, row.logprobs, reason, self.version)
@@ -297,7 +315,7 @@ class Decoder(ABC):
 
 
 def _end(decoder: "weakref.ref[Decoder]", thread: threading.Thread) -> None:
-    """Stop a decoder that still exists, and wait until its thread has released it."""
+    """Stop a decoder if it still exists, and wait until its thread has ended."""
     if (found := decoder()) is not None:
         found.stop()
     del found

@@ -16,7 +16,7 @@ from agentgym.engines.local.model import LoadedModel
 _WIDTH_STEP = 16
 _FIXED_WIDTH_STEP = 128
 _LEAST_TOKENS = 32
-"""Least tokens of a part: with fewer, overhead exceeds computing."""
+"""Fewest tokens for a thread of its own; with fewer, the overhead is too large."""
 
 
 class BatchForward:
@@ -25,8 +25,8 @@ class BatchForward:
     Args:
         loaded: The model.
         rows: Most responses at the same time.
-        fixed: Use few, wide shapes, for which kernels keep rows independent: each row
-            has room for the whole context, so fewer rows may fit.
+        fixed: Use few different shapes, so that a row's result does not depend on other
+            rows. Each row has space for the whole context, so fewer rows may fit.
 
     Attributes:
         loaded: The model.
@@ -49,7 +49,7 @@ class BatchForward:
         )
 
     def refresh(self) -> None:
-        """Read the model's weights again, which have changed."""
+        """Update copies of the model's weights after the weights changed."""
         if self._copy is not None:
             self._copy.refresh()
         if self._fused is not None:
@@ -65,30 +65,30 @@ class BatchForward:
         only_last: bool = False,
         shared_prefix: int = 0,
     ) -> Tensor:
-        """Add tokens to rows, and predict the next tokens.
+        """Add new tokens to rows of the cache, and predict the tokens after them.
 
-        Rows are independent. For a small model, parts of the rows are computed in
-        parallel threads, which wait for each other only once; multi-threaded kernels
-        would wait in each operation.
+        For a small model, several threads compute different rows. They wait for each
+        other only once, while the threads of a kernel would wait in each operation.
 
         Args:
             ids: New tokens of each row, at least one; their number may differ.
             starts: For each row, the number of tokens that it has already.
-            adapters: For each row, the number of its role's own adapter, -1 for none;
-                read only if roles have adapters of their own.
+            adapters: For each row, the index of its role's adapter, -1 for none; read
+                only if each role has its own adapter.
             first: Index of the first row.
-            only_last: Predict only the token after each row's last one.
+            only_last: Return logits only after the last new token of each row.
             shared_prefix: Number of first tokens that are the same in every row.
 
         Returns:
-            Logits, row after row, (new tokens, vocabulary), or (rows, vocabulary).
+            Logits, row after row, (new tokens, vocabulary); with ``only_last``,
+            (rows, vocabulary).
         """
 
         def run(part: slice) -> Tensor:
             begin = first + part.start
             return self._run(ids[part], starts[part], begin, only_last, shared_prefix)
 
-        if self._copy is not None and self.loaded.roles:  # then in one part
+        if self._copy is not None and self.loaded.roles:  # one thread computes all rows
             given = adapters or [-1] * len(ids)
             owners = [[own] * len(row) for own, row in zip(given, ids, strict=True)]
             chosen = torch.tensor(list(chain(*owners)), device=self.loaded.device)
@@ -143,7 +143,7 @@ class BatchForward:
         return self._sampled.logits(work.ids, work.positions, work, last)
 
     def _mask(self, start: Tensor, time: int, width: int) -> Tensor:
-        """Return the columns visible to each new token, (rows, 1, time, width)."""
+        """Return the additive mask of future tokens, (rows, 1, time, width)."""
         new = torch.arange(time, device=start.device)
         keys = torch.arange(width, device=start.device)
         hidden = keys > (start[:, None] + new)[:, None, :, None]
@@ -153,7 +153,12 @@ class BatchForward:
 
 
 def _parts(tokens: Sequence[int], most: int) -> list[slice]:
-    """Split rows into up to ``most`` slices with about equally many tokens."""
+    """Split rows into at most ``most`` slices with about equal numbers of tokens.
+
+    Args:
+        tokens: Number of tokens of each row.
+        most: Most slices.
+    """
     ends = np.cumsum(tokens)
     count = max(1, min(most, int(ends[-1]) // _LEAST_TOKENS))
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, count) / count) + 1
@@ -162,11 +167,11 @@ def _parts(tokens: Sequence[int], most: int) -> list[slice]:
 
 
 def rows_are_independent(forward: BatchForward, rows: int) -> bool:
-    """Return whether other rows never change a row's logits, bit for bit.
+    """Test whether a row's logits are the same bits whatever the other rows are.
 
-    They must not depend on the row's index, on its neighbours, or on the number of
-    columns of the longest row. That depends on the machine's matrix kernels, so it is
-    tried out: a few responses are computed among others of many lengths.
+    They must not depend on the row's index, on the other rows, or on the length of the
+    longest row. This depends on the machine's matrix kernels. So the test computes the
+    same rows several times, in another order and next to rows of other lengths.
     """
     step, columns = _FIXED_WIDTH_STEP, forward.cache.columns
     generator = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""BatchCache: keys and values of running rows; SegmentStore: those of old prefixes."""
+"""BatchCache and SegmentStore: keys and values of running rows, and of old prefixes."""
 
 import math
 import mmap
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CacheShape:
-    """The shape of one token's keys, or values, in a KV cache."""
+    """The shape of one token's keys in a KV cache; its values have the same shape."""
 
     layers: int
     heads: int
@@ -23,22 +23,22 @@ class CacheShape:
 class BatchCache:
     """Keys and values of the running batch, one row per response.
 
-    Running rows are numbered 0 to n-1, so that a decoding step reads a slice. One
-    tensor holds all layers: (layers, 2, rows, heads, columns, head_dim). If memory
-    cannot hold all rows with all columns, it is rearranged on demand: few long rows or
-    many short ones.
+    Running rows have the indices 0 to n-1, so that a decoding step reads a slice. A
+    column holds one token. One tensor holds all layers: (layers, 2, rows, heads,
+    columns, head_dim). The memory may be too small for all rows with all columns. Then
+    it is divided on demand into few long rows or many short rows.
 
     Args:
         shape: Shape of the model's keys and values.
         rows: Most responses that run at once, if they are short.
-        columns: Most tokens of one response.
+        columns: Most tokens of a row: prompt and response.
         device: The cache's device.
         tokens: Most tokens of all rows together, at least ``columns``.
 
     Attributes:
         most_rows: The argument ``rows``.
-        rows: Number of rows that fit now.
-        columns: Most tokens of each row now.
+        rows: Number of rows in the current division.
+        columns: Number of columns per row in the current division.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class BatchCache:
         self._lay_out(self._width(1))
 
     def fitting(self, columns: int) -> int:
-        """Return how many rows fit if one needs so many columns."""
+        """Return how many rows fit if the longest row needs ``columns`` columns."""
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Rearrange the memory, if needed, for rows of up to so many columns.
+        """Divide the memory again if so many rows and columns do not fit now.
 
         Args:
             rows: Number of rows, at most the result of :meth:`fitting`.
-            columns: Columns of the longest row.
-            held: Number of rows in use, and columns of the longest; they are kept.
+            columns: Number of columns of the longest row.
+            held: Number of rows in use, and of columns in use; their content is kept.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -81,7 +81,10 @@ class BatchCache:
             new[:, :count, :, :used] = old[:, :count, :, :used].clone()
 
     def _width(self, columns: int) -> int:
-        """Return the columns of a layout: halved while more rows are useful."""
+        """Return the number of columns per row, at least ``columns``.
+
+        It is halved as long as that lets more rows fit, up to ``most_rows``.
+        """
         width = self._most_columns
         while width // 2 >= columns and self._tokens // width < self.most_rows:
             width //= 2
@@ -94,7 +97,15 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return the positions for :meth:`write` of rows' new columns."""
+        """Return where :meth:`write` puts the keys and values of new tokens.
+
+        Args:
+            rows: Row of each token, (tokens,).
+            positions: Column of each token, (tokens,).
+
+        Returns:
+            Flat indices into a layer, (tokens, 2 * heads).
+        """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
         head = (kind + torch.arange(self._heads, device=device)).flatten()
@@ -102,17 +113,20 @@ class BatchCache:
         return start + positions[:, None]
 
     def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
-        """Write keys and values, (tokens, 2 * heads, head_dim), into a layer."""
+        """Write keys and values of new tokens, (tokens, 2 * heads, head_dim).
+
+        ``targets`` is from :meth:`targets`.
+        """
         flat = self._data[layer].view(-1, self._head_dim)
         flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 
     def read(self, layer: int, rows: slice, width: int) -> tuple[Tensor, Tensor]:
-        """Return a view of the first columns' keys and values in a layer."""
+        """Return views of the keys and the values in the first ``width`` columns."""
         keys, values = self._data[layer]
         return keys[rows, :, :width], values[rows, :, :width]
 
     def copy(self, source: int, target: int, columns: slice) -> None:
-        """Copy columns of one row to another."""
+        """Copy columns of the row ``source`` to the row ``target``."""
         self._data[:, :, target, :, columns] = self._data[:, :, source, :, columns]
 
     def take(self, row: int, columns: slice) -> Tensor:
@@ -120,13 +134,17 @@ class BatchCache:
         return self._data[:, :, row, :, columns].clone()
 
     def put(self, row: int, segment: Tensor, columns: slice) -> None:
-        """Write the start of a segment from :meth:`take` into a row's columns."""
+        """Write a segment from :meth:`take`, up to the columns' width, into a row."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
 class SegmentStore:
-    """A least-recently-used store of keys and values by name, with a memory budget."""
+    """A store of keys and values by name; drops the least recently used ones.
+
+    Args:
+        tokens: Most tokens of all segments together.
+    """
 
     def __init__(self, tokens: int) -> None:
         self._budget = tokens
@@ -134,9 +152,10 @@ class SegmentStore:
         self._entries = OrderedDict[Hashable, tuple[Sequence[int], Tensor]]()
 
     def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Store ``segment``, the keys and values of ``ids``, replacing the old one.
+        """Store the keys and values ``segment`` of the tokens ``ids`` under a name.
 
-        A segment larger than the budget is not stored, and removes no other.
+        It replaces the name's old segment. A segment larger than the budget is not
+        stored, and other segments stay.
         """
         self._drop(name)
         if len(ids) > self._budget:
@@ -147,7 +166,11 @@ class SegmentStore:
             self._drop(next(iter(self._entries)))
 
     def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return how many of the first ``ids`` are stored, and the segment."""
+        """Return a name's segment, and how many of its first tokens equal ``ids``.
+
+        Returns:
+            The number of equal tokens, and the segment; 0 and None for an unknown name.
+        """
         found = self._entries.get(name)
         if found is None:
             return 0, None
@@ -159,7 +182,7 @@ class SegmentStore:
         self._held -= len(ids)
 
     def clear(self) -> None:
-        """Clear the store: the weights have changed."""
+        """Remove all segments, since the weights have changed."""
         self._entries.clear()
         self._held = 0
 

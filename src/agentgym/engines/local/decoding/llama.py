@@ -1,11 +1,11 @@
 """FusedLlama: a small Llama's forward pass in few, large operations.
 
-With rows of one token and matrices of a few hundred columns, transformers' modules
-spend most of their time on calling operations, not on computing. So each version's
-weights are fused: queries, keys and values in one matrix, gate and up in another, the
-norms' weights and the scale of the scores folded in. The two halves of each rotary pair
-are adjacent, so that a rotation is one complex product. The result equals the model's
-own up to rounding; a test compares them.
+With one token per row and matrices of a few hundred columns, transformers' modules
+spend most of their time on calling operations, not on computing. So the weights are
+fused into fewer matrices: queries, keys and values in one, gate and up in another. The
+weights of norms and the scale of attention scores are multiplied into them. The two
+numbers of each rotary pair are adjacent, so that a rotation is one complex product. The
+logits equal the model's own up to rounding; a test compares them.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class _Layer(NamedTuple):
-    """Matrices of one layer, as right-hand factors."""
+    """Matrices of one layer, transposed so that ``states @ matrix`` is the output."""
 
     inputs: Tensor
     output: Tensor
@@ -29,7 +29,12 @@ class _Layer(NamedTuple):
 
 
 class FusedLlama:
-    """Predicts with fused copies of a Llama's weights, for up to ``columns`` tokens."""
+    """Computes logits with fused copies of a Llama's weights.
+
+    Args:
+        model: The model.
+        columns: Most tokens of a row.
+    """
 
     def __init__(self, model: LlamaForCausalLM, columns: int) -> None:
         config: Any = model.config
@@ -45,7 +50,7 @@ class FusedLlama:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Fuse the model's weights again, which have changed."""
+        """Fuse the model's weights again after they changed."""
         weights = {
             name.removesuffix(".weight"): tensor
             for name, tensor in self._model.state_dict().items()
@@ -73,7 +78,13 @@ class FusedLlama:
         )
 
     def logits(self, work: PackedRows, last: Tensor | None) -> Tensor:
-        """Return the logits after packed tokens, or only after each row's last one."""
+        """Return the logits after packed tokens.
+
+        Args:
+            work: The packed tokens.
+            last: Index of each row's last token, to return only logits after these
+                tokens; None for the logits after all tokens.
+        """
         rotations = self._rotations[work.positions]
         states = self._embedding[work.ids]
         for number, layer in enumerate(self._layers):
@@ -85,7 +96,7 @@ class FusedLlama:
             work.cache.write(number, work.targets, new)
             if layer is self._layers[-1] and last is not None:
                 query, states = query[last], states[last]
-                work = work.ending(last)  # the others are needed no more
+                work = work.ending(last)  # the other tokens are not needed any more
             attended = work.read(number, query).flatten(1)
             states = torch.addmm(states, attended, layer.output)
             gate, up = (self._normed(states) @ layer.gate_up).chunk(2, -1)
@@ -98,10 +109,10 @@ class FusedLlama:
 
 
 def fuse(loaded: LoadedModel) -> FusedLlama | None:
-    """Return the fused form of a small, plain Llama; None for any other model.
+    """Return the fused form of a small Llama without an adapter; None for other models.
 
-    A large model spends its time in matrix products, and a second copy would take
-    memory.
+    A large model would not gain: it spends its time in matrix products, and a second
+    copy of it would take memory.
     """
     model = loaded.model
     if type(model) is not LlamaForCausalLM or not loaded.is_small or loaded.roles:
@@ -119,6 +130,9 @@ def fuse(loaded: LoadedModel) -> FusedLlama | None:
 
 
 def _interleave(weight: Tensor, head_dim: int) -> Tensor:
-    """Move output i of a head next to output i + head_dim / 2, its rotary partner."""
+    """Reorder a matrix's outputs so that the two numbers of a rotary pair are adjacent.
+
+    These are outputs i and i + head_dim / 2 of each head.
+    """
     halves = weight.view(-1, 2, head_dim // 2, weight.shape[-1])
     return halves.transpose(1, 2).reshape(weight.shape)

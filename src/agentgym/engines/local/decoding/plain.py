@@ -2,9 +2,9 @@
 
 For models whose tokens cannot be packed (:mod:`agentgym.engines.local.architecture`).
 The cache of transformers has the windows and states that the model needs. It cannot be
-truncated, so copies of the whole cache are kept: after the head of the prompt (system
-prompt and tools), after the prompt, which attempts at one task share, and after the
-response, which the next turn continues.
+cut to fewer tokens, so copies of the whole cache are kept at three points: after the
+head of the prompt (system prompt and tools), after the prompt, which other attempts at
+the task may share, and after the response, which the next turn continues.
 """
 
 import copy
@@ -20,11 +20,11 @@ from agentgym.engines.local.decoding.decoder import Decoder, DecodingJob, Row
 from agentgym.engines.local.model import LoadedModel
 
 _CHUNK_TOKENS = 512
-"""Prompt tokens per pass: attention may need memory for each pair of tokens."""
+"""Most tokens per forward pass: attention may need memory for each pair of tokens."""
 
 
 class CacheStore:
-    """A least-recently-used store of caches by the tokens that they contain.
+    """A store of caches by their tokens; drops the least recently used ones.
 
     Args:
         budget: Most bytes of all caches together.
@@ -47,12 +47,14 @@ class CacheStore:
             self._drop(next(iter(self._entries)))
 
     def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
-        """Return a copy of the cache with the most of the first ``ids``.
+        """Find the cache for the longest prefix of ``ids``.
 
-        At least the last token is left to compute.
+        The prefix is never all of ``ids``: the last token must be computed for its
+        logits.
 
         Returns:
-            Number of tokens in it, and the cache; 0 and None if there is none.
+            The prefix's number of tokens, and a copy of the cache; 0 and None if there
+            is none.
         """
         prompt = tuple(ids)
         found = [
@@ -67,7 +69,7 @@ class CacheStore:
         return len(best), copy.deepcopy(self._entries[best][0])
 
     def clear(self) -> None:
-        """Clear the store: the weights have changed."""
+        """Remove all caches, since the weights or the adapter changed."""
         self._entries.clear()
         self._held = 0
 
@@ -81,8 +83,8 @@ class PlainDecoder(Decoder):
 
     Args:
         loaded: The model.
-        keeps: Whether caches are kept. Without them, a request gives the same bits
-            whatever ran before.
+        keeps: Whether caches are kept for later requests. If not, the result of a
+            request does not depend on earlier requests, bit for bit.
     """
 
     def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
@@ -92,7 +94,7 @@ class PlainDecoder(Decoder):
         self._rows: list[Row] = []
         self._adapter = -1
         self._cache = DynamicCache()
-        # Starts the thread, which needs all these.
+        # Last: this starts the thread, which uses the attributes above.
         super().__init__(loaded, fixed_threads=not keeps)
 
     def _running(self) -> Sequence[Row]:
@@ -131,7 +133,7 @@ class PlainDecoder(Decoder):
         self._sample(row, self._sampled.predict(states[-1:]))
 
     def _choose(self, adapter: int) -> None:
-        """Compute with the adapter of a role, if roles have adapters of their own."""
+        """Select the adapter for the next forward passes, if each role has its own."""
         if self._copy is None or not self._loaded.roles:
             return
         if adapter != self._adapter:
@@ -140,7 +142,11 @@ class PlainDecoder(Decoder):
         self._copy.choose(torch.tensor([adapter], device=self._loaded.device))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
-        """Compute the part of a prompt that is not cached; return the last states."""
+        """Compute the part of a prompt that is not cached.
+
+        Returns:
+            The last layer's output for the last tokens, (tokens, width).
+        """
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)
         if not self._keeps:
@@ -158,7 +164,7 @@ class PlainDecoder(Decoder):
         return self._compute(ids[held:])
 
     def _compute(self, ids: Sequence[int]) -> Tensor:
-        """Add tokens to the cache in chunks; return the last ones' states."""
+        """Add tokens to the cache in chunks; return the states of the last chunk."""
         for start in range(0, len(ids), _CHUNK_TOKENS):
             states = self._states(ids[start : start + _CHUNK_TOKENS])
         return states
@@ -172,7 +178,7 @@ class PlainDecoder(Decoder):
         return states[0]
 
     def _sample(self, row: Row, logits: Tensor) -> None:
-        """Sample one token of a response, and answer if the response ends."""
+        """Sample one token; if the response ends with it, answer the request."""
         place = len(row.ids)
         device = logits.device
         if row.job.path is not None:
@@ -190,7 +196,7 @@ class PlainDecoder(Decoder):
 
 
 def _tensors(cache: DynamicCache) -> Iterator[Tensor]:
-    """Yield a cache's tensors."""
+    """Yield all tensors of a cache."""
     for layer in cache.layers:
         for held in vars(layer).values():
             parts = held.values() if isinstance(held, dict) else (held,)

@@ -1,10 +1,10 @@
 """Sample a response's next tokens, and draft several of them.
 
-Drafts are guesses of a response's next tokens, which one forward pass then checks:
-speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192) with the
-conversation so far as the draft model (prompt lookup), since a tool call mostly repeats
-words of the prompt. A wrong guess costs a little arithmetic and changes nothing: each
-token is sampled as without drafts, from the same random number.
+A draft guesses a response's next tokens; one forward pass then checks all of them. This
+is speculative decoding (Leviathan et al. 2023, https://arxiv.org/abs/2211.17192). The
+guesses are looked up in the prompt and in earlier responses, since a tool call mostly
+repeats words. A wrong guess costs a little arithmetic and does not change the result:
+each token is sampled from the same random number as without drafts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ _LONG, _SHORT, _COPIED = 8, 4, 3
 _MOST_RUNS = 500_000
 
 type Runs = Mapping[tuple[int, ...], int]
-"""The token that last followed each run of tokens."""
+"""For runs (a few consecutive tokens), the token that followed a run last."""
 
 
 def runs_of(ids: Sequence[int]) -> Runs:
-    """Return the token after each run of three tokens in a prompt."""
+    """Return the next token for each run of three consecutive tokens in a prompt."""
     return dict(zip(zip(ids, ids[1:], ids[2:], strict=False), ids[3:], strict=False))
 
 
 class Drafter:
-    """Remembers responses, and drafts new ones from them.
+    """Guesses the next tokens of a response from earlier responses and its prompt.
 
-    Runs of eight tokens predict best, then runs of four, then runs of three in the
-    response's own prompt.
+    It looks up the last eight tokens in earlier responses, then the last four, then the
+    last three tokens in the response's own prompt.
     """
 
     def __init__(self) -> None:
         self._after: dict[tuple[int, ...], int] = {}
 
     def learn(self, prompt: Sequence[int], response: Sequence[int]) -> None:
-        """Remember a complete response."""
+        """Remember a complete response for later drafts."""
         if len(self._after) > _MOST_RUNS:
             self._after.clear()
         ids = (*prompt[-_LONG:], *response)
@@ -50,7 +50,14 @@ class Drafter:
     def draft(
         self, prompt: Sequence[int], response: Sequence[int], own: Runs, most: int
     ) -> list[int]:
-        """Return up to ``most`` likely next tokens; ``own`` are the prompt's runs."""
+        """Return up to ``most`` likely next tokens; fewer if a lookup finds nothing.
+
+        Args:
+            prompt: The prompt's tokens.
+            response: The response's tokens so far.
+            own: Result of :func:`runs_of` for the prompt.
+            most: Most tokens.
+        """
         ids = (*prompt[-_LONG:], *response[-_LONG:])
         start = len(ids)
         for _ in range(most):
@@ -78,7 +85,7 @@ def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> N
     Args:
         logits: (rows, vocabulary).
         places: Indices of the rows with a grammar.
-        allowed: The allowed tokens of each of these rows.
+        allowed: For each index in ``places``, the allowed tokens.
     """
     bits = np.frombuffer(b"".join(each.bits for each in allowed), np.uint8)
     rows = np.unpackbits(
@@ -98,16 +105,16 @@ def hold(logits: Tensor, places: Sequence[int], allowed: Sequence[Allowed]) -> N
 def sample(
     logits: Tensor, temperatures: Tensor, uniforms: Tensor
 ) -> tuple[list[int], list[float]]:
-    """Sample a token per row by inversion of the cumulative distribution.
+    """Sample one token per row by inverse transform sampling.
 
     Args:
         logits: (rows, vocabulary).
         temperatures: (rows,); 0 takes the most likely token.
-        uniforms: (rows,), in [0, 1).
+        uniforms: Uniform random numbers in [0, 1), (rows,).
 
     Returns:
-        Tokens, and their natural log-probabilities under the sampling distribution;
-        for greedy tokens, the distribution at temperature 1.
+        The tokens, and their natural log-probabilities at the row's temperature (at
+        temperature 1 for rows with temperature 0).
     """
     greedy = temperatures == 0
     scale = torch.where(greedy, 1.0, temperatures)

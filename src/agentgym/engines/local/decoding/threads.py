@@ -9,18 +9,20 @@ from statistics import median
 import torch
 
 _FIRST_TRIAL, _RAREST_TRIAL = 32, 256
-"""Steps between trials; they become rarer as long as the choice stays."""
+"""Least and most decoding steps between two trials. The number doubles after each trial
+that confirms the choice."""
 _TRIED = 5
-"""Steps of a trial with each number of threads."""
+"""Decoding steps of a trial with each number of threads."""
 
 
 def in_short_thread[**P, T](
     function: Callable[P, T], *args: P.args, **named: P.kwargs
 ) -> T:
-    """Run a function that computes with torch in a new thread, which then ends.
+    """Run a function in a new thread, which then ends; return the function's result.
 
-    The thread's OpenMP threads end too. If they stayed, there would be more threads
-    than cores together with the decoder's, and all would sleep between kernels.
+    OpenMP's helper threads for the function's torch kernels end with the thread. If
+    they stayed, the process would have more such threads than cores, with those of the
+    decoder, and all would sleep between kernels.
     """
     with ThreadPoolExecutor(
         1, "agentgym-compute", torch.set_num_threads, (torch.get_num_threads(),)
@@ -30,7 +32,7 @@ def in_short_thread[**P, T](
 
 @contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Set the number of threads for torch's kernels in this thread within the block."""
+    """Set how many threads a torch kernel uses within the block, in this thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -43,10 +45,10 @@ class ThreadTuner:
     """Chooses the number of threads per kernel: one or all, whichever is faster.
 
     The threads of a kernel wait for each other at its end. If other programs use the
-    cores, that can take longer than computing with one thread: three processes on two
-    cores sampled 4 tokens a second each with two threads, and 17 with one. From time
-    to time the tuner runs some decoding steps alternately with one thread and with
-    all, and keeps the number whose steps took less time (median).
+    cores, this wait can take longer than computing with one thread: three processes on
+    two cores each sampled 4 tokens a second with two threads, but 17 with one. From
+    time to time the tuner runs some decoding steps alternately with one thread and with
+    all threads, and keeps the number with the smaller median time.
 
     Args:
         most: Largest number of threads. If it is one, nothing is tried.
@@ -62,7 +64,10 @@ class ThreadTuner:
         self._seconds: dict[int, list[float]] = {1: [], most: []}
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run one decoding step, which must take about as long as its neighbours."""
+        """Run one decoding step, and measure its time during a trial.
+
+        Steps must take about equally long; do not pass a prefill.
+        """
         self._until -= 1
         if self._most == 1 or self._until >= 0:
             step()

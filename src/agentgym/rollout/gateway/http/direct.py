@@ -1,7 +1,7 @@
-"""Answer simple requests, most model calls, without aiohttp's overhead.
+"""Parse simple ("direct") HTTP requests without aiohttp's overhead.
 
-Such a request is one JSON document after plain headers, and so is the response. All
-other requests go to aiohttp's server unchanged.
+Most model calls are simple: plain headers, one JSON body, and a response that is not a
+stream. All other requests go to aiohttp's server unchanged.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 START = b"POST /proxy/rollout/"
-"""The first bytes of all direct requests."""
+"""All direct requests begin with these bytes."""
 
 _MOST_HEAD = 8190
 _END = b"\r\n\r\n"
@@ -29,13 +29,14 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class NotDirectError(Exception):
-    """A request cannot be answered with one plain response after all."""
+    """Raised by a handler: aiohttp must answer this request, e.g. with a stream."""
 
 
 class Head(NamedTuple):
-    """The head of a request.
+    """The head of a direct request.
 
     Attributes:
+        headers: The headers, by lower-case name.
         size: Length of the head in bytes.
         length: Length of the body in bytes.
     """
@@ -47,12 +48,12 @@ class Head(NamedTuple):
 
 
 class DirectRequest:
-    """A fully received request, with the attributes that handlers use.
+    """A direct request, fully received; handlers use it like a ``Request``.
 
     Attributes:
         key: See :class:`~agentgym.rollout.gateway.http.requests.Request`.
-        names: The names in its path.
-        remote: The client's address.
+        names: Values of the ``{name}`` parts of the route's path.
+        remote: The client's IP address; None if it is unknown.
     """
 
     __slots__ = ("_body", "_headers", "key", "names", "raw_path", "remote")
@@ -81,10 +82,10 @@ class DirectRequest:
 
 
 def read_head(data: bytes | bytearray) -> Head | None:
-    """Parse the head of a request; None if it is not a plain one.
+    """Parse the head of a direct request; return None if aiohttp must handle it.
 
     Raises:
-        BlockingIOError: The head is incomplete.
+        BlockingIOError: The head has not arrived completely.
     """
     end = data.find(_END, 0, _MOST_HEAD)
     if end < 0:
@@ -107,7 +108,7 @@ def read_head(data: bytes | bytearray) -> Head | None:
 
 
 def answer(response: web.Response) -> bytes:
-    """Return a response as bytes."""
+    """Convert a response to the bytes to send."""
     body = response.body
     assert isinstance(body, bytes)
     fields = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())

@@ -17,8 +17,8 @@ _PURPOSE = b"agentgym: an agent's model calls"
 def agent_key(api_key: str) -> str:
     """Derive the key for agents from the operator's key.
 
-    A program that starts agents can compute it; the operator's key cannot be computed
-    from it. If there is no operator's key, agents need none either.
+    The operator's key cannot be computed from the key for agents. If ``api_key`` is
+    empty, the result is empty: then agents need no key.
     """
     if not api_key:
         return ""
@@ -30,8 +30,8 @@ class Keys:
     """Checks a request's key, and whether that key allows the request.
 
     Args:
-        api_key: The operator's key; empty requires none.
-        for_agents: Whether the derived key for agents is accepted as well.
+        api_key: The operator's key; if empty, requests need no key.
+        for_agents: Whether the key from :func:`agent_key` is accepted as well.
     """
 
     def __init__(self, api_key: str, *, for_agents: bool = False) -> None:
@@ -41,11 +41,11 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "Request | DirectRequest") -> None:
-        """Check a request's key, and store its kind in the request.
+        """Check a request's key, and set ``request.key`` to its kind.
 
         Raises:
-            ApiError: 401: the key is missing or unknown. 403: it does not allow this
-                request.
+            ApiError: Status 401: the key is missing or unknown. Status 403: the key
+                does not allow this request.
         """
         path = request.path
         if self._is_open or path in _FREE:
@@ -64,7 +64,7 @@ class Keys:
             raise ApiError(403, message, "agent_key", "permission_error")
 
     def know(self, request: "Request | DirectRequest") -> bool:
-        """Return whether :meth:`check` accepts a request."""
+        """Return whether :meth:`check` accepts the key of a request."""
         try:
             self.check(request)
         except ApiError:

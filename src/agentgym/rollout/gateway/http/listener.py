@@ -38,15 +38,16 @@ class Listener:
     Args:
         routes: The handlers by path.
         settings: Address, and limits of bytes and seconds for a request.
-        keys: Checks keys.
+        keys: Checks the key of each request.
         name: Name of the thread.
         grace_s: Seconds that running answers may take after the listener is closed.
-        lifespan: Context manager, entered before it listens and left after the last
-            answer.
+        lifespan: Returns a context manager; it is entered before the listener accepts
+            requests, and left after the last answer.
         noted: Called with every request and its HTTP status.
 
     Attributes:
-        refused: Number of requests that this package answered with an error, by code.
+        refused: Number of requests that this server itself refused, by error code; a
+            model server's errors do not count.
     """
 
     def __init__(
@@ -82,10 +83,10 @@ class Listener:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def bind(self) -> None:
-        """Bind the address before any request is answered.
+        """Bind the address without answering requests yet.
 
         Raises:
-            OSError: It is in use, or not an address of this machine.
+            OSError: The address is in use, or does not belong to this machine.
         """
         self._bound()
 
@@ -165,11 +166,11 @@ class Listener:
     def _refusal(
         self, request: Request | DirectRequest, error: Exception
     ) -> web.Response:
-        """Return the error as a response.
+        """Log and count an error, and convert it to a response.
 
-        An error refers to its stack frames, and these to the body. No frame may refer
-        to the error after this returns, or both stay in memory until the garbage
-        collector runs.
+        No stack frame may keep the error after this method returns. The error refers to
+        frames, and these to the request's body: both would stay in memory until the
+        garbage collector runs.
         """
         message = as_api_error(error)
         self._noted(request, message.status)
@@ -185,7 +186,7 @@ async def _health(request: Request) -> web.Response:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Convert an exception to the error for the client, without internal details."""
+    """Convert an exception to an error for the client, without internal details."""
     match error:
         case ApiError():
             return error
@@ -205,7 +206,7 @@ def as_api_error(error: Exception) -> ApiError:
 
 
 def _problem(error: ValidationError) -> str:
-    """Return the first validation problem, without our class names."""
+    """Describe the first validation problem, without the names of our classes."""
     first = error.errors(include_url=False)[0]
     parts = [str(part) for part in first["loc"]]
     where = ".".join(part for part in parts if not part[:1].isupper()) or "the body"

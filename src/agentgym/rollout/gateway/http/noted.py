@@ -1,4 +1,4 @@
-"""Write a gateway's requests into the audit log."""
+"""Log a gateway's write requests and refused keys in the audit log."""
 
 import time
 from collections import Counter
@@ -10,8 +10,8 @@ from agentgym.security.audit import AuditLog
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)
 _EVERY_S = 60.0
-"""Seconds for which refused keys of one address are a single line, so that a client
-cannot fill the log.
+"""Refused keys of one address are logged at most once in this number of seconds, so
+that a client cannot fill the log.
 """
 _MOST_PEERS = 1000
 
@@ -20,9 +20,9 @@ AnyRequest = Request | DirectRequest
 
 
 class Noted:
-    """Logs clients that write rollouts, rewards and models, and refused keys.
+    """Logs requests that write rollouts, rewards or models, and refused keys.
 
-    Model calls, and the claims of workers, are not logged: the store has them.
+    Model calls and the claims of workers are not logged: the store records them.
     """
 
     def __init__(self, log: AuditLog | None) -> None:
@@ -31,7 +31,7 @@ class Noted:
         self._noted_at: dict[str, float] = {}
 
     def __call__(self, request: AnyRequest, status: int) -> None:
-        """Log a request that was answered with ``status``."""
+        """Log a request, if it wrote something or if its key was refused."""
         if self._log is None:
             return
         if status in _REFUSED:

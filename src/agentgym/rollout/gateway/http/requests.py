@@ -1,4 +1,4 @@
-"""Requests and connections, with deadlines for their arrival."""
+"""HTTP requests and connections, with deadlines for slow clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,10 +36,10 @@ class Request(web.BaseRequest):
     """A request whose body must arrive within a deadline.
 
     Attributes:
-        key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if none is
-            required.
-        names: The names in its path.
-        body_timeout_s: Seconds for the body to arrive.
+        key: Kind of the request's key: ``operator``, ``agent``, or ``none`` if the
+            request needs no key.
+        names: Values of the ``{name}`` parts of the route's path.
+        body_timeout_s: Seconds within which the body must arrive.
     """
 
     key: str = ""
@@ -59,8 +59,8 @@ class Request(web.BaseRequest):
         """Return the whole body.
 
         Raises:
-            ApiError: 408: it did not arrive in time. 413: it is too large. 400: it
-                cannot be decoded.
+            ApiError: Status 408: the body did not arrive in time. 413: the body is too
+                large. 400: the body cannot be decoded.
         """
         try:
             if self.content.is_eof():
@@ -86,11 +86,12 @@ def _too_late(limit_s: float) -> ApiError:
 class Connection(web.RequestHandler):
     """A connection with deadlines, which answers direct requests without aiohttp.
 
-    After the first request that is not direct, aiohttp answers all requests.
+    After the first request that is not direct, aiohttp answers all requests. The module
+    ``direct`` explains direct requests.
 
     Attributes:
         busy: Number of requests that are being answered.
-        is_used: Whether a complete request has arrived.
+        is_used: Whether a request has arrived on this connection.
     """
 
     def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
@@ -110,12 +111,12 @@ class Connection(web.RequestHandler):
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the deadline of the first request."""
+        """Set the deadline for the first request."""
         super().connection_made(transport)
         self._look_again(self._settings.header_timeout_s)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the running answer."""
+        """Cancel the answer in progress."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -123,15 +124,15 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes."""
+        """Handle received bytes, or pass them to aiohttp."""
         if not self._is_direct or self._is_closing:
             super().data_received(data)
             return
         self._buffer += data
         if self._task is None:
             self._read_direct()
-        elif len(self._buffer) > self._settings.max_body_bytes:  # a client that sends
-            self.force_close()  # so much before it is answered is misbehaving
+        elif len(self._buffer) > self._settings.max_body_bytes:
+            self.force_close()  # a client must not send so much before the answer
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """Wait up to ``timeout`` seconds for running answers."""
@@ -142,17 +143,17 @@ class Connection(web.RequestHandler):
         await super().shutdown(timeout)
 
     def touch(self) -> None:
-        """Record that a request arrived or was answered."""
+        """Restart the deadline, because a request arrived or was answered."""
         self.is_used, self._since = True, self._loop.time()
 
     def close(self) -> None:
-        """Close the connection after the running answer."""
+        """Close the connection once the answer in progress is sent."""
         self._is_closing = True
         if self._task is None:
             super().close()
 
     def _read_direct(self) -> None:
-        """Answer the request in the buffer once it is complete."""
+        """Answer the request in the buffer if all of its bytes have arrived."""
         if not self._buffer:
             return
         if is_new := self._head is None:
@@ -213,7 +214,7 @@ class Connection(web.RequestHandler):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Read the next pipelined request if the client reads its answers."""
+        """Answer the next request in the buffer; first wait for a slow reader."""
         transport = self.transport
         if transport is None or not self._is_direct or self._task is not None:
             return
@@ -223,14 +224,14 @@ class Connection(web.RequestHandler):
             self._read_direct()
 
     def _leave_direct(self) -> None:
-        """Pass the connection to aiohttp, starting with the request in the buffer."""
+        """Let aiohttp answer all requests, beginning with the one in the buffer."""
         self._is_direct, data = False, bytes(self._buffer)
         self._buffer.clear()
         self._head = None
         super().data_received(data)
 
     def _look_again(self, delay_s: float) -> None:
-        """Check later whether the client exceeds a deadline."""
+        """Start a deadline: check after ``delay_s`` seconds with :meth:`_look`."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self._loop.time()
@@ -262,7 +263,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a malformed HTTP request."""
+        """Return status 400 for a malformed HTTP request."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if status >= 500:
@@ -272,12 +273,12 @@ class Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Creates connections, and parses their requests.
+    """Creates the connections of a server.
 
     Args:
         handler: Answers every request.
-        settings: Deadlines and sizes.
-        knows: Returns whether a request has a valid key, so that its body is buffered.
+        settings: Deadlines and size limits.
+        knows: Returns whether a request's key is valid; only then its body is buffered.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class HttpServer(web.Server):
         return Connection(self, self._settings)
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; its connection counts it as running until then."""
+        """Answer a request, and count it in ``Connection.busy`` while this runs."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.busy += 1

@@ -16,15 +16,15 @@ Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 Names = dict[str, str]
 
 MOST_NAME = 1000
-"""Most characters of the name of a rollout, an attempt or an agent."""
+"""Maximum number of characters in the name of a rollout, an attempt or an agent."""
 
 _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 
 
 class Route(NamedTuple):
-    """The handler for a method (``*`` for any) on a path.
+    """The handler for an HTTP method (``*`` for any) on a path.
 
-    In the path, ``{name}`` matches one part, and ``{name:.+}`` the rest.
+    In the path, ``{name}`` matches one segment, and ``{name:.+}`` all that follow.
     """
 
     method: str
@@ -45,14 +45,15 @@ class RouteTable:
         ]
 
     def find(self, method: str, raw_path: str) -> tuple[Handler, Names]:
-        """Return the handler of a request, and the names in its path.
+        """Return the handler of a request, and the values of ``{name}`` in its path.
 
         Args:
             method: The request's method; ``HEAD`` is answered as ``GET``.
             raw_path: The request's path, still percent-encoded.
 
         Raises:
-            ApiError: 404 or 405: there is no handler. 400: a name cannot be stored.
+            ApiError: Status 404 or 405: no route matches. 400: a value is too long, or
+                is not valid Unicode.
         """
         method = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
@@ -87,7 +88,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _checked(found: Names) -> Names:
-    """Return the names in a path; refuse names that cannot be stored."""
+    """Decode the values in a path; raise if one cannot be stored as a name."""
     for name, text in found.items():
         if "%" in text:
             found[name] = text = unquote(text, errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""The kinds of task. A family creates drafts; the scenario makes tasks from them."""
+"""The kinds of task. A family creates a draft, and makes a task from it."""
 
 from agentgym.scenarios.coding.families import level1, level2, level3
 from agentgym.scenarios.coding.families.base import Draft, Family, Step

@@ -20,8 +20,8 @@ class Step:
     """One call of the shortest solution.
 
     Attributes:
-        tool: Its tool.
-        args: Its arguments.
+        tool: Name of the tool.
+        args: The arguments.
         others: Alternative arguments that are equally right.
     """
 
@@ -41,18 +41,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Draft:
-    """A task without its identity.
+    """The content of a task, before it gets an id.
 
     Attributes:
         instruction: The user's request.
-        files: The project at the start.
+        files: The project at the start: text by path.
         plan: The calls of the shortest solution.
-        ordered: Whether the plan's calls are the goal; otherwise only the project's
-            final state is.
-        expected: Files that must change, with a text of equal meaning.
+        ordered: Whether the calls of the plan are the goal; otherwise only the final
+            state of the project counts.
+        expected: For each file that must change, a text with the meaning that it must
+            get.
         formatted: Files that must be formatted at the end.
-        hidden: For each module, expressions in its namespace and the ``repr`` of their
-            values; with them, ``expected`` is only one of the right solutions.
+        hidden: For each module, by path, expressions in its namespace with the ``repr``
+            of their right values. If there are some, ``expected`` is only one of the
+            right solutions.
     """
 
     instruction: str
@@ -64,7 +66,7 @@ class Draft:
     hidden: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of a task."""
+        """Return the goal of the task as JSON values."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "ordered": self.ordered,
@@ -76,11 +78,11 @@ class Draft:
 
 @dataclass(frozen=True)
 class Scene:
-    """The source of a family's random choices.
+    """The inputs from which a family creates a draft.
 
     Attributes:
         rng: Source of random choices.
-        split: Split of the wordings and faults.
+        split: The split that gives the wordings and faults.
         names: Names for the project.
     """
 
@@ -90,7 +92,7 @@ class Scene:
 
 
 class ProjectDraft(Protocol):
-    """A task about a generated project, without its identity."""
+    """The content of a task about a generated project, before it gets an id."""
 
     @property
     def instruction(self) -> str:
@@ -98,10 +100,10 @@ class ProjectDraft(Protocol):
 
     @property
     def files(self) -> dict[str, str]:
-        """The project at the start."""
+        """The project at the start: text by path."""
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of a task."""
+        """Return the goal of the task as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,10 @@ class ProjectFamily[D: ProjectDraft]:
     """One kind of task about a generated project.
 
     Attributes:
-        name: Its name.
-        level: Its level.
-        phrases: Wordings of its requests.
-        draft: Creates a draft.
+        name: Name of the family.
+        level: Difficulty from 1 to 3.
+        phrases: Wordings of the requests.
+        draft: Creates the content of a task.
     """
 
     name: str
@@ -121,7 +123,7 @@ class ProjectFamily[D: ProjectDraft]:
     draft: Callable[[Scene, Phrases], D]
 
     def make_task(self, split: Split, seed: int, index: int) -> Task:
-        """Return the ``index``-th task; the arguments determine it."""
+        """Return the ``index``-th task, determined by the arguments."""
         identity = f"{split}/{self.name}/{seed}/{index}"
         rng = Random(identity)
         draft = self.draft(Scene(rng, split, names_for(split, rng)), self.phrases)
@@ -142,7 +144,7 @@ class Family(ProjectFamily[Draft]):
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Return the family named after ``draft``, with the phrases of that name."""
+        """Create a family with the name of ``draft``, and the phrases of that name."""
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 
@@ -153,5 +155,5 @@ def pick_module(scene: Scene, project: Project) -> Module:
 
 
 def definition(name: str) -> tuple[dict[str, str], ...]:
-    """Return alternative searches for the definition of a function or constant."""
+    """Return arguments of searches that find where a name is defined."""
     return {"query": f"def {name}"}, {"query": f"{name} ="}

@@ -20,7 +20,7 @@ _OCCURRENCES = re.compile(
     r"\b(all|each|every|calls?|comes?|contains?|have|lines|mention(s|ed)?|places|refer"
     r"|turns?|use[ds]?|using|with)\b"
 )
-"""Words in requests for all occurrences of a name, not only its definition."""
+"""Words by which a request asks for all occurrences of a name."""
 
 
 def _project(scene: Scene) -> Project:
@@ -32,7 +32,7 @@ def _ask(scene: Scene, phrases: Phrases, **slots: str) -> str:
 
 
 def _any_file(scene: Scene, project: Project) -> tuple[str, str]:
-    """Return the path of a random module, test file or script, and its reference."""
+    """Return the path of a random file of a project, and a phrase that refers to it."""
     rng, split = scene.rng, scene.split
     module = pick_module(scene, project)
     kind = rng.random()

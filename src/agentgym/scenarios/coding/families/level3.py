@@ -16,13 +16,13 @@ class Broken:
     """A project with one fault.
 
     Attributes:
-        project: The project without it.
-        files: Its files with the fault.
+        project: The project without the fault.
+        files: Text of each file of the project with the fault, by path.
         module: The module with the fault.
-        function: The wrong function.
-        fault: Its fault.
-        right: The right line.
-        wrong: The wrong line.
+        function: The function with the fault.
+        fault: The fault.
+        right: The line without the fault.
+        wrong: The line with the fault.
     """
 
     project: Project

@@ -1,4 +1,4 @@
-"""Ways to name a file or a folder; each is unambiguous."""
+"""Phrases that refer to a file or a folder; each is unambiguous."""
 
 from random import Random
 
@@ -8,27 +8,27 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def module(rng: Random, split: Split, package: str, name: str) -> str:
-    """Refer to the module ``package/name.py``."""
+    """Return a phrase for the module ``package/name.py``."""
     return draw(rng, split, REFERENCES["module"]).format(p=package, m=name)
 
 
 def test_file(rng: Random, split: Split, name: str) -> str:
-    """Refer to ``tests/test_name.py`` as a file."""
+    """Return a phrase for ``tests/test_name.py`` as a file."""
     return draw(rng, split, REFERENCES["tests"]).format(m=name)
 
 
 def tests_of(rng: Random, split: Split, name: str) -> str:
-    """Refer to ``tests/test_name.py`` as tests to run."""
+    """Return a phrase for ``tests/test_name.py`` as tests to run."""
     return draw(rng, split, REFERENCES["tests_of"]).format(m=name)
 
 
 def script(rng: Random, split: Split, path: str) -> str:
-    """Refer to a script by its path."""
+    """Return a phrase for the script at ``path``."""
     return draw(rng, split, REFERENCES["script"]).format(s=path.removesuffix(".py"))
 
 
 def folder(rng: Random, split: Split, path: str) -> str:
-    """Refer to a folder, ``"."`` for the whole project."""
+    """Return a phrase for a folder; ``"."`` is the whole project."""
     if path == ".":
         return draw(rng, split, REFERENCES["root"])
     return draw(rng, split, REFERENCES["folder"]).format(d=path)

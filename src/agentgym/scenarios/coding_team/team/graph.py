@@ -53,7 +53,7 @@ from agentgym.scenarios.coding_team.team.turns import (
 )
 
 ROLES = ("supervisor", GENERATOR, REVIEWER, EXECUTOR)
-"""Names of the roles, which select models and label calls."""
+"""Names of the roles; they select each role's model and label its calls."""
 Models = BaseChatModel | Mapping[str, BaseChatModel]
 
 _TRIES = 2
@@ -70,8 +70,8 @@ def build_team(
     """Build the team's compiled graph.
 
     Args:
-        models: One model for all roles, or models by role; ``default`` is for all
-            others.
+        models: One model for all roles, or a model for each role; ``default`` is for
+            all other roles.
         tools: The team's tools, identified by name.
         fallback: Model for a role whose own model has failed twice.
         human: Whether to ask a person before risky edits, on a deadlock, and after the
@@ -90,8 +90,8 @@ def build_team(
     builder = StateGraph(TeamState)
     asks = ("person",) if human else ()
     lead = _supervisor(by_role["supervisor"], box, human)
-    # LangChain's name of an agent, as `create_agent` gives it to the other roles. Else
-    # the supervisor of a team in another graph has the name of the outer node.
+    # LangChain's name of an agent, as `create_agent` gives it to the other roles. If it
+    # were missing, a team inside another graph would name the outer node instead.
     named = {"lc_agent_name": "supervisor"}
     leads_to = (*ROLES[1:], *asks, END)
     builder.add_node("supervisor", lead, metadata=named, destinations=leads_to)
@@ -152,10 +152,11 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Return the model's choice and note; None if it makes no allowed choice.
+    """Return the model's choice and note; the choice is None if it is not allowed.
 
     Raises:
-        Exception: The provider refuses the key or the model, or does not listen.
+        Exception: The provider refuses the key or the model, or its server is not
+            running.
     """
     for _ in range(_TRIES):
         try:
@@ -241,7 +242,7 @@ def _person(tools: TeamTools) -> Any:
 
 
 def _known(state: TeamState, work: Mapping[str, Any]) -> TeamState:
-    """Return the graph's state updated with the state of the work."""
+    """Return a state update: the user's last request, and the state of the work."""
     problem = state.get("problem") or ""
     asked = [m.text for m in state.get("messages", ()) if m.type == "human"]
     if asked:
@@ -283,7 +284,7 @@ def _outcome(state: TeamState) -> str:
 
 
 def _end(state: TeamState, outcome: str) -> dict[str, Any]:
-    """Return the conversation's last message, and the outcome."""
+    """Return the update that ends a request: the last message and the outcome."""
     changed = ", ".join(state["facts"]["changed"]) or "nothing"
     tests = state.get("tests") or {"passed": 0, "failed": 0}
     text = (

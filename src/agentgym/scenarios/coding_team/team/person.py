@@ -16,10 +16,10 @@ _LEAST_WORDS = 2
 
 
 def understood(answer: Any) -> str | None:
-    """Return ``yes``, ``no``, or an instruction; None for an unclear answer.
+    """Return ``yes``, ``no``, or the instruction in an answer; None if it is unclear.
 
-    An instruction has at least two words. A person who has left says no: None, or
-    ``{"answer": None}`` where LangGraph does not allow None.
+    An instruction has at least two words. None means ``no``: the person has left. Where
+    LangGraph does not allow None, it is given as ``{"answer": None}``.
     """
     if isinstance(answer, Mapping):
         answer = answer.get("answer", "")
@@ -39,7 +39,7 @@ def understood(answer: Any) -> str | None:
 
 
 def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return the question before a risky edit is kept."""
+    """Return the question whether to keep a risky edit."""
     changed = changed_files(before, after)
     return {
         "kind": "risky_edit",
@@ -51,7 +51,7 @@ def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str,
 
 
 def about_deadlock() -> dict[str, Any]:
-    """Return the question for when the same code fails again."""
+    """Return the question about code that was written again after it failed."""
     return {
         "kind": "deadlock",
         "text": "The generator wrote the same code again, and it has failed already. "
@@ -60,7 +60,7 @@ def about_deadlock() -> dict[str, Any]:
 
 
 def about_rounds(rounds: int) -> dict[str, Any]:
-    """Return the question after the last failed round."""
+    """Return the question to ask when the last round has failed."""
     return {
         "kind": "failed_rounds",
         "text": f"{rounds} rounds have not solved it. Answer yes for as many more, no "

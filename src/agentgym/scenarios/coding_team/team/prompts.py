@@ -33,13 +33,13 @@ _MOST_EARLIER = 3
 
 
 def supervisor_brief(state: TeamState) -> str:
-    """Return the request and the facts for the supervisor."""
+    """Return the message for the supervisor, with the request and the facts."""
     note = f"\nNote: {state['note']}" if state.get("note") else ""
     return f"Request: {state['problem']}\n{describe(state['facts'])}{note}"
 
 
 def role_brief(role: str, state: TeamState) -> str:
-    """Return the request to a role."""
+    """Return the message that asks a role to take its turn."""
     changed = ", ".join(state["facts"].get("changed", ())) or "none"
     if role == REVIEWER:
         return f"Request: {state['problem']}\nReview: {changed}"

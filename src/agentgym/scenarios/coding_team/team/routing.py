@@ -22,14 +22,15 @@ _RISKY = re.compile(
 
 
 def next_roles(facts: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Return the choices that the facts allow, the most common first.
+    """Return the choices that the facts allow, the preferred one first.
 
     A serious finding or a failed test returns the work to the generator while rounds
     are left. Code that is not simple is reviewed before the end.
 
     Args:
-        facts: ``written``, ``simple``, ``reviewed``, ``serious``, ``tests`` (None, or
-            counts of ``passed`` and ``failed``), ``rounds`` and ``max_rounds``.
+        facts: The keys ``written``, ``simple``, ``reviewed``, ``serious``, ``tests``
+            (None, or counts of ``passed`` and ``failed``), ``rounds`` and
+            ``max_rounds``.
     """
     has_rounds = facts["rounds"] < facts["max_rounds"]
     if not facts["written"]:
@@ -93,6 +94,6 @@ def changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> list[s
 
 
 def added_lines(before: str, after: str) -> list[str]:
-    """Return the non-empty lines that a change adds."""
+    """Return the non-empty lines of ``after`` that are not in ``before``."""
     known = set(before.splitlines())
     return [line for line in after.splitlines() if line.strip() and line not in known]

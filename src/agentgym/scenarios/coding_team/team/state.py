@@ -28,8 +28,8 @@ class TestReport(TypedDict):
 
     Attributes:
         passed: Number of passed tests.
-        failed: Number of other tests.
-        failures: ``name: message`` of each other test.
+        failed: Number of tests that did not pass.
+        failures: ``name: message`` of each test that did not pass.
     """
 
     __test__ = False  # type: ignore[misc]
@@ -43,8 +43,8 @@ class Turn(TypedDict):
     """One entry of the history.
 
     Attributes:
-        role: The role.
-        round: Its round, from 1.
+        role: Name of the role.
+        round: Number of turns of the generator so far.
         did: Summary of the result.
         said: The role's last message; empty if there is none.
     """
@@ -60,8 +60,8 @@ class TeamState(TypedDict, total=False):
 
     Attributes:
         messages: The conversation with the user: the request, and the final answer.
-        problem: The request.
-        files: Relative path to text.
+        problem: The user's last request, as text.
+        files: Text of each file, by relative path.
         findings: Findings of the reviews since the last edit.
         tests: Result of the last test run since the last edit, or None.
         history: Every turn so far.

@@ -1,4 +1,4 @@
-"""take_turn: one turn of a role, with its attempts and its replacement."""
+"""Run one turn of a role: its attempts, and the replacement if they fail."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ ROLE_TOOLS: Mapping[str, tuple[str, ...]] = {
     ),
     EXECUTOR: ("read_file", "run_tests", "write_test", "measure"),
 }
-"""Tool names of each role; tools that the team lacks are left out."""
+"""Names of the tools of each role; a team may lack some of them."""
 TURN_S = 600.0
-"""Seconds after which a turn counts as hanging."""
+"""Seconds after which a model's attempt is stopped."""
 
 _STEPS = 40
 _REFUSED = frozenset({401, 403, 404})
@@ -105,8 +105,8 @@ def agents_of(
     """Return a compiled agent for each model.
 
     Returns:
-        An empty list for a generator without writing tools, which another program
-        replaces.
+        An empty list for a generator without the tool ``write_file``: another program
+        writes the code.
     """
     if role == GENERATOR and "write_file" not in tools:
         return []
@@ -121,14 +121,14 @@ async def take_turn(
     brief: str,
     before: Mapping[str, Any],
 ) -> TurnResult:
-    """Ask a role until its work is usable; otherwise use its tools without a model.
+    """Ask a role until its work is usable; otherwise do the work without a model.
 
     Args:
-        role: Its name.
-        agents: Its agents; the first is asked twice, each other once.
+        role: Name of the role.
+        agents: Agents of the role; the first is asked twice, each other once.
         tools: The whole team's tools.
-        brief: The request to it.
-        before: The state of the work so far.
+        brief: The message to the role.
+        before: The state of the work before the turn.
     """
     problem, said = "", ""
 
@@ -152,13 +152,13 @@ async def take_turn(
 async def answers[M, A](
     models: Sequence[M], ask: Callable[[M], Awaitable[A]]
 ) -> AsyncIterator[A]:
-    """Yield the answers to a request: two of the first model, one of each other.
+    """Ask a role's models, and yield the answers: two of the first, one of each other.
 
     A model whose server is not running is not asked again.
 
     Args:
         models: The role's models.
-        ask: Asks one of them.
+        ask: Asks one model.
 
     Raises:
         Exception: The provider refuses the key or the model, or the last model's server
@@ -179,18 +179,18 @@ async def answers[M, A](
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether asking the model again is useless."""
+    """Return whether an error shows that asking the model again is useless."""
     return getattr(error, "status_code", None) in _REFUSED or is_unreachable(error)
 
 
 def is_unreachable(error: BaseException | None, depth: int = 0) -> bool:
-    """Return whether an error says that no server listens at its address.
+    """Return whether an error was caused by a server that is not running.
 
-    A server that is starting or overloaded answers with a status instead.
+    A server that is starting or overloaded answers with an HTTP status instead.
     """
     if error is None or depth > _DEEPEST:
         return False
-    if isinstance(error, BaseExceptionGroup):  # one of each address of a name
+    if isinstance(error, BaseExceptionGroup):  # one per address of a host
         return all(is_unreachable(each, depth + 1) for each in error.exceptions)
     if isinstance(error, ConnectionRefusedError):
         return True
@@ -206,7 +206,7 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
 
 
 async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
-    """Write the only code block in a generator's answer; return whether it has one."""
+    """Write the only code block in an answer; return False if there is not just one."""
     blocks = _CODE.findall(said)
     if len(blocks) != 1 or not blocks[0].strip():
         return False
@@ -216,7 +216,7 @@ async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> 
 
 
 async def _stand_in(role: str, tools: TeamTools, before: Mapping[str, Any]) -> None:
-    """Run the checks or the tests without a model."""
+    """Run the reviewer's checks or the executor's tests without a model."""
     if role == EXECUTOR:
         await tools["run_tests"].ainvoke({})
     if role != REVIEWER:
@@ -228,10 +228,11 @@ async def _stand_in(role: str, tools: TeamTools, before: Mapping[str, Any]) -> N
 
 
 async def _asked(agent: Any, brief: str) -> tuple[str, str]:
-    """Return an agent's last message, and the problem if it failed.
+    """Run an agent; return its last message, and the problem ("" if there is none).
 
     Raises:
-        Exception: The provider refuses the key or the model, or does not listen.
+        Exception: The provider refuses the key or the model, or its server is not
+            running.
     """
     given = {"messages": [HumanMessage(brief)]}
     try:

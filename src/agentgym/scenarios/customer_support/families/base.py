@@ -20,9 +20,9 @@ class SupportStep:
     """One call of the shortest solution.
 
     Attributes:
-        tool: Its tool.
-        args: The arguments that matter; others are free.
-        request: Number of the customer's request that it belongs to, from 0.
+        tool: Name of the tool.
+        args: The arguments that matter; others may have any value.
+        request: Number of the customer's request that it serves, from 0.
     """
 
     tool: str
@@ -41,11 +41,11 @@ class SupportStep:
 
 @dataclass(frozen=True)
 class SupportScene:
-    """The source of a family's random choices.
+    """The inputs from which a family creates a draft.
 
     Attributes:
         rng: Source of random choices.
-        split: Split of the words and wordings.
+        split: The split that gives the words and wordings.
     """
 
     rng: Random
@@ -53,7 +53,7 @@ class SupportScene:
 
     @property
     def names(self) -> SupportNames:
-        """The split's names."""
+        """The names of the split."""
         return NAMES[self.split]
 
 
@@ -72,7 +72,7 @@ class Order:
     refunded: bool = False
 
     def row(self) -> list[Any]:
-        """Return the order as a row of its table."""
+        """Return the order as a row of the table ``orders``."""
         return [
             self.number,
             self.owner,
@@ -116,11 +116,11 @@ class Story:
         return talk.fact(self.rng, self.scene.split, kind, value)
 
     def draw(self, form: str, **slots: str) -> str:
-        """Return a random phrase of a kind, filled in."""
+        """Return a random phrase of the kind ``form``, with its slots filled."""
         return talk.say(self.rng, self.scene.split, form, **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
-        """Add an order of the customer."""
+        """Add an order with random values; ``fields`` gives some of them instead."""
         rng, names = self.rng, self.scene.names
         free = [p for p in names.products if p not in self.used]
         items = rng.sample(free, rng.randint(1, 2))
@@ -143,12 +143,16 @@ class Story:
         return order
 
     def street(self) -> str:
-        """Return a street with a number."""
+        """Return a random street with a house number."""
         name = self.rng.choice(self.scene.names.streets)
         return f"{name} {self.rng.randint(1, 99)}"
 
     def number(self, order: Order, *, stated: float = 0.7) -> str:
-        """Refer to an order by its number, or by a description until asked for it."""
+        """Return a phrase that refers to an order.
+
+        With the probability ``stated``, it contains the order's number. Otherwise the
+        customer gives the number only when asked.
+        """
         self.facts["order"] = [self.say("order", order.number)]
         if self.rng.random() < stated:
             return talk.order(self.rng, self.scene.split, order.number)
@@ -156,7 +160,7 @@ class Story:
         return self.draw("vague")
 
     def ask(self, intent: str, **slots: str) -> str:
-        """Return a request."""
+        """Return a random request of an intent, with its slots filled."""
         return request(self.rng, INTENTS[intent], self.scene.split, slots)
 
     def open(self, text: str, *, verified: bool = False) -> None:
@@ -186,15 +190,15 @@ class Story:
 
 @dataclass(frozen=True)
 class SupportDraft:
-    """A task without its identity.
+    """The content of a task, before it gets an id.
 
     Attributes:
         instruction: The customer's first message.
         state: The shop and the customer's script.
         plan: The calls of the shortest solution.
-        every_step: Whether all of the plan's calls are required; otherwise only the
-            final state counts.
-        refuse: Whether the plan only shows why nothing may be done.
+        every_step: Whether all calls of the plan are required; otherwise only the final
+            state counts.
+        refuse: Whether nothing may be changed, and the plan only shows why.
         goal_state: The expected final rows of the database.
     """
 
@@ -206,7 +210,7 @@ class SupportDraft:
     goal_state: dict[str, Any]
 
     def goal(self) -> dict[str, Any]:
-        """Return the goal of a task."""
+        """Return the goal of the task as JSON values."""
         return {
             "plan": [step.to_json() for step in self.plan],
             "every_step": self.every_step,
@@ -228,10 +232,10 @@ def draft(
     Args:
         story: The finished story, with its orders in the initial state.
         every_step: See :class:`SupportDraft`.
-        refuse: See :class:`SupportDraft`; it requires every step.
+        refuse: See :class:`SupportDraft`; True implies ``every_step``.
         products: Rows of the stock table.
-        changed: Rows that the goal adds to tables; for ``orders`` a mapping from order
-            number to changed fields.
+        changed: Rows that the goal adds to each table. For ``orders``, the changed
+            fields of each order, by its number.
     """
     state: dict[str, Any] = {
         "customers": [[story.customer, story.person, story.email, story.postcode]],
@@ -270,9 +274,9 @@ class SupportFamily:
     """One kind of task.
 
     Attributes:
-        name: Its name.
-        level: Its level.
-        draft: Creates a draft.
+        name: Name of the family.
+        level: Difficulty from 1 to 3.
+        draft: Creates the content of a task.
     """
 
     name: str

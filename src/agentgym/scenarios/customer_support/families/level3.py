@@ -1,4 +1,4 @@
-"""Level 3: four or five calls, discovered on the way, maybe with a change of mind."""
+"""Level 3: four or five calls; the need for some becomes clear only on the way."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,
@@ -32,7 +32,7 @@ def _return_item(scene: SupportScene) -> SupportDraft:
 
 
 def _cancel_too_late(scene: SupportScene) -> SupportDraft:
-    """A late cancellation: the order has shipped, so its only item is returned."""
+    """Create a cancellation of a shipped order: its only item is returned instead."""
     story = Story(scene)
     order = story.add_order("shipped")
     quantity = scene.rng.choice((1, 1, 2, 3))
@@ -58,7 +58,7 @@ def _forgotten_number(scene: SupportScene) -> SupportDraft:
 
 
 def _wrong_number(scene: SupportScene) -> SupportDraft:
-    """The customer gives a number that does not exist, and corrects it when asked."""
+    """Create a request with a wrong order number, which the customer corrects."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     wrong = scene.names.number(scene.rng)
@@ -75,7 +75,7 @@ def _wrong_number(scene: SupportScene) -> SupportDraft:
 
 
 def _changed_mind(scene: SupportScene) -> SupportDraft:
-    """A cancellation becomes a change of address when the postcode is asked for."""
+    """Create a cancellation that the customer turns into a change of address."""
     story = Story(scene)
     order = story.add_order(scene.rng.choice(UNSHIPPED))
     reference = talk.order(scene.rng, scene.split, order.number)
@@ -92,7 +92,7 @@ def _changed_mind(scene: SupportScene) -> SupportDraft:
 
 
 def _two_requests(scene: SupportScene) -> SupportDraft:
-    """A return, followed by a complaint."""
+    """Create two requests of one customer: a return, then a complaint."""
     story = Story(scene)
     order = story.add_order("delivered")
     item = scene.rng.choice(order.items)[0]
@@ -116,7 +116,7 @@ def _two_requests(scene: SupportScene) -> SupportDraft:
 
 
 def _lower(text: str) -> str:
-    """Return a request as the continuation of a sentence."""
+    """Return a request that starts in lower case, to continue a sentence."""
     return text if text.startswith("I ") else text[0].lower() + text[1:]
 
 

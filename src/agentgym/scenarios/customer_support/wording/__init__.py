@@ -12,6 +12,6 @@ _FORMS = (
 
 _POOLS = read_pools(Path(__file__).parent)
 FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
-"""Phrases of customers, other than requests."""
+"""Phrases of customers that are not requests, by kind."""
 INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
-"""Requests for each intent of a customer."""
+"""Requests, by intent of the customer."""

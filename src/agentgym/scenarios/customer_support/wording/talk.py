@@ -1,4 +1,4 @@
-"""Phrases of customers, other than requests."""
+"""Phrases of customers that are not requests."""
 
 from random import Random
 from typing import Any
@@ -9,12 +9,12 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def say(rng: Random, split: Split, form: str, **slots: Any) -> str:
-    """Return a random phrase of a kind, filled in."""
+    """Return a random phrase of the kind ``form``, with its slots filled."""
     return draw(rng, split, FORMS[form]).format(**slots)
 
 
 def order(rng: Random, split: Split, number: str) -> str:
-    """Refer to an order by its number."""
+    """Return a phrase that refers to an order by its number."""
     return say(rng, split, "order", n=number)
 
 

@@ -1,8 +1,9 @@
-"""ATIF, the Agent Trajectory Interchange Format (RFC 0001 of Harbor), as a log.
+"""Read ATIF, the Agent Trajectory Interchange Format (RFC 0001 of Harbor).
 
 A document has a ``schema_version`` that starts with ``ATIF-`` and ``steps`` of the
-system, the user and the agent; the agent's have ``tool_calls`` and an ``observation``
-with their results. Its subagents are in ``subagent_trajectories``.
+system, the user and the agent; steps of the agent have ``tool_calls`` and an
+``observation`` with the results. Trajectories of subagents are in
+``subagent_trajectories``.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ def read_atif(value: Mapping[str, Any]) -> Trace:
     """Return the trace of a trajectory, with the conversations of its subagents.
 
     Raises:
-        ValueError: It has no readable steps.
+        ValueError: The trajectory has no readable steps.
     """
     found = [_conversation(value)]
     for part in value.get("subagent_trajectories") or ():

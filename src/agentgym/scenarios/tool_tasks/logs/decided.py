@@ -25,9 +25,11 @@ def is_rejected(answer: Result | None) -> bool:
 def edited(
     call: LoggedCall, answer: Result | None
 ) -> tuple[LoggedCall, Result | None] | None:
-    """Return the edited call and its result, for a call that a reviewer edited.
+    """Return a call as a reviewer edited it, with its result.
 
-    None if the result shows no such edit.
+    Returns:
+        The pair; None if the result shows no edit. The result in the pair is None if no
+        text follows the notice of the edit.
     """
     text = "" if answer is None else answer.text
     at = text.find(_EDITED, 0, _NOTICE)

@@ -39,7 +39,7 @@ class Observations:
     """Observations, grouped into traces.
 
     Args:
-        problems: List to append messages about unreadable ones to.
+        problems: A list that gets messages about unreadable observations.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -47,7 +47,13 @@ class Observations:
         self._by_trace: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, value: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add an observation, or a trace's; ``where`` identifies one without ids."""
+        """Add an observation, or a trace with its observations.
+
+        Args:
+            value: The observation or trace.
+            where: Its place in the file, used as the id if it has none.
+            trace: Id of the trace that contains it.
+        """
         own = _of(value, "traceId") or trace or value.get("id") or where
         listed = value.get("observations")
         if not isinstance(listed, list):
@@ -79,7 +85,7 @@ class Observations:
 
 
 def _of(value: dict[str, Any], key: str) -> Any:
-    """Return the value of a key, in camel case or snake case."""
+    """Return the value of a key, which may be spelled in camel case or snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in key)
     return value.get(key, value.get(snake))
 

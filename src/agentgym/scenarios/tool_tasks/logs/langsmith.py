@@ -29,7 +29,7 @@ _SAID = ("messages", "message", "output", "choices", "generations")
 
 
 def is_run(value: dict[str, Any]) -> bool:
-    """Return whether an object is a run, or an example of a dataset (also a run)."""
+    """Return whether an object is a run or a dataset's example, which is similar."""
     if isinstance(value.get("run_type"), str):
         return True
     return isinstance(value.get("inputs"), dict) and "outputs" in value
@@ -39,7 +39,7 @@ class Runs:
     """Runs, grouped into traces.
 
     Args:
-        problems: List to append messages about unreadable runs to.
+        problems: A list that gets messages about unreadable runs.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -47,7 +47,13 @@ class Runs:
         self._by_trace: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, run: dict[str, Any], where: str, trace: str = "") -> None:
-        """Add a run and its children; ``where`` identifies one without ids."""
+        """Add a run and its children.
+
+        Args:
+            run: The run.
+            where: Its place in the file, used as the id if it has none.
+            trace: Id of the trace that contains it.
+        """
         own = run.get("trace_id") or trace or run.get("id") or run.get("run_id")
         key = str(own or where)
         self._by_trace.setdefault(key, []).append(run)
@@ -64,12 +70,12 @@ class Runs:
 def trace_of(
     runs: list[dict[str, Any]], problems: list[str], of: str = "LangSmith"
 ) -> Trace:
-    """Return the trace of some runs.
+    """Combine the runs of one trace.
 
     Args:
         runs: All runs of one trace.
-        problems: List to append messages about unreadable runs to.
-        of: Name of their source, for messages.
+        problems: A list that gets messages about unreadable runs.
+        of: Name of the runs' source, for messages.
     """
     keys = ("dotted_order", "start_time")
     key = next((k for k in keys if all(run.get(k) for run in runs)), None)
@@ -92,7 +98,7 @@ def trace_of(
         except UNREADABLE as error:
             problems.append(f"a run of {of}, {run.get('name')!r}: {error}")
     if not any(trace.conversations):
-        for run in chains:  # exports with only roots
+        for run in chains:  # exports that only have root runs
             try:
                 messages = _conversation(run)
             except UNREADABLE:

@@ -1,9 +1,10 @@
-"""Message: parse messages of OpenAI, LangChain, Anthropic, Bedrock and OpenTelemetry.
+"""Parse messages of OpenAI, LangChain, Anthropic, Bedrock and OpenTelemetry.
 
-LangChain has ``dumpd``'s ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}``, an older
-``{"type": "ai", "data": {…}}``, and plain fields with ``type``; OpenTelemetry has
-``{"role": …, "parts": […]}`` (``gen-ai-input-messages.json`` of its semantic
-conventions); OpenInference has OpenAI's fields, each wrapped (``spec/tool_calling``).
+LangChain has three forms: ``{"lc": 1, "id": […, "AIMessage"], "kwargs": {…}}`` by
+``dumpd``, the older ``{"type": "ai", "data": {…}}``, and plain fields with ``type``.
+OpenTelemetry has ``{"role": …, "parts": […]}`` (``gen-ai-input-messages.json`` of its
+semantic conventions). OpenInference has OpenAI's fields, each wrapped
+(``spec/tool_calling``).
 """
 
 import json
@@ -44,8 +45,8 @@ class LoggedCall:
     """A tool call by a model.
 
     Attributes:
-        id: Its id; empty if the log has none.
-        arguments: None if they are not a JSON object.
+        id: Id of the call; empty if the log has none.
+        arguments: The arguments; None if they are not a JSON object.
     """
 
     id: str
@@ -60,7 +61,7 @@ class LoggedCall:
 
 @dataclass(frozen=True)
 class Result:
-    """A tool's answer to the call with this id."""
+    """A tool's answer; ``id`` is that of the call."""
 
     id: str
     text: str
@@ -73,7 +74,7 @@ class Message:
 
     Attributes:
         role: ``user``, ``assistant``, ``tool`` or ``system``.
-        whole: Whether its text is complete: no image, no file.
+        whole: Whether the message is only text, without images or files.
     """
 
     role: str
@@ -84,10 +85,10 @@ class Message:
 
 
 def read_messages(value: Any) -> list[Message]:
-    """Return messages from a list, from a batch with one list, or from JSON.
+    """Parse messages: a list, a batch with one list, one message, or JSON of these.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The value is something else.
     """
     value = from_json(value)
     if isinstance(value, dict):
@@ -103,7 +104,7 @@ def read_message(value: Any) -> Message:
     """Parse one message.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The value is not a message.
     """
     if isinstance(value, str):
         return Message("user", whole_text(value))
@@ -130,7 +131,7 @@ def read_message(value: Any) -> Message:
 
 
 def read_arguments(value: Any) -> dict[str, Any] | None:
-    """Return a call's arguments, given as an object or as JSON."""
+    """Return arguments given as an object or as JSON; None if not an object."""
     if value is None:
         return {}
     if isinstance(value, str):
@@ -146,7 +147,7 @@ def read_result(value: Any) -> str:
 
 
 def from_json(value: Any) -> Any:
-    """Return the parsed JSON of a text; other values unchanged."""
+    """Parse a text as JSON; return values that are not JSON texts unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -156,7 +157,7 @@ def from_json(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Format a value for a message."""
+    """Format a value for an error message."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -168,7 +169,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return a message's fields, and its declared type."""
+    """Return a message's fields, and its declared type ("" if it has none)."""
     value = _bare(value)
     kwargs, data = value.get("kwargs"), value.get("data")
     if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:
@@ -181,7 +182,7 @@ def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _bare(value: Any) -> dict[str, Any]:
-    """Unwrap an object."""
+    """Unwrap an object from wrappers such as ``{"message": {…}}``."""
     while isinstance(value, dict) and "role" not in value:
         inner = next((value[k] for k in _WRAPPED if isinstance(value.get(k), dict)), 0)
         if not isinstance(inner, dict):

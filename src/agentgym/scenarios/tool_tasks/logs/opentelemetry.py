@@ -66,7 +66,7 @@ class _Span:
 
 
 def is_export(value: dict[str, Any]) -> bool:
-    """Return whether an object is part of an export: spans, log records, or groups."""
+    """Return whether an object is a span, a log record, or a group of these."""
     if any(_plain(key) in _GROUPS for key in value):
         return True
     return _identity(value, "traceid") is not None and (
@@ -78,7 +78,7 @@ class Spans:
     """Spans and log records, grouped into traces.
 
     Args:
-        problems: List to append messages about unreadable ones to.
+        problems: A list that gets messages about unreadable parts.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -86,7 +86,12 @@ class Spans:
         self._by_trace: dict[str, dict[str, _Span]] = {}
 
     def add(self, value: dict[str, Any], where: str) -> None:
-        """Add a part of an export; ``where`` identifies one without ids."""
+        """Add a span, a log record, or a group of these.
+
+        Args:
+            value: The span, record or group.
+            where: Its place in the file, used as the id if it has none.
+        """
         kinds = [(_GROUPS.get(_plain(key)), inner) for key, inner in value.items()]
         groups = [(kind, inner) for kind, inner in kinds if kind]
         if not groups:
@@ -206,7 +211,7 @@ def _tool(span: _Span) -> ToolRun | None:
 
 
 def _messages(span: _Span) -> Iterator[Message]:
-    """Yield a model's input and output as messages; of several choices the first."""
+    """Yield a model's input and its first output as messages."""
     found = span.attributes
     if "gen_ai.input.messages" in found or "gen_ai.output.messages" in found:
         yield from read_messages(found.get("gen_ai.input.messages") or [])
@@ -243,7 +248,7 @@ def _of_event(name: str, event: Attributes) -> dict[str, Any]:
 
 
 def _unflattened(found: Attributes, prefix: str) -> list[Any]:
-    """Return the list at ``prefix.0.…``, or at ``prefix`` itself."""
+    """Return the list at ``prefix``, whose items may be flattened to ``prefix.0.…``."""
     start = f"{prefix}."
     parts = [
         (k.removeprefix(start), v) for k, v in found.items() if k.startswith(start)
@@ -260,7 +265,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Return a tree from dotted names: objects, and lists where names are numbers."""
+    """Return nested objects from dotted names; numbers as names make lists."""
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -307,7 +312,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _any(value: Any) -> Any:
-    """Return the value of an OTLP AnyValue."""
+    """Return the Python value of an ``AnyValue`` of OTLP."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return None if value == {} else value
     [(key, inner)] = value.items()
@@ -332,7 +337,7 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the value of one of the names, in any spelling."""
+    """Return the value of the first key that is one of the names in any spelling."""
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

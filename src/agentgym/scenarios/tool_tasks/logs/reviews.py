@@ -68,17 +68,17 @@ def record_review(
 
 
 def is_review(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a review."""
+    """Return whether an object is a review by :func:`record_review`."""
     return "decisions" in value and "action_requests" in value
 
 
 @dataclass
 class _Request:
-    """The known facts about one request of a user."""
+    """The reviews of one request of a user."""
 
     conversations: list[list[Message]] = field(default_factory=list)
     decided: dict[str, LoggedCall | None] = field(default_factory=dict)
-    """By the key of the agent's call: the right call, or None if rejected."""
+    """The right call, by the key of the agent's call; None if it was rejected."""
     answers: dict[str, str] = field(default_factory=dict)
     rejected: set[str] = field(default_factory=set)
     decisions: Counter[str] = field(default_factory=Counter)
@@ -94,7 +94,7 @@ class Reviews:
         """Add a review.
 
         Raises:
-            ValueError: It is unreadable.
+            ValueError: The review is unreadable.
         """
         messages = read_messages(value.get("messages") or [])
         users = [message for message in messages if message.role == "user"]
@@ -137,7 +137,7 @@ def _trace(about: _Request) -> Trace:
 
 
 def _reviewed(message: Message, about: _Request) -> Message:
-    """Return a message with the calls that it should have had."""
+    """Return a message with its calls changed as the reviewer decided."""
     calls = []
     for call in message.calls:
         right = about.decided.get(call.key, call)
@@ -152,7 +152,7 @@ def _pairs(value: Mapping[str, Any]) -> Iterator[tuple[LoggedCall, Mapping[str, 
     """Yield each requested call with its decision.
 
     Raises:
-        ValueError: One is unreadable, or their numbers differ.
+        ValueError: A call or decision is unreadable, or their numbers differ.
     """
     asked, decisions = value["action_requests"], value["decisions"]
     if not isinstance(asked, list) or not isinstance(decisions, list) or not asked:

@@ -6,7 +6,7 @@ from agentgym.security.redaction import Redactor
 
 
 class Secrets:
-    """Replaces each secret by a name, equal ones by the same."""
+    """Replaces secrets by names; equal secrets get the same name."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -18,7 +18,7 @@ class Secrets:
         return len(self._names)
 
     def hidden(self, value: Any) -> Any:
-        """Return a JSON value without its secrets."""
+        """Return a JSON value with its secrets replaced by names."""
         if isinstance(value, str):
             return self._redactor.replaced(value, self._name)
         if isinstance(value, list):

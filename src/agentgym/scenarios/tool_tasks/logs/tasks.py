@@ -49,10 +49,10 @@ class FromLogs:
         text: The tasks file.
         kinds: Log formats in the file.
         tasks: Number of lines.
-        answers: Number of calls in them with a tool's answer.
-        skipped: Number of traces without a line, by reason.
+        answers: Number of expected calls with a tool's answer.
+        skipped: Number of traces that gave no line, by reason.
         calls: Number of calls left out of lines, by reason.
-        decisions: Number of applied reviewers' decisions, by kind.
+        decisions: Number of reviewers' decisions that were applied, by kind.
         secrets: Number of keys and tokens that were replaced.
     """
 
@@ -71,20 +71,22 @@ def from_logs(
 ) -> FromLogs:
     """Create a tasks file from logs: the users' requests, and their calls.
 
-    From each conversation or trace it takes the first request, the calls until the
-    user's next message, and the tools' answers, but no failed calls. Repeated requests
-    are left out, and texts that look like a key or a token are replaced.
+    Each conversation or trace gives its first request, the calls until the user's next
+    message, and the tools' answers. Failed calls and repeated requests are left out.
+    Texts that look like a key or a token are replaced.
 
     Args:
         path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's observations,
-            OpenTelemetry's spans, reviews of :func:`record_review`. An edited call is
-            expected as edited, and a tool whose calls were all rejected is forbidden.
-        tools: Calls of other tools, or with unfitting arguments, are left out. None
-            takes the tools listed with messages, and keeps them in the lines.
+            OpenTelemetry's spans, reviews of :func:`record_review`. The edited form of
+            an edited call is expected, and a tool whose calls were all rejected is
+            forbidden.
+        tools: The agent's tools; calls of other tools, or with wrong arguments, are
+            left out. None takes the tools in the log, and writes them into the lines.
         reviewed: Take only requests with reviewed calls.
 
     Raises:
-        UsageError: The file cannot be read, has another format, or has no such call.
+        UsageError: The file cannot be read, has another format, or has no request with
+            a tool call.
     """
     made = FromLogs()
     log = _Log(path, made)
@@ -126,7 +128,7 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
 
 
 class _Log:
-    """The traces of a file, and messages about its other parts."""
+    """Reads the traces of a log file, and collects problems with other parts."""
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -210,7 +212,7 @@ def _values(path: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the entries in a value: a list, or an object with a list."""
+    """Yield position and content of each log entry in a value, which may be nested."""
     inner = None
     if depth < _MOST_NESTED and not _kind(value):
         inner = value
@@ -224,7 +226,7 @@ def _entries(where: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    """Return an entry's format, or ""."""
+    """Return the format of an entry; "" if it is unknown."""
     if isinstance(value, list):
         roles = [_is_object(each) and "role" in each for each in value]
         return _MESSAGES if roles and all(roles) else ""

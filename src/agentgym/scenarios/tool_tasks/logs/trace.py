@@ -18,7 +18,7 @@ _ALL_REJECTED = (
 
 @dataclass(frozen=True)
 class ToolRun:
-    """A tool run; its answer is None if the log does not have it."""
+    """A run of a tool; ``answer`` is None if the log does not have it."""
 
     call: LoggedCall
     answer: Result | None
@@ -34,9 +34,9 @@ class Trace:
         runs: Tool runs, in order.
         asked: The user's request, if no conversation has it.
         tools: Tools offered to the model, from the log, OpenAI-shaped.
-        rejected: Tools with a rejected call.
-        decisions: Number of reviewers' decisions by kind; creating the task adds those
-            found in results.
+        rejected: Names of tools with a call that a reviewer rejected.
+        decisions: Number of reviewers' decisions by kind; :func:`read_task` adds those
+            that it finds in results.
     """
 
     conversations: list[list[Message]] = field(default_factory=list)
@@ -56,16 +56,16 @@ def read_task(
 ) -> dict[str, Any]:
     """Convert a trace to a line of a tasks file.
 
-    It has the first request, and its calls until the user's next message.
+    The line has the first request, and the calls until the user's next message.
 
     Args:
         trace: The trace of one request.
-        specs: Calls of other tools, or with unfitting arguments, are left out; None
-            takes the trace's own tools, and keeps them in the line.
+        specs: The agent's tools; calls of other tools, or with wrong arguments, are
+            left out. None takes the trace's own tools, and writes them into the line.
         left_out: Counter of left-out calls by reason, which is updated.
 
     Raises:
-        LeftOutError: It cannot become a task.
+        LeftOutError: The trace cannot become a task.
     """
     own = _own_tools(trace) if specs is None else {}
     specs = specs or own or None
@@ -124,7 +124,7 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
-    """Return the first request, and its calls by models, or else by tools."""
+    """Return the first request and its calls: the models', or else the tool runs."""
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
     if opening is not None and not opening.whole:
@@ -159,13 +159,13 @@ def _request(messages: Sequence[Message]) -> Message | None:
 
 
 def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages up to the user's second one."""
+    """Return the messages before the user's second message."""
     users = [n for n, message in enumerate(messages) if message.role == "user"]
     return messages[: users[1]] if len(users) > 1 else messages
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return answers by call id: as the model saw them, or the tool's own."""
+    """Return tool answers by call id: as the model saw them, or else from tool runs."""
     found: dict[str, Result] = {}
     for messages in trace.conversations:
         for message in messages:
