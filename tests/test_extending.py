@@ -15,6 +15,7 @@ ENTRY_POINTS = """
 [agentgym.frameworks]
 toy = tests.toys:ToyAdapter
 unfinished = tests.toys:Unfinished
+half = tests.toys:HalfClient
 wrong = tests.toys:WrongAdapter
 gone = tests.toys:Gone
 
@@ -122,6 +123,7 @@ def test_a_name_that_nothing_has(
     ("settings", "told"),
     [
         ({"framework": "unfinished"}, "lacks check.self. -> None: Check that the"),
+        ({"framework": "half"}, "'half' lacks conversation.self, agent"),
         ({"framework": "gone"}, "'gone' cannot be loaded from tests.toys:Gone"),
         ({"engine": "other"}, "'other' is not a subclass of agentgym's EngineFactory"),
     ],

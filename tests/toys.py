@@ -19,6 +19,7 @@ from agentgym.engines.base import (
     UpdateMetrics,
 )
 from agentgym.integrations.base import Adapter, AgentLoop, Blueprint, Conversation
+from agentgym.integrations.on_client.adapter import ClientAdapter
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
 ANSWER = "Done."
@@ -129,6 +130,10 @@ class ServedToyEngines(ToyEngines):
 
 class Unfinished(Adapter):
     name = "unfinished"
+
+
+class HalfClient(ClientAdapter):
+    name = "half"
 
 
 class WrongAdapter(ToyAdapter):

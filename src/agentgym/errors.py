@@ -30,7 +30,7 @@ def resume_hint(run: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an error's message, without the line in which pydantic links to a page."""
+    """Return an error's message, without pydantic's links to its documentation."""
     lines = str(error).splitlines()
     return "\n".join(line for line in lines if _PYDANTICS not in line).strip()
 
@@ -88,8 +88,8 @@ class NotFoundError(UsageError):
         self, thing: str, name: str, known: Iterable[str], hint: str = ""
     ) -> None:
         self.name = name
-        told = f"No {thing} is named {name!r}.{_nearest(name, known)}"
-        super().__init__(f"{told} {hint}".rstrip())
+        text = f"No {thing} is named {name!r}.{_nearest(name, known)}"
+        super().__init__(f"{text} {hint}".rstrip())
 
 
 class ScenarioNotFoundError(NotFoundError):
@@ -146,7 +146,7 @@ class ToolError(AgentGymError):
 
 
 class RuleViolation(ToolError):
-    """A tool call that a rule of the scenario forbids; shown to the agent."""
+    """A rule of the scenario forbids a tool call; the message is shown to the agent."""
 
 
 class SandboxError(AgentGymError):
@@ -158,7 +158,7 @@ class SandboxUnavailableError(SandboxError):
 
 
 class RolloutError(AgentGymError):
-    """The rollout layer (gateway, store, workers) failed."""
+    """Running episodes failed, e.g. in a worker, the gateway or the database."""
 
 
 class RecordError(RolloutError):
@@ -210,7 +210,7 @@ class ProgramError(RolloutError):
 
 
 class RewardError(RolloutError):
-    """A reward could not be computed."""
+    """A reward could not be computed, or is not valid."""
 
 
 class TrajectoryFileError(AgentGymError):
@@ -230,7 +230,7 @@ class TrajectoryFileError(AgentGymError):
 
 
 class RolloutStateError(RolloutError):
-    """The request does not fit the rollout's state or attempt."""
+    """A request does not fit its rollout's current state or attempt."""
 
 
 class EngineError(AgentGymError):
@@ -296,7 +296,7 @@ class UnreachableError(ComputeError):
     """A machine or its provider does not answer, or the connection to it broke.
 
     Attributes:
-        wait_s: Seconds to wait, from the header ``Retry-After``; None without it.
+        wait_s: Seconds to wait, from the header ``Retry-After``; None without header.
     """
 
     def __init__(self, message: str, wait_s: float | None = None) -> None:
@@ -340,7 +340,7 @@ class TrainingHalted(AgentGymError):
 
 
 class OutputClosed(AgentGymError):
-    """The reader closed the pipe, as ``head`` does after its lines."""
+    """The program that reads the output closed the pipe, as ``head`` does."""
 
     def __init__(self) -> None:
         super().__init__("The reader of the output has closed it.")
@@ -364,10 +364,10 @@ class TrainingInterrupted(Interrupted):
 
     def __init__(self, run: str, step: int | None, lost: str = "") -> None:
         self.run, self.step = run, step
-        told = "Interrupted before anything was finished: there is nothing to resume."
+        text = "Interrupted before anything was finished: there is nothing to resume."
         if step is not None:
             what = lost or "nothing finished is lost"
-            told = f"Interrupted after step {step}; {what}. {resume_hint(run)}"
+            text = f"Interrupted after step {step}; {what}. {resume_hint(run)}"
         elif lost:
-            told = f"Interrupted before any result arrived on this machine; {lost}."
-        super().__init__(told)
+            text = f"Interrupted before any result arrived on this machine; {lost}."
+        super().__init__(text)

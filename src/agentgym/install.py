@@ -14,8 +14,8 @@ def install_command(*extras: str) -> str:
     """Return the shell command that adds extras to this installation.
 
     If the package was installed from a checkout, a wheel or a repository, the command
-    refers to it and not to the package's name, because other projects on PyPI have
-    similar names.
+    names this source. It does not name the package alone, because other projects on
+    PyPI have similar names.
 
     Args:
         extras: Names of extras from ``pyproject.toml``.
@@ -27,7 +27,7 @@ def install_command(*extras: str) -> str:
 
 
 def _requirement(extras: str) -> str:
-    """Return pip's requirement, quoted for a shell; with ``-e`` for a checkout."""
+    """Return the arguments of ``pip install``, quoted for a shell."""
     url, direct = _origin()
     if not url:
         return f'"{DISTRIBUTION}[{extras}]"'
@@ -42,10 +42,10 @@ def _requirement(extras: str) -> str:
 
 
 def _origin() -> tuple[str, dict[str, dict[str, str]]]:
-    """Return the URL and the content of ``direct_url.json``.
+    """Return the URL of the installation's source, and pip's ``direct_url.json``.
 
-    Both are empty if the package was installed from an index. Source code that runs
-    without installation counts as an editable checkout.
+    Both are empty if the package was installed from a package index. Source code that
+    runs without installation counts as an editable checkout.
     """
     # Importing importlib.metadata takes 40 ms; commands without extras skip it.
     from importlib.metadata import PackageNotFoundError, distribution

@@ -4,6 +4,7 @@ Slow: a process an episode. A language or package that is missing skips its prog
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,15 @@ def require_anthropic(folder: Path) -> str:
     return f"{sys.executable} {HERE / 'agent_anthropic.py'}"
 
 
-@pytest.mark.parametrize("program", [require_node, require_anthropic])
+def require_go(folder: Path) -> str:
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    built = ["go", "build", "-o", str(folder / "bookshop"), str(HERE / "agent.go")]
+    subprocess.run(built, env={**os.environ, "GOCACHE": str(folder)}, check=True)
+    return str(folder / "bookshop")
+
+
+@pytest.mark.parametrize("program", [require_node, require_anthropic, require_go])
 def test_the_bookshops_agents_can_be_trained(tmp_path: Path, program: object) -> None:
     assert callable(program)
     command = program(tmp_path)

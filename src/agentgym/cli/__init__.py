@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands, which only call the library."""
+"""The command line: one file per group of commands; commands only call the library."""

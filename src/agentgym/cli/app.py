@@ -134,7 +134,7 @@ def _run(words: list[str], *, debug: bool) -> int:
 def explain(error: Exception) -> str:
     """Return one paragraph about ``error``: the problem, and how to solve it.
 
-    The error's notes (PEP 678) are included.
+    The text includes the error's notes (PEP 678), and no secrets.
     """
     message = " ".join([_problem(error), *getattr(error, "__notes__", [])])
     return visible(redacted(message))
@@ -160,7 +160,7 @@ def _problem(error: Exception) -> str:
 
 
 def _is_long_name(error: Exception) -> TypeGuard[OSError]:
-    """Return whether an error is about a name that is too long for a file."""
+    """Return whether an error says that a file name is too long."""
     return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
 
 

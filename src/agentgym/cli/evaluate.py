@@ -235,9 +235,9 @@ def evaluate(
 def _views(
     found: "Evaluation", after: "Evaluation | None" = None
 ) -> "tuple[RenderableType, str, Any]":
-    """Return an evaluation for the terminal, as Markdown, and as a value for JSON.
+    """Return an evaluation in three forms: for the terminal, as Markdown, for JSON.
 
-    With ``after``, return the comparison of both in these three forms.
+    If ``after`` is given, return the comparison of both evaluations instead.
     """
     from agentgym.evaluate.compare import compare
     from agentgym.ui.evaluation import comparison_of_two, evaluation_view
@@ -261,8 +261,15 @@ def _both(
 ) -> "list[Evaluation]":
     """Return the evaluations of two subjects on the same tasks.
 
-    A subject that is a saved evaluation is not evaluated again. The other then uses its
-    seed, split and number of tasks and samples.
+    A subject is an agent, a model or a saved evaluation. If one is a saved evaluation,
+    only the other is evaluated, with the seed, split, number of tasks and number of
+    samples of the saved evaluation.
+
+    Args:
+        names: Names of the two subjects, see :func:`_subject`.
+        settings: The settings for both.
+        given: Arguments for ``Trainer.evaluate``; may be changed.
+        progress: Shows the progress.
     """
     from agentgym.errors import UsageError
     from agentgym.evaluate.result import Evaluation
@@ -293,7 +300,7 @@ def _both(
 
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
-    """Load the saved evaluation or agent with this name, or return a model's name."""
+    """Load the saved evaluation or agent with this name; a model's name is returned."""
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
 

@@ -229,9 +229,10 @@ def _named(
     check: str | None,
     check_command: str | None,
 ) -> dict[str, Any]:
-    """Return the settings that options give, by name.
+    """Return the settings that the command's options give, by name.
 
-    The reference of a tasks file includes its tools.
+    If the scenario is a tasks file, the options for its tools and its reward become
+    part of the setting ``scenario``.
     """
     from agentgym.core.config import TrainingConfig
     from agentgym.scenarios.packs import is_tasks_file
@@ -285,7 +286,7 @@ def _wait(service: "GatewayService", stop: "InterruptFlag") -> None:
     """Wait for Ctrl-C or SIGTERM, and print new problems of the service meanwhile.
 
     Raises:
-        RolloutError: The service has failed, so that no rollout can run any more.
+        RolloutError: The service has failed, so that rollouts can no longer run.
     """
     from agentgym.errors import RolloutError
 

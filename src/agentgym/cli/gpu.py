@@ -85,8 +85,8 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
         spot: Whether to return offers of spot machines, and no others.
 
     Raises:
-        ComputeError: No provider can be asked at all, e.g. because a key is missing.
-        UnsupportedError: Spot machines are wanted, but these providers have none.
+        ComputeError: No provider can be asked, e.g. because a key is missing.
+        UnsupportedError: ``spot`` is true, but these providers have no spot machines.
     """
     from agentgym.compute.registry import (
         PROVIDERS,
@@ -117,7 +117,7 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Return ``asked``, the providers that have a key; raise if it is empty.
+    """Check that the list of providers with a key is not empty, and return it.
 
     Raises:
         ComputeError: No provider has a key; the message says how to set one.
@@ -216,7 +216,7 @@ def _machine_of(run: str, output: Path) -> str:
 
 
 def _agreed(count: int) -> bool:
-    """Ask whether to end ``count`` machines; False without a terminal."""
+    """Ask whether to end ``count`` machines; return False without a terminal."""
     import sys
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -92,10 +92,13 @@ def inspect(
 
 
 def _list_agents(as_json: bool) -> None:
-    """Print the agents that this folder's project files name, and how to inspect each.
+    """Print the agents in this folder's project files, and how to inspect each.
+
+    Project files are ``langgraph.json`` and the ``pyproject.toml`` of a CrewAI project.
 
     Raises:
-        UsageError: The files name no agent (unless ``as_json``).
+        UsageError: The files name no agent. With ``as_json``, an empty list is printed
+            instead.
     """
     from agentgym.errors import UsageError
     from agentgym.integrations.projects import project_agents
@@ -139,9 +142,12 @@ def _on_tasks(
     tasks: Path | None,
     options: tuple[Any, ...],
 ) -> Any:
-    """Try an agent on a tasks file, and return the report.
+    """Try an agent on a tasks file, and return a report about the agent.
 
-    Without a file, the tasks are generated from the agent's tools.
+    Args:
+        given: Settings by name.
+        tasks: The tasks file. If None, tasks are generated from the agent's tools.
+        options: Arguments of :func:`with_tools` after the first.
     """
     from tempfile import TemporaryDirectory
 

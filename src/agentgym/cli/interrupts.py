@@ -25,8 +25,8 @@ class Interrupts:
 
     Args:
         hard: Whether to kill the process some seconds after a signal, even if a thread
-            hangs in a system call or a library swallows the exception. Set it only in
-            the command line program, not where AgentGym runs in another program.
+            hangs in a system call or a library catches the exception. Set it only in
+            the ``agentgym`` program, not if another program calls AgentGym.
     """
 
     def __init__(self, *, hard: bool) -> None:
@@ -50,9 +50,9 @@ class Interrupts:
             signal.signal(number, handler)
 
     def exit_code(self, code: int) -> int:
-        """Return the process's exit code, given the exit ``code`` of its command.
+        """Return the process's exit code, given the exit ``code`` of the command.
 
-        If a signal ended the command, that is 128 + the number of the signal.
+        If a signal ended the command, the exit code is 128 + the signal's number.
         """
         if code == INTERRUPTED:
             self._arm()  # the interpreter's exit may hang too

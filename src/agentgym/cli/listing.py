@@ -18,7 +18,7 @@ UNREADABLE = "unreadable"
 
 
 def scenarios(*, as_json: bool = False) -> str:
-    """Return the scenarios that can be trained on."""
+    """Return a list of the scenarios that can be trained on, as text."""
     from agentgym.scenarios.registry import scenario_cards
 
     rows: list[Row] = [
@@ -34,7 +34,7 @@ def scenarios(*, as_json: bool = False) -> str:
 
 
 def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
-    """Return the runs below ``output``, oldest first."""
+    """Return a list of the runs below ``output``, oldest first, as text."""
     from pathlib import Path
 
     rows = [_run_row(path) for path in sorted(Path(output).glob("*/run.json"))]
@@ -51,10 +51,10 @@ def runs(output: "Path | str" = "runs", *, as_json: bool = False) -> str:
 
 
 def machine_of(run: "Path") -> Row | None:
-    """Return the cost of a run's rented machines; None if none was rented.
+    """Return a run's rented machine: name, provider, cost; None if none was rented.
 
-    ``open`` means that a machine may still run and cost money; ``taken_away`` counts
-    spot machines that were.
+    The dict's key ``open`` is true if the machine may still run and cost money.
+    ``taken_away`` is the number of spot machines that the provider took away.
     """
     if not (run / "machine.json").exists():  # most runs; saves an import
         return None
@@ -64,7 +64,8 @@ def machine_of(run: "Path") -> Row | None:
     try:
         record = MachineRecord.read(run)
     except ComputeError:
-        return {"name": None, "provider": None, "cost": None, "open": True}
+        unknown = dict.fromkeys(("name", "provider", "cost", "taken_away"))
+        return {**unknown, "open": True}
     if record is None:
         return None
     return {
@@ -104,7 +105,10 @@ def _run_row(path: "Path") -> Row:
 
 
 def agents(*, as_json: bool = False) -> str:
-    """Return the saved versions of agents in ``AGENTGYM_HOME``, oldest first."""
+    """Return a list of the agents saved in ``AGENTGYM_HOME``, as text.
+
+    Each version of an agent has a row, the oldest version first.
+    """
     from agentgym.core.files import agents_folder
     from agentgym.train.versions import Versions, saved_names
 
@@ -137,7 +141,10 @@ def _agent_row(version: "Version", is_default: bool) -> Row:
 
 
 def _changes(data: Row) -> Row:
-    """Return shares before and after training; None if not measured."""
+    """Return an agent's pass^1 and tool reliability, both before and after training.
+
+    A metric is None if it was not measured both before and after.
+    """
     changes: Row = {}
     for name, metric in (("success", "pass_1"), ("tool_reliability",) * 2):
         before = _at(data, "baseline", metric, "value")
@@ -148,20 +155,20 @@ def _changes(data: Row) -> Row:
 
 
 def _text(data: Row, *keys: str) -> str:
-    """Return the text at a path in a record, or ""."""
+    """Return the text under nested ``keys`` of a record; "" if there is no text."""
     value = _at(data, *keys)
     return value if isinstance(value, str) else ""
 
 
 def _at(data: Any, *keys: str) -> Any:
-    """Return the value at a path in a record, or None."""
+    """Return the value under nested ``keys`` of a record; None if a key is missing."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
 def _read(path: "Path") -> Row:
-    """Return the JSON object in a file; an empty one if there is none."""
+    """Return the JSON object in a file; {} if it cannot be read."""
     import json
 
     try:
@@ -178,7 +185,11 @@ def _render(
 ) -> str:
     """Format rows as columns, or as a JSON array of objects.
 
-    In a narrow terminal, the columns ``below`` get a line of their own.
+    Args:
+        rows: The rows; all have the same keys.
+        as_json: Whether to return JSON.
+        empty: The text if there are no rows (not with ``as_json``).
+        below: Columns to show in a second line of each row if the terminal is narrow.
     """
     if as_json:
         import json
@@ -199,7 +210,7 @@ def _render(
 
 
 def _columns(rows: list[Row]) -> list[str]:
-    """Return a header line, and a line per row."""
+    """Return text lines: a header with the columns' names, and a line per row."""
     lines = [[column.replace("_", " ").upper() for column in rows[0]]]
     lines += [[_cell(value) for value in row.values()] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -212,7 +223,7 @@ def _without(row: Row, names: "Collection[str]") -> Row:
 
 
 def _terminal_width() -> int:
-    """Return the terminal's width in columns; 0 for a file or a pipe."""
+    """Return the terminal's width in columns; 0 if the output is a file or a pipe."""
     from shutil import get_terminal_size
 
     return get_terminal_size((0, 0)).columns
@@ -227,4 +238,4 @@ def _cell(value: str | bool | dict[str, float] | None) -> str:
 
 
 LISTS = {"scenarios": scenarios, "runs": runs, "agents": agents}
-"""The lists by command name."""
+"""The function for each command ``agentgym NAME list``, by NAME."""

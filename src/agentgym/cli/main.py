@@ -1,7 +1,7 @@
-"""Entry point of ``agentgym``. It runs ``list`` and ``--version`` without typer.
+"""Entry point of ``agentgym``, which runs ``list`` and ``--version`` without typer.
 
-Importing typer and pydantic takes a quarter of a second. So the most frequent commands
-skip this import, and directly call the functions that the typer commands call.
+Importing typer and pydantic takes a quarter of a second. The most frequent commands
+skip this import: they directly call the functions that the typer commands call.
 """
 
 import os
@@ -65,7 +65,7 @@ def _quick_answer(words: list[str]) -> str | None:
 
 
 def _write(text: str) -> int:
-    """Write to standard output; return 0, or 1 if the pipe is closed."""
+    """Write to standard output; return 0, or 1 if the pipe's reader has closed it."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -29,7 +29,7 @@ EPILOG = (
 class PanelCommand(TyperCommand):
     """A command whose ``--help`` groups the options under headings (panels).
 
-    It replaces typer's own panels, which need rich, a slow import.
+    It replaces typer's own panels, which need the slow import of rich.
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -87,7 +87,7 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return an agent's ``module:name``; look up a name in the project's files."""
+    """Return an agent's ``module:name``; look up other names in the project's files."""
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -178,10 +178,10 @@ Time = Annotated[
 
 
 def named_model(name: str) -> "TrainedAgent | str":
-    """Load the saved agent with this name; return the name itself if it is a model's.
+    """Load the saved agent with this name; if the name is a model's, return the name.
 
     Raises:
-        NotFoundError: The name is unknown; the message gives the most similar agent.
+        NotFoundError: The name is unknown; the message suggests a saved agent.
     """
     from agentgym.errors import NotFoundError
     from agentgym.models import hub
@@ -277,10 +277,10 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the agent's reference, from ``--agent`` or ``--command``, or None.
+    """Return the setting ``agent``, from ``--agent`` or ``--command``, or None.
 
     Raises:
-        UsageError: Both are given, or the command is invalid.
+        UsageError: Both options are given, or the command is invalid.
     """
     if command is None:
         return agent
@@ -352,10 +352,10 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return the reference of tools: ``tools_from``, or ``@`` + ``agent``, or None.
+    """Return the source of tools: ``module:name``, or ``@module:name`` of an agent.
 
     Raises:
-        UsageError: Both are given.
+        UsageError: Both options are given.
     """
     from agentgym.errors import UsageError
 
@@ -374,13 +374,13 @@ def with_tools(
     check: str | None = None,
     check_command: str | None = None,
 ) -> str:
-    """Add the options of a tasks file to its reference, and return the new reference.
+    """Return the setting ``scenario`` for a tasks file, with the values of options.
 
-    Return the reference of another scenario unchanged. Print a warning with the names
-    of tools that will really be called.
+    The other arguments are values of options. A scenario that is not a tasks file is
+    returned unchanged. Print a warning with the names of tools that will really run.
 
     Raises:
-        UsageError: Options for tasks files are given for another scenario.
+        UsageError: One of these options is given, but ``scenario`` is not a tasks file.
     """
     from agentgym.core.task import TaskSource
     from agentgym.errors import UsageError
@@ -424,10 +424,10 @@ def with_tools(
 
 
 def with_data(scenario: str, data: str | None, categories: str | None) -> str:
-    """Add data and categories, if given, to a benchmark's reference, and return it.
+    """Return the setting ``scenario`` for a benchmark with these options, if given.
 
     Raises:
-        UsageError: Data or categories are given, but the scenario is not a benchmark.
+        UsageError: An option is given, but the scenario is not a benchmark.
     """
     from agentgym.errors import UsageError
     from agentgym.scenarios.options import has_options, with_options
@@ -442,7 +442,7 @@ def with_data(scenario: str, data: str | None, categories: str | None) -> str:
 
 
 def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]:
-    """Return the settings for those tools of an agent that the scenario does not have.
+    """Return the settings for tools that an agent has, but the scenario does not have.
 
     Print a warning with the names of tools that will really be called.
 
@@ -469,7 +469,7 @@ def own_tools(tools: str | None, allow_tool: list[str] | None) -> dict[str, Any]
 def given_settings(
     context: typer.Context, settings: type["Settings"]
 ) -> dict[str, Any]:
-    """Return the values of options that the user gave, by the names of settings.
+    """Return the settings that the user gave as options, by name.
 
     An option with the value None, False or an empty list counts as not given.
     """
@@ -482,10 +482,10 @@ def given_settings(
 
 
 def require_place(path: Path) -> None:
-    """Check that a file can be written later.
+    """Check that a file can be written at this path, without writing it.
 
     Raises:
-        UsageError: The file cannot be written.
+        UsageError: The file cannot be written; the message says why.
     """
     from agentgym.errors import UsageError
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _RESULTS: ContextVar[int] = ContextVar("agentgym_results", default=1)
-"""File descriptor for results; inside :func:`only_results` a copy of stdout."""
+"""File descriptor for results: 1, or a copy of it inside :func:`only_results`."""
 _BEGAN: ContextVar[float | None] = ContextVar("agentgym_began", default=None)
 """Start of the running command, in ``time.monotonic()``."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -31,7 +31,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @contextmanager
 def counted_from(began: float) -> Iterator[None]:
-    """Set the start time that :func:`began` returns."""
+    """Set the start time that :func:`began` returns inside the block."""
     token = _BEGAN.set(began)
     try:
         yield
@@ -46,10 +46,11 @@ def began() -> float | None:
 
 @contextmanager
 def only_results() -> Iterator[None]:
-    """Send all output except that of :func:`print_result` to standard error.
+    """Inside the block, only :func:`print_result` writes to standard output.
 
-    With ``--json``, standard output may contain only the JSON. Output of user code, of
-    libraries and of child processes would make it invalid.
+    All other output goes to standard error. With ``--json``, standard output may
+    contain only the JSON; output of user code, libraries and child processes would make
+    it invalid.
     """
     sys.stdout.flush()
     stdout = os.dup(1)
@@ -65,10 +66,10 @@ def only_results() -> Iterator[None]:
 
 
 def progress_console(as_json: bool = False) -> "Console":
-    """Return a console for messages: standard output, or with ``as_json`` stderr.
+    """Return a console for messages, on stdout; with ``as_json``, on stderr.
 
-    Printing raises :class:`~agentgym.errors.OutputClosed` if the output is a pipe that
-    its reader has closed.
+    Printing raises :class:`~agentgym.errors.OutputClosed` if the output is a pipe and
+    its reader has closed it.
     """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -100,9 +101,9 @@ def visible(text: str) -> str:
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """Log failures of a running server to standard error, inside the block.
+    """Inside the block, log failures of a running server to standard error.
 
-    The server's responses only refer to its log, without the cause.
+    The server's responses to clients refer to this log and do not contain the cause.
     """
     root, servers = logging.getLogger(), logging.getLogger(_SERVERS)
     if not all(isinstance(each, logging.NullHandler) for each in root.handlers):
@@ -125,7 +126,7 @@ def discard_output() -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; it may contain pydantic models. NaN becomes null."""
+    """Print a value as JSON. It may contain pydantic models; NaN becomes null."""
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -175,8 +176,7 @@ def split_log_level(words: list[str]) -> tuple[list[str], int | None]:
 def show_log(level: int | None) -> None:
     """Write log records of at least ``level`` to standard error.
 
-    With None, write no records, and hide the warnings of libraries, which are for
-    developers.
+    If ``level`` is None, write no records, and also hide Python warnings of libraries.
     """
     if level is None:
         logging.basicConfig(handlers=[logging.NullHandler()])

@@ -391,7 +391,7 @@ def _refuse_existing(output: Path) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    """Write a tasks file without secrets; print it if ``output`` is None.
+    """Write the text of a tasks file, without secrets; print it if no file is given.
 
     Raises:
         UsageError: The file exists already or cannot be written.

@@ -337,7 +337,7 @@ def train(
 def _says_what(
     given: dict[str, Any], tasks: Path | None, config: Path | None, resume: str | None
 ) -> bool:
-    """Return whether a scenario, a tasks file, a config file or a run is given."""
+    """Return whether a scenario, tasks, a config file or a run to resume is given."""
     from agentgym.core.settings import variable_of
 
     named = "scenario" in given or variable_of("scenario") in os.environ
@@ -384,9 +384,9 @@ def _tasks_file(tasks: Path, scenario: str | None) -> str:
 
 
 def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
-    """Return settings that only serve to find the run to resume.
+    """Check the options of a resumed run; return settings to find the run with.
 
-    ``clean`` means that neither ``--config`` nor ``--dry-run`` is given.
+    ``clean`` is false if ``--config`` or ``--dry-run`` is given, which are refused.
 
     Raises:
         UsageError: An option is given that a resumed run cannot change.
@@ -410,14 +410,14 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
 
 def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given settings of memory and servers; these may change on resuming."""
+    """Return the settings in ``given`` of memory and servers, to change on resuming."""
     from agentgym.engines.resuming import LIBRARIES, MACHINE
 
     return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
-    """Return the settings of a new run; options override those of the file."""
+    """Return the settings of a new run; options override settings in ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
     from agentgym.errors import UsageError
@@ -461,7 +461,7 @@ def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
 
 
 def _show_elsewhere(settings: "TrainingConfig", as_json: bool) -> None:
-    """Print the plan of a run on another machine; if that is rented, also the cost."""
+    """Print the plan of a run on another machine; for a rented one, also the cost."""
     from agentgym.compute.rented import is_rented, quotes_for
     from agentgym.train.trainer import Trainer
     from agentgym.ui.machines import quote_view
@@ -485,7 +485,7 @@ def _train(
     may_change: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Train, and show the result."""
+    """Train, and print the result; ``may_change`` are new settings of a resumed run."""
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import result_view
     from agentgym.ui.terminal_progress import TerminalProgress

@@ -18,24 +18,25 @@ from agentgym.errors import ComputeError, NoCapacityError, UsageError
 from agentgym.models.reference import is_remote
 
 CPU_PARAMETERS = 1e9
-"""Most parameters of a model that the CPU trains, if the model fits in memory."""
+"""A model with more parameters than this is not trained on the CPU."""
 _USUAL = (
     ("an L4", 24, 0.45),
     ("an L40S", 48, 0.90),
     ("an A100", 80, 1.70),
     ("an H200", 141, 4.00),
 )
-"""GPU, its memory in GB, and a typical price in $ per hour.
+"""GPUs that can be rented: name, memory in GB, typical price in $ per hour.
 
-Named in the error message if no provider is set up."""
+One is suggested in an error message if no provider is set up."""
 
 
 def settle(config: TrainingConfig) -> str:
     """Return where to train: ``auto`` for this machine, or the name of a provider.
 
     Raises:
-        ComputeError: The model does not fit this machine, and no machine can be rented;
-            the message names a suitable GPU, its typical price, and the missing setup.
+        ComputeError: The model does not fit this machine, and no machine can be rented.
+            The message names a suitable GPU, its typical price, and the API keys to
+            set.
     """
     if is_remote(config.model) or config.engine not in (AUTO_ENGINE, "local"):
         return config.gpu  # other code refuses or resolves these
@@ -61,8 +62,8 @@ def settle(config: TrainingConfig) -> str:
 def expected_time(config: TrainingConfig) -> str:
     """Describe the hours that a run is expected to take on this machine's GPU.
 
-    The text is empty if this machine's GPU is not used, the run is deterministic, or
-    the model's size is unknown.
+    The text is empty if this machine's GPU is not used, ``config.deterministic`` is
+    set, or the model's size is unknown.
 
     Raises:
         UsageError: The scenario is unknown.
@@ -85,7 +86,7 @@ def expected_time(config: TrainingConfig) -> str:
 
 
 def _why_not_here(need: Need, config: TrainingConfig) -> str:
-    """Return why this machine cannot train a model; empty if it can."""
+    """Return why this machine cannot train the model; empty if it can."""
     offers = LocalMachine().offers()
     if any(offer.gpus for offer in offers):
         needs = [need]
@@ -107,7 +108,10 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 
 
 def _with_less(need: Need, config: TrainingConfig) -> str:
-    """Return a sentence on settings with which the CPU can train a model, or ""."""
+    """Return a sentence with settings that make the model fit the CPU's memory.
+
+    It is "" without such settings, with a GPU, or for a model too large for a CPU.
+    """
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
     memory = LocalMachine().offers()[0].memory_gb
@@ -142,9 +146,9 @@ def _keys() -> str:
 
 
 def _cheapest(providers: list[Provider], config: TrainingConfig) -> Quote:
-    """Return the cheapest quote of all providers; quotes with vLLM come first.
+    """Return the cheapest quote of all providers; prefer any quote with vLLM.
 
-    A provider that fails is skipped. If none gives a quote, the errors are raised.
+    A provider that fails is skipped. If all providers fail, their errors are raised.
     """
     quotes, errors = [], list[ComputeError | UsageError]()
     for provider in providers:

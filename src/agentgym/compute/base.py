@@ -19,7 +19,7 @@ NAME_PREFIX = "agentgym-"
 
 
 def in_cents(hourly: float) -> str:
-    """Format a price in $, rounded up to a cent so that it can serve as a limit."""
+    """Format a price in $, rounded up to a cent, so that it can serve as a limit."""
     return f"{math.ceil(round(hourly * 100, 6)) / 100:.2f}"
 
 
@@ -32,13 +32,13 @@ class Offer:
         kind: The provider's name of this type, ``NVIDIA RTX A5000`` or ``gpu_1x_a10``.
         gpu: The GPU's name for people; empty without a GPU.
         gpus: Number of GPUs.
-        gpu_memory_gb: Memory of each GPU, in GB as the provider counts.
+        gpu_memory_gb: Memory of each GPU, in GB as the provider reports it.
         memory_gb: Main memory in GB; 0 if the provider does not report it.
-        hourly: Price per hour in $ for the whole machine; 0 for the user's own.
+        hourly: Price per hour in $ for the whole machine; 0 for this machine.
         disk_hourly: The part of ``hourly`` for the disk; 0 if not billed separately.
         is_spot: Whether the provider may take the machine away at any time.
-        on_demand_hourly: The price per hour in $ that a spot machine may rise to; 0 if
-            its price cannot rise.
+        on_demand_hourly: The price per hour in $ to which a spot machine's price may
+            rise; 0 if the price cannot rise.
         region: The machine's region; empty if the provider chooses.
         is_available: Whether a machine was available when the offers were read.
     """
@@ -172,15 +172,15 @@ class EndRequest:
 class Provider(ABC):
     """A provider of machines. Plugins: entry point ``agentgym.compute``.
 
-    Every method may wait for the network and raises :class:`ComputeError` with a plain
-    message. No method repeats a launch whose outcome is unclear: the caller searches
+    Methods may wait for the network, and raise :class:`ComputeError` with a message for
+    the user. No method repeats a launch whose outcome is unclear: the caller searches
     for the machine by its name.
 
     Attributes:
         name: The provider's name for ``--gpu``.
         key: Environment variable with the API key; empty if no key is needed.
         is_rented: Whether its machines cost money while they exist.
-        only_named: Whether to ask for offers only if the user names this provider,
+        only_named: Whether to request offers only if the user names this provider,
             since its answer is slow.
         has_spot: Whether some of its offers are spot machines.
     """
@@ -231,10 +231,10 @@ class Provider(ABC):
         """Return the existing machines whose name starts with :data:`NAME_PREFIX`."""
 
     def forget(self, name: str) -> None:
-        """Remove a deleted machine's other entries at the provider; ignore a failure.
+        """Delete data that the provider still has for a deleted machine; ignore errors.
 
-        An example is an SSH key that was registered for the machine. The default does
-        nothing.
+        An example is an SSH key that was registered for the machine. This base method
+        does nothing.
         """
         return
 

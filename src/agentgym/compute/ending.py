@@ -1,4 +1,4 @@
-"""End machines, and verify that they are gone."""
+"""End (delete) rented machines, and verify that they are gone."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Waits:
         look_s: Interval between two reads of a provider's list of machines.
         looks: Number of reads (not seconds) of the list to find a machine, since a new
             machine may be listed late.
-        up_s: Longest wait until a machine runs and has an address.
+        up_s: Longest wait until a machine runs and its SSH server answers.
         end_s: Longest wait until an ended machine is gone.
         boot_s: Longest wait if the provider refuses to end a machine that boots.
         fetch_s: Longest time to fetch finished files before a machine is ended.
@@ -34,7 +34,9 @@ class Waits:
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
-    """Search the provider's list repeatedly for a machine's name; None if not found.
+    """Search the provider's list for a machine's name; return None if it is missing.
+
+    The list is read again until the machine is found, at most ``waits.looks`` times.
 
     Raises:
         ComputeError: The last request to the provider failed.
@@ -67,9 +69,9 @@ def is_away(
         provider: The machine's provider.
         machine: The machine.
         waits: Timeouts.
-        is_lost: Whether the machine cannot be used. If so, the provider is asked
-            several times, since its answers may be late, and a stopped machine counts
-            as gone.
+        is_lost: Whether the machine is known to be unusable, e.g. after a connection
+            broke. If so, the provider is asked several times, since its answers may be
+            late, and a stopped machine counts as gone.
     """
     for look in range(waits.looks if is_lost else 1):
         time.sleep(waits.look_s if look else 0.0)
@@ -136,7 +138,7 @@ def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bo
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
-    """Ask the provider to end machines of this name; return why one remains, or ""."""
+    """Ask to end all machines of this name; return why one still exists, or ""."""
     if machine.id:
         provider.terminate(machine)
     same = [each for each in provider.machines() if each.name == machine.name]

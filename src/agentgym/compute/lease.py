@@ -41,11 +41,12 @@ TRIES = 4
 """Most offers to try in turn if GPUs are sold out."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
-"""Factor by which the real price may exceed the agreed one, without ``max_hourly``."""
+"""A machine may cost this multiple of the agreed price without ``max_hourly``."""
 _RESERVE_S, _STOP_S = 120.0, 60.0
 """Seconds of paid time to reserve for stopping training and fetching files.
 
-``_RESERVE_S`` until a transfer was measured; then ``_STOP_S`` plus twice its time."""
+It is ``_RESERVE_S`` until a transfer was measured, then ``_STOP_S`` plus twice the
+transfer's time."""
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
 """Number of signals, such as Ctrl-C, after which a machine's clean-up is given up."""
@@ -56,7 +57,7 @@ _NAME_CHARACTERS = 40
 
 
 class Lease:
-    """Rents the first available one of the offered machines.
+    """Rents a machine for a ``with`` block: the first offered one that is available.
 
     ::
 
@@ -78,12 +79,14 @@ class Lease:
             offered price plus a tenth.
         limit: Cost of this machine in $ at which the block is interrupted, or None.
         before: Cost in $ of the run's earlier machines, for the record.
-        taken: Number of earlier machines that were taken away, for the record.
-        report: Called with sentences about the lease.
+        taken: Number of the run's earlier machines that were taken away, for the
+            record.
+        report: Called with sentences about the machine, to show to the user.
         waits: Timeouts.
         held: A machine that the run already has, with its record; if given, no machine
             is rented.
-        rescue: Fetches the machine's files; called again after an error.
+        rescue: Fetches the machine's files after an error in the block; it is called
+            again if it raises an error.
 
     Attributes:
         address: Address of the machine's SSH server.
@@ -159,7 +162,7 @@ class Lease:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds left for training, without the reserve; None without a limit."""
+        """Seconds left to train, without the reserve; None without limit or price."""
         if self._limit is None or not self.record.hourly:
             return None
         reserve = min(
@@ -168,7 +171,7 @@ class Lease:
         return self._seconds_for(self._limit - reserve)
 
     def reserve(self, seconds: float) -> None:
-        """Reserve paid time to fetch results, if one transfer takes ``seconds``."""
+        """Reserve paid time to fetch results; one transfer takes ``seconds``."""
         self._reserve_s = _STOP_S + 2 * seconds
 
     @property
@@ -328,7 +331,7 @@ class Lease:
             time.sleep(self._waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
-        """Record the machine's real price, if it is reported; raise if too high."""
+        """Record the machine's real price, if it is known; raise if it is too high."""
         hourly = self.record.billed(machine)
         if hourly == self.record.hourly:
             return
@@ -354,7 +357,9 @@ class Lease:
         self._signals.interrupt()
 
     def _leave(self, error: BaseException | None) -> None:
-        """End the machine; add the outcome to ``error``, if there is one.
+        """End the machine; after an error, fetch its files first.
+
+        The outcome is added to ``error`` as a note.
 
         Raises:
             ComputeError: The machine could not be ended, and ``error`` is None.
@@ -405,7 +410,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; retry after errors until ``given_up`` is set."""
+        """Fetch the machine's files; try until ``given_up`` is set or 3 refusals."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:

@@ -15,7 +15,7 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
 
 SETUP_MINUTES = 12.0
-"""Minutes until training starts, to boot a machine and install packages and a model."""
+"""Minutes to boot a machine, and to install packages and a model, before training."""
 ENGINE_MINUTES = 8.0
 """Further minutes to install vLLM's own environment, of about 20 GB."""
 CALLS = 5
@@ -23,7 +23,7 @@ CALLS = 5
 FILLED = 0.4
 """Assumed mean length of a response, as a share of the limit ``max_tokens``."""
 LEARNING = 2.0
-"""Assumed time of a training episode with its learning, as a multiple of sampling."""
+"""Assumed time of a training episode, as a multiple of that of a measured episode."""
 MARGIN = 3.0
 """Without ``max_cost``, a run is ended at this multiple of its estimated cost."""
 SPEEDS = {
@@ -46,14 +46,14 @@ SPEEDS = {
 }
 """Assumed tokens per second of a model with a billion parameters, by GPU.
 
-The keys are parts of GPU names; the first that matches counts. The time per token is
-assumed to be proportional to the number of parameters."""
+The keys are parts of GPU names; the first key that is part of a GPU's name counts. The
+time per token is assumed to be proportional to the number of parameters."""
 _SLOWEST = 800
 LOCAL_SPEED = 1_000
 """Most tokens per second that the engine ``local`` samples on a GPU, with any model.
 
-Measured on an H200: 1,224 to 923 with 0.5 to 7 billion parameters. cuDNN's attention,
-which is not used any more, was in use (docs/benchmarks.md)."""
+Measured on an H200: 1,224 to 923 with 0.5 to 7 billion parameters. The measured version
+used cuDNN's attention, which is not used any more (docs/benchmarks.md)."""
 _VLLM = (
     "The engine is vLLM, which is made to sample on a GPU: this one has room for it "
     "next to the learner, by estimate. It is installed there, and the machine decides "
@@ -68,13 +68,13 @@ _LEAST_PARAMETERS = 2e8
 
 @dataclass(frozen=True)
 class Effort:
-    """The most work that a run does.
+    """The rollouts and tokens of a run, from which its cost is estimated.
 
     Attributes:
         episodes: Number of training episodes.
         measured: Number of rollouts that only measure the policy, before, during and
             after training.
-        tokens: Tokens sampled in one episode or measured rollout.
+        tokens: Assumed number of tokens sampled in one episode or measured rollout.
         setup_minutes: Minutes until training starts.
         limit_s: The run's time limit in seconds; infinite without a limit.
     """
@@ -87,7 +87,7 @@ class Effort:
 
     @classmethod
     def of(cls, config: TrainingConfig, done: int = 0, engine: str = "local") -> Self:
-        """Return the work of a run that uses its whole budget.
+        """Estimate the rollouts and tokens of a run that trains on all its episodes.
 
         Args:
             config: The run's settings.
@@ -117,7 +117,7 @@ class Quote:
     Attributes:
         offer: The offered machine.
         need: The GPU memory that training the model needs.
-        effort: The work of the run.
+        effort: The rollouts, tokens and time limit of the run.
         max_cost: The user's limit in $ at which the run is ended, or None.
         engine: A sentence on why the engine was chosen; empty if the user chose it.
     """
@@ -130,7 +130,7 @@ class Quote:
 
     @property
     def tokens_per_second(self) -> float:
-        """The assumed speed of this GPU with a model of this size."""
+        """Assumed number of tokens that this GPU samples per second with this model."""
         gpu = self.offer.gpu
         named = (each for each in SPEEDS if re.search(rf"\b{each}(?!\d)", gpu))
         billions = max(self.need.parameters, _LEAST_PARAMETERS) / 1e9
@@ -139,7 +139,7 @@ class Quote:
 
     @property
     def hours(self) -> float:
-        """Estimated hours with set-up, if the whole budget is used."""
+        """Estimated hours of a run that trains on all its episodes, with set-up."""
         episodes = LEARNING * self.effort.episodes + self.effort.measured
         seconds = episodes * self.effort.tokens / self.tokens_per_second
         seconds = min(seconds, self.effort.limit_s)
@@ -232,7 +232,7 @@ class Quote:
 def quotes_of(
     offers: Sequence[Offer], config: TrainingConfig, done: int = 0
 ) -> list[Quote]:
-    """Return a run's quotes with the best engine that fits, the cheapest first.
+    """Return quotes for a run, the cheapest first, with the best engine that fits.
 
     Args:
         offers: The offers of one or more providers.

@@ -78,7 +78,7 @@ def _unlisted(
     listed: Iterable[Machine],
     records: Iterable[tuple[RunFolder, MachineRecord]],
 ) -> list[Machine]:
-    """Return the machines of runs that exist but are missing in the provider's list."""
+    """Return runs' machines that exist, although the provider does not list them."""
     names = {machine.name for machine in listed}
     described = [
         provider.describe(record.machine)
@@ -124,18 +124,18 @@ def look(
     name: str | None = None,
     report: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Found], list[Awaited], dict[str, str]]:
-    """List machines; repeat while a launched one is missing, since lists may be late.
+    """List machines; repeat while a launched machine is missing in its provider's list.
 
     Args:
         providers: Providers to ask, by name.
         output: The folder of runs.
         waits: Timeouts and intervals.
         name: Name of the only machine to wait for; None waits for all.
-        report: Called with a sentence before the second attempt.
+        report: Called with a sentence before the lists are read again.
 
     Returns:
-        The machines found, the launches still awaited, and an error message for each
-        failed provider, by name.
+        The machines found, the launched machines that are still missing, and an error
+        message for each failed provider, by name.
     """
     for number in range(waits.looks):
         if number:
@@ -193,7 +193,8 @@ def settle(
 ) -> list[MachineRecord]:
     """Update the records of machines that do not exist any more; return these records.
 
-    Runs in training are skipped, and recent launches whose machine may still appear.
+    Runs that are training are skipped. So are recent launches, since their machine may
+    still appear.
 
     Args:
         providers: Providers that answered, by name.

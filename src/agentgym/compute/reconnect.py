@@ -12,7 +12,7 @@ from agentgym.evaluate.progress import Progress
 LONG_S = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 40)
 """Seconds between attempts to reconnect: ten minutes in total."""
 SHORT_S = (1.0, 2.0)
-"""Seconds between attempts if a failure loses nothing."""
+"""Seconds between attempts if a failure loses nothing: on the user's own machine."""
 _LOOK_S = 0.5
 _TRIES = 3
 
@@ -23,8 +23,9 @@ class Reconnect:
     Args:
         where: The machine's address.
         progress: Gets warnings about broken connections.
-        waits_s: Seconds to wait before each attempt; empty for no attempts.
-        meanwhile: End of the warning, e.g. ``; the training goes on``.
+        waits_s: Seconds to wait before each attempt, one number per attempt.
+        meanwhile: Text to add to the warning that a connection broke, e.g.
+            ``; the training goes on``.
         require_machine: Called after each failed attempt; raises an error other than
             UnreachableError if the machine does not exist any more.
     """
@@ -44,7 +45,7 @@ class Reconnect:
         self._require_machine = require_machine
 
     def lasting(self) -> Self:
-        """Return a copy that retries for ten minutes; use it after a first answer."""
+        """Return a copy that retries for ten minutes, for a machine that answered."""
         where, progress, check = self._where, self._progress, self._require_machine
         return type(self)(where, progress, LONG_S, self._meanwhile, check)
 

@@ -25,20 +25,20 @@ _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit",
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
-"""Most seconds that a machine with a watchdog exists after the last heartbeat."""
+"""Seconds after the last heartbeat, at most, until a machine has ended itself."""
 Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
 """State of a rented machine.
 
 ``asked``: the launch has no answer yet. ``unclear``: the launch's answer was lost.
-``ended``: AgentGym ended it. ``taken``: the provider took the spot machine away.
-``gone``: the provider has it no longer. ``never``: it was not created. ``left``: it
-could not be ended, and may cost money."""
+``rented``: it was launched. ``ended``: AgentGym ended it. ``taken``: the provider took
+the spot machine away. ``gone``: the provider does not list it any more. ``never``: it
+was not created. ``left``: it could not be ended, and may cost money."""
 _OPEN = ("asked", "unclear", "rented", "left")
 
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """The known facts about a run's machine.
+    """The content of ``machine.json``: the known facts about a run's machine.
 
     Attributes:
         name: The machine's name, by which the provider's list is searched.
@@ -167,15 +167,16 @@ class MachineRecord:
         }[self.fate]
 
     def changed(self, **changes: Any) -> Self:
-        """Return a copy with ``changes``."""
+        """Return a copy with new values for the named fields."""
         return replace(self, **changes)
 
     def found_gone(self) -> Self:
         """Return a copy of this record for a machine that its provider does not list.
 
-        ``ended`` is set to the latest possible time. That is now; or, with a watchdog,
-        the time of the cost limit or :data:`ALONE_S` after the last heartbeat, if that
-        is earlier. A machine without an id was never created.
+        ``ended`` is set to the latest possible time. That is now, unless the machine
+        must have ended itself before (``guarded``): when the cost limit was reached, or
+        :data:`ALONE_S` after the last heartbeat. A machine without an id was never
+        created.
         """
         if not self.id:
             return self.changed(fate="never")
@@ -191,7 +192,7 @@ class MachineRecord:
     def write(self, folder: Path) -> Self:
         """Write this record into a run's folder atomically, and return it.
 
-        If its name or fate has changed, the run's audit log gets an entry.
+        If the machine's name or fate has changed, the run's audit log gets an entry.
         """
         if _fate_in(folder) != (self.name, self.fate):
             known = {n: v for n, v in asdict(self).items() if n in _NOTED and v}

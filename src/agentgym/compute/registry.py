@@ -24,7 +24,7 @@ def rented() -> list[Provider]:
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return the configured providers to ask if the user names no provider."""
+    """Return the providers to ask if the user names none: those with a key set."""
     return [
         provider
         for provider in rented()

@@ -35,7 +35,7 @@ LOG = "elsewhere.log"
 """Local file with the output of the remote training."""
 KNOWN_HOSTS = "known_hosts"
 _REST = 4.0
-"""Pause after fetching files, as a multiple of the time that fetching took."""
+"""Pause between two fetches of files, as a multiple of the last fetch's time."""
 _ENDING_S = 300.0
 _MEANWHILE = "; the training goes on"
 _END = 1 << 40
@@ -146,10 +146,11 @@ def _reconnect(
     progress: Progress,
     require_machine: Callable[[], None] = lambda: None,
 ) -> Reconnect:
-    """Return the Reconnect that retries the first connection.
+    """Return the object that retries the first connection to the machine.
 
-    It retries for ten minutes if the machine is rented, since a failure ends it; for
-    seconds if the user's own machine already has the run; otherwise not.
+    It retries for ten minutes if the machine is rented, since a failure ends the
+    machine. It retries for seconds if the user's own machine already has the run.
+    Otherwise, it does not retry.
     """
     known = _known(run, shell.address)
     waits_s: Sequence[float] = () if known is None else SHORT_S
@@ -159,7 +160,7 @@ def _reconnect(
 
 
 def _known(run: RunFolder, address: Address) -> dict[str, Any] | None:
-    """Return the entry of the machine at ``address`` in ``run.json``, or None."""
+    """Return the entry in ``run.json`` of the machine at ``address``, or None."""
     record = run.record()
     machines = dict(record.get("left") or {})
     if last := record.get("elsewhere"):
@@ -213,7 +214,7 @@ class _Followed:
     def run(self, order: Callable[[], dict[str, Any]]) -> TrainingResult:
         """Start the run unless it is training, show its progress, and fetch its files.
 
-        ``order`` returns the limits and the ending request for the start.
+        ``order`` returns the limits of training, and the request that ends the machine.
         """
         state = self._opened()
         has_run, there = state["state"] != "none", []
@@ -248,7 +249,7 @@ class _Followed:
         return result
 
     def leave(self) -> None:
-        """Stop the training, fetch finished files, and remove the remote run."""
+        """Stop the training, fetch finished files, and remove the remote files."""
         state = self._opened()
         if state["state"] != "none" and self._is_ahead():
             self._end(state)
@@ -269,11 +270,11 @@ class _Followed:
         return state
 
     def _is_ahead(self) -> bool:
-        """Return whether the machine has all local steps, and maybe later ones."""
+        """Return whether the machine has all local steps of the run, and maybe more."""
         return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """Stop a remote run that does not continue the local one; warn the user."""
+        """Stop the remote training: the run has gone on without it. Warn the user."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -284,7 +285,7 @@ class _Followed:
         self._end(state)
 
     def _end(self, state: dict[str, Any]) -> None:
-        """Stop the remote training, and wait for its end."""
+        """Stop the remote training, if it is running, and wait for its end."""
         if state["state"] == "running":
             self._persist(lambda: self._channel.ask("stop"))
             until = time.monotonic() + _ENDING_S
@@ -311,7 +312,7 @@ class _Followed:
         self._run.write_record(elsewhere=None)
 
     def _is_worth_following(self, state: dict[str, Any]) -> bool:
-        """Return whether it is training, or done with the present ``episodes``."""
+        """Return whether the remote run is training, or has trained all episodes."""
         if state["state"] == "running":
             return True
         is_done = state["state"] == "ended" and state["outcome"]["kind"] == "done"
@@ -325,7 +326,7 @@ class _Followed:
         """Send the run's files and start it.
 
         Args:
-            order: Returns the limits and the ending request.
+            order: Returns the limits of training, and the request to end the machine.
             there: Names of the checkpoints on the remote machine.
             number: Number of this attempt to train on the machine.
         """
@@ -390,7 +391,7 @@ class _Followed:
         return {**state, "has_made": made, "has_more": bool(data)}
 
     def _log(self, said: bytes) -> None:
-        """Append complete lines of the remote output to the local log, redacted."""
+        """Append complete lines of remote output to the local log; replace secrets."""
         text = self._unsaid + said
         end = text.rfind(b"\n") + 1 if said else len(text)
         lines, self._unsaid = text[:end], text[end:]
@@ -485,7 +486,7 @@ class _Followed:
         return True
 
     def _left(self) -> dict[str, Any]:
-        """Return the entries of other machines that may have or train the run."""
+        """Return ``run.json``'s entries of other machines that may have the run."""
         record = self._run.record()
         left = dict(record.get("left") or {})
         if last := record.get("elsewhere"):

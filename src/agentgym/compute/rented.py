@@ -34,9 +34,11 @@ from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
 SILENT_S = 1800.0
-"""Seconds without the client's heartbeat after which a rented machine ends itself."""
+"""Seconds without the client's heartbeat after which a machine stops training.
+
+It then waits for the client to fetch files, and ends itself."""
 _MOST_IN_VAIN = 3
-"""Spot machines taken away in a row, without a new saved step, that end a run."""
+"""Number of spot machines in a row, taken away before a new step, that ends a run."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -81,7 +83,7 @@ class Rented(Place):
     waits = Waits()
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
-        """Return the run's plan, without asking the provider."""
+        """Return the run's plan, without a request to the provider."""
         provider = _provider(config)
         needs_of(config)
         return plan_elsewhere(config, f"rented of {provider.name}")
@@ -241,9 +243,10 @@ class Rented(Place):
 
 
 def _limits(lease: Lease) -> EndLimits:
-    """Return the limits, in seconds from now, after which the machine ends itself.
+    """Return the limits at which the machine stops training and ends itself.
 
-    The client stops the run a little earlier. So the limits matter only if it fails.
+    They are in seconds from now. The client stops the run a little earlier, so they
+    matter only if the client fails.
     """
     if lease.ending is not None:
         lease.guarded()
@@ -265,9 +268,9 @@ def _noticed(lease: Lease) -> Iterator[None]:
 
 
 def _was_taken(offer: Offer, earlier: MachineRecord | None) -> bool:
-    """Return whether the run's last machine had this offer's type and was taken away.
+    """Return whether the run's last machine was like this offer and was taken away.
 
-    The region must be the same too.
+    It is like the offer if it had the same type and region.
     """
     if earlier is None or earlier.fate != "taken":
         return False
@@ -301,7 +304,8 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
     """End a run's recorded machine; write and return the updated record.
 
-    If the provider does not list the machine, :meth:`MachineRecord.found_gone` is used.
+    If the provider does not list the machine, the record is that of
+    :meth:`MachineRecord.found_gone`.
 
     Raises:
         ComputeError: The machine could not be ended.

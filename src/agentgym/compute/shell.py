@@ -118,8 +118,8 @@ class Shell:
         """Return the exception for a failed ssh or a failed remote command.
 
         Args:
-            code: The exit status; 255 is ssh's own.
-            said: The error output.
+            code: The exit status; 255 means that ssh itself failed.
+            said: The text on standard error.
         """
         where, last = self.address, _last_line(said)
         if code != _BROKEN:
@@ -160,7 +160,7 @@ class Shell:
         return f"forget the old one (ssh-keygen{where} -R {shlex.quote(name)})"
 
     def _known_as(self) -> tuple[str, str]:
-        """Return the host's name in the file of known hosts, and the file's path.
+        """Return the host's name in SSH's file of known hosts, and that file's path.
 
         An alias of ``~/.ssh/config`` is resolved with ``ssh -G``. The path is empty for
         the default file.
@@ -180,7 +180,7 @@ class Shell:
 
 
 def scratch_errors() -> IO[bytes]:
-    """Return a temporary file for the error output of a long command."""
+    """Return a temporary file for the standard error of a long command."""
     return tempfile.TemporaryFile()
 
 

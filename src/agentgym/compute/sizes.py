@@ -46,11 +46,11 @@ class Need:
         parameters: The model's number of parameters.
         source: Where the number of parameters comes from, e.g. ``by its config.json``.
         rank: Rank of the trained adapter; 0 trains all weights.
-        weights_gb: The loaded weights.
-        learning_gb: Trained weights, their gradients and AdamW's moments.
-        activations_gb: Activations of a backward pass.
-        cache_gb: Keys and values of running episodes, and CUDA's own memory.
-        served_gb: vLLM's weights, cache and own memory while it answers; 0 without it.
+        weights_gb: GB of the loaded weights.
+        learning_gb: GB of the trained weights, their gradients and AdamW's moments.
+        activations_gb: GB of the activations of a backward pass.
+        cache_gb: GB of the keys and values of running episodes, and of CUDA itself.
+        served_gb: GB of vLLM's weights, cache and own memory; 0 without vLLM.
     """
 
     parameters: float
@@ -91,7 +91,7 @@ class Need:
 
 
 def needs_of(config: TrainingConfig) -> list[Need]:
-    """Return the GPU memory needed with each possible engine, the best engine first.
+    """Return the GPU memory that each possible engine needs, the best engine first.
 
     Raises:
         ModelError: The model's folder does not exist.
@@ -109,7 +109,7 @@ def needs_of(config: TrainingConfig) -> list[Need]:
 def need_of(config: TrainingConfig) -> Need:
     """Return the GPU memory that a run's model needs, without vLLM.
 
-    If its ``config.json`` is available locally, the training engine's estimate is used.
+    If the model's ``config.json`` is on this machine, the engine's estimate is used.
 
     Raises:
         ModelError: The model's folder does not exist.

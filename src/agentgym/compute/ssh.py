@@ -32,7 +32,7 @@ class OverSSH(Place):
         return train_elsewhere(config, _address(config), None, run, progress)
 
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
-        """Stop the training and fetch its files; return an error message, or None."""
+        """Stop the training and fetch its files; return an error message on failure."""
         try:
             fetch_results(_address(config), None, run, Progress())
         except ComputeError as error:

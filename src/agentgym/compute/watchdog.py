@@ -40,7 +40,7 @@ class EndLimits:
         idle_s: Seconds without a heartbeat, after training, for which a rented machine
             waits for the client to fetch files.
         parting_s: Seconds for which a rented machine waits after the client has all
-            files; usually the client ends it earlier.
+            files; usually the client ends the machine earlier.
         grace_s: Seconds from the request to stop training until it is killed.
     """
 
@@ -61,9 +61,9 @@ class Watchdog:
 
     Args:
         attempt: The folder of this attempt, in the run's folder.
-        order: A dict. ``train`` is the input of the training process, ``limits`` are
-            the fields of EndLimits, and ``ending`` are those of the request that ends
-            the machine, or None.
+        order: A dict with the keys ``train`` (the input of the training process),
+            ``limits`` (the fields of EndLimits) and ``ending`` (the fields of the
+            EndRequest that ends the machine, or None).
     """
 
     def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Watchdog:
         self._why: str | None = None
 
     def run(self) -> None:
-        """Run the training, make sure that it has an outcome, and end the machine."""
+        """Run the training, write a missing outcome, and end a rented machine."""
         child = self._start()
         if self._ending is not None and self._limits.ends_s is not None:
             end = threading.Timer(self._limits.ends_s, self._end_machine)
@@ -201,13 +201,16 @@ def send_ending(ending: dict[str, str]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill the process group of training."""
+    """Kill the training process and the processes that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def main(attempt: Path) -> None:
-    """Read the order and run it, with a lock that shows that this process is alive."""
+    """Read a Watchdog's order from standard input, and run it.
+
+    A lock on a file shows that this process is alive.
+    """
     order = json.loads(sys.stdin.buffer.read())
     with (attempt / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 COMMAND = "command:"
-"""Prefix of a reference that is a program's command: ``command:node agent.js``."""
+"""Prefix of the setting ``agent`` for a program, as in ``command:node agent.js``."""
 
 
 def is_command(reference: str) -> bool:
-    """Return whether an agent's reference is the command of a program."""
+    """Return whether the text that names an agent is the command of a program."""
     return reference.startswith(COMMAND)
 
 
@@ -34,13 +34,15 @@ class AgentSpec(BaseModel):
 
     Attributes:
         scenario: Name of the scenario that the agent was trained on.
-        framework: The framework that it was trained in, e.g. ``langchain``.
-        agent: ``module:name`` of the user's agent or factory, or ``command:`` and a
-            program's command. None: the agent that the scenario itself defines.
+        framework: The agent's framework in training, e.g. ``langchain``.
+        agent: ``module:name`` of the user's agent or of a function that creates it, or
+            ``command:`` and a program's command. None: the agent that the scenario
+            itself defines.
         system_prompt: The agent's system prompt.
         tools: The agent's tools in OpenAI's format. Empty if every task of the scenario
             has its own tools.
-        max_turns: Maximum number of model calls in one episode.
+        max_turns: Maximum number of model calls in one episode, for each agent of a
+            team.
         max_tokens: Maximum number of tokens in one response.
         temperature: Sampling temperature at which the agent was evaluated.
     """
@@ -101,13 +103,13 @@ class Trained(Protocol):
 
     @property
     def scenario(self) -> str:
-        """The scenario to load: its name, or the path of its pack."""
+        """The scenario to load: its name, or the path of its folder or file."""
 
     def verified_model(self) -> Path:
         """Verify the checksums of the weights and return their folder."""
 
     def load_policy(self) -> Policy:
-        """Load the weights into this process; ``close`` of the policy frees them."""
+        """Load the weights into this process as a policy; its ``close`` frees them."""
 
     def transport(self) -> "httpx.AsyncBaseTransport":
         """Load the weights; return an HTTP transport that answers OpenAI requests.
@@ -117,9 +119,9 @@ class Trained(Protocol):
 
 
 def _read_keys(value: Any) -> Any:
-    """Return a mapping from a JSON object or from one or more ``key=value`` texts.
+    """Read a mapping from a JSON text, or from one or more ``key=value`` texts.
 
-    Each value may be JSON or plain text. A mapping is returned unchanged.
+    The part after ``=`` may be JSON or plain text. A mapping is returned unchanged.
     """
     if isinstance(value, str):
         try:
@@ -156,13 +158,14 @@ class AgentSource(BaseModel):
     my_module:agent}``.
 
     Attributes:
-        reference: ``module:name`` of the agent or of its factory, or a program such as
-            ``command:node agent.js``. None: the agent that the scenario defines, or
-            else the framework's default agent.
+        reference: ``module:name`` of the agent or of a function that creates it, or a
+            program such as ``command:node agent.js``. None: the agent that the scenario
+            defines; if it defines none, the framework's default agent.
         context: ``module:name`` of a function that gets the task and returns the
             runtime context of a LangGraph graph.
-        inputs: ``module:name`` of a function that gets the task and returns more keys
-            of a graph's initial state, or the graph's whole input.
+        inputs: ``module:name`` of a function that gets the task and returns either
+            further keys of a LangGraph graph's initial state, or the graph's whole
+            input.
         configurable: Keys of a LangGraph agent's ``config["configurable"]`` in every
             episode, e.g. ``{"user_id": "7"}``. A task's value for the same key wins.
         own_tools: How to answer calls of tools that the agent has and the scenario does
@@ -190,7 +193,7 @@ _AGENT, _REFERENCE = "agent", "reference"
 FLAT_KEYS = tuple(key for key in AgentSource.model_fields if key != _REFERENCE)
 """Fields of AgentSource that may also be given as top-level settings.
 
-Command-line options, environment variables and old configuration files do so.
+Command-line options, environment variables and old configuration files use this form.
 """
 
 
@@ -226,7 +229,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_reference(settings: Mapping[str, Any]) -> str | None:
-    """Return the agent's reference from recorded settings; None if there is none.
+    """Return ``agent.reference`` from recorded settings; None if it is not set.
 
     Both the nested and the older flat form of the settings are read.
     """

@@ -14,7 +14,7 @@ def in_background[T](awaitable: Awaitable[T]) -> T:
     """Run an awaitable from sync code and return its result.
 
     If an event loop already runs in this thread, as in a notebook, the awaitable runs
-    in another thread. The running loop is blocked until then.
+    in another thread. The running loop is blocked until the awaitable is done.
     """
     try:
         asyncio.get_running_loop()

@@ -1,15 +1,16 @@
-"""Components: label each token of a response, e.g. as tool name or arguments.
+"""Label each token of a model's response, e.g. as tool selection or reasoning.
 
-A tool format splits a response into spans (:mod:`agentgym.core.formats`). A token
-belongs to the components of all characters that it covers. A token is trained only if
-*all* of its components are trainable, so a token across two spans is never half
-trained.
+These labels are called components. A tool format (:mod:`agentgym.core.formats`) splits
+a response into spans: ranges of characters, each with its components. A token gets the
+components of all characters that it covers. A token is trained only if *all* of its
+components are trainable, so a token across two spans is never half trained.
 
 Tool selection is more than the tool's name. The first token of a response decides
-between a call and an answer. The opening mark decides to call after some text. The
-closing mark and the end token decide to stop or go on. If only the name were trained,
-failing calls would become less likely, but the decision to answer without a call would
-get no gradient. The policy would then stop calling tools.
+between a call and an answer. The mark that opens a call, e.g. ``<tool_call>``, decides
+to call a tool after some text. The mark that closes a call, and the end token, decide
+to stop or go on. If only the name were trained, failing calls would become less likely,
+but the decision to answer without a call would get no gradient. The policy would then
+stop calling tools.
 
 A call that does not parse has no boundary between name and arguments. Its tokens belong
 to both components. They are trained only if both are trainable, so that the policy
@@ -26,7 +27,15 @@ TRAIN_TOKENS: tuple[TrainTokens, ...] = get_args(TrainTokens)
 
 
 class Component(StrEnum):
-    """The kind of a part of a response."""
+    """The kind of a part of a response.
+
+    Attributes:
+        TOOL_SELECTION: The decision to call a tool or to answer, and the choice of the
+            tool.
+        PARAMETER_SELECTION: The arguments of a tool call.
+        REASONING: The model's reasoning before it answers.
+        OUTPUT_GENERATION: All other text, e.g. an answer to the user.
+    """
 
     TOOL_SELECTION = "tool_selection"
     PARAMETER_SELECTION = "parameter_selection"
@@ -44,7 +53,7 @@ MALFORMED: Components = TOOL | PARAMETERS
 
 
 class Span(NamedTuple):
-    """A range of a response's text and the components that it belongs to."""
+    """A range of characters in a response's text, and the components of this range."""
 
     start: int
     end: int
@@ -60,7 +69,7 @@ def label_tokens(
         pieces: The text of each token, in order, special tokens included. Joined, they
             are the response. A token that is only a part of a character has an empty
             text and takes the components of the next character.
-        spans: The response's spans, as its tool format read them.
+        spans: The ranges into which a tool format split the response.
         ended: Whether the last token is an end token. False if the response was cut at
             the token limit.
 
@@ -93,11 +102,11 @@ def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
 
 
 def components_of(tokens: TrainTokens) -> dict[str, bool]:
-    """Return for each component whether ``train_tokens`` = ``tokens`` trains it.
+    """Return for each component whether this value of ``train_tokens`` trains it.
 
-    ``calls`` covers the choice of a tool and its arguments; ``calls+reasoning`` adds
-    the text between reasoning marks; ``all`` is every token that the model wrote.
-    Results of tools are never trained: the model did not write them.
+    ``calls`` trains the choice of a tool and its arguments; ``calls+reasoning`` also
+    the text between marks such as ``<think>``; ``all`` every token that the model
+    wrote. Results of tools are never trained: the model did not write them.
     """
     return {
         "tool_selection": True,

@@ -41,7 +41,7 @@ _SAYS_NOTHING = re.compile(
     r"(?:(?:make|build|create|get)_?)?(?:agents?|graphs?|teams?|crews?|workflow)?"
     r"|app|main|src|__main__"
 )
-"""Names that say nothing about an agent, e.g. ``build_agent``: not used as its name."""
+"""Names such as ``build_agent``, which are too general as the name of an agent."""
 _STAMP = r"-\d{8}-\d{6}$"
 """The time stamp at the end of a run's name, if an earlier run had the same name."""
 SMALL_ANSWER = 160
@@ -52,7 +52,7 @@ AUTO_ENGINE = "auto"
 LONGEST_EPISODE = 8192
 """Default of ``max_episode_tokens`` if the memory is large enough."""
 MOST_IN_FLIGHT = 64
-"""Default of ``concurrency``: the number of rollouts that a step has by default."""
+"""Default of ``concurrency``, equal to the default number of rollouts in a step."""
 _MOST, _MANY = 10**9, 10**5
 """Upper limits of numeric settings, since a typing error could exhaust the memory."""
 
@@ -84,7 +84,7 @@ Algorithm = Literal["rloo", "grpo", "dr_grpo", "dapo", "reinforce++", "ppo"]
 
 
 def _program_name(reference: str) -> str:
-    """Return a name for a program: that of the first file in its command."""
+    """Return a name for a program: the name of the first file in its command."""
     words = reference.removeprefix(COMMAND).split()
     named = [word for word in words if PurePath(word).suffix] or words[:1]
     stem = PurePath(named[0]).stem if named else ""
@@ -124,15 +124,15 @@ class TrainingConfig(Settings, BaseSettings):
     over variables. Unknown keys and unknown ``AGENTGYM_`` variables are errors.
 
     Attributes:
-        scenario: Name of a scenario, path of a scenario pack, or a tasks file with its
-            options (see :class:`~agentgym.core.task.TaskSource`).
+        scenario: Name of a scenario, path of a scenario's folder or file, or a tasks
+            file with its options (see :class:`~agentgym.core.task.TaskSource`).
         framework: The agent's framework: ``langchain``, ``autogen``, ``crewai``,
             ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of
-            the agent or its factory, or ``command:`` and a program's command. The other
-            fields of :class:`~agentgym.core.agent.AgentSource` may also be given as
-            top-level settings: ``context``, ``inputs``, ``configurable``,
-            ``own_tools``, ``allow_tools``, ``program_memory_mb``.
+            the agent or of a function that creates it, or ``command:`` and a program's
+            command. The other fields of :class:`~agentgym.core.agent.AgentSource` may
+            also be given as top-level settings: ``context``, ``inputs``,
+            ``configurable``, ``own_tools``, ``allow_tools``, ``program_memory_mb``.
         model: ``nano`` or ``smollm2``, a folder, a Hugging Face id, or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
             ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
@@ -178,16 +178,18 @@ class TrainingConfig(Settings, BaseSettings):
         episodes: Maximum number of training rollouts. With 0 and ``warm_start``, the
             run ends after the warm start.
         time: Time limit of the whole run: seconds, or a text such as ``30m``. The run
-            times its first rollouts, then chooses the numbers of held-out tasks,
-            validation tasks and steps to fit. None: only ``episodes`` limits the run.
+            measures how long its first rollouts take. Then it chooses how many held-out
+            tasks, validation tasks and steps fit into the limit. None: only
+            ``episodes`` limits the run.
         seed: Seed of tasks, sampling and initialisation.
-        deterministic: Make two runs with one seed give identical weights; slower.
+        deterministic: Make two runs with the same seed give identical weights. This is
+            slower.
         group_size: Rollouts per task in a step. Their rewards are compared with each
             other.
         tasks_per_step: Tasks per policy update.
-        task_choice: ``adaptive`` prefers families of tasks whose attempts differ in
-            reward, since the others give no training signal; ``uniform`` takes all
-            families equally often.
+        task_choice: ``adaptive`` prefers families (kinds of tasks) in which attempts at
+            the same task got different rewards, since other families give no training
+            signal; ``uniform`` takes all families equally often.
         algorithm: ``rloo`` (arXiv:2402.14740), ``grpo`` (arXiv:2402.03300),
             ``dr_grpo`` (arXiv:2503.20783), ``dapo`` (arXiv:2503.14476),
             ``reinforce++`` (arXiv:2501.03262) or, with ``verl`` alone, ``ppo`` with a
@@ -201,21 +203,21 @@ class TrainingConfig(Settings, BaseSettings):
         train_tokens: The tokens of its responses that the model learns from: ``calls``
             (tool calls), ``calls+reasoning``, or ``all`` (for a reward that reads the
             text of the answer). None: the scenario's value, by default ``calls``.
-        judge: A model that ranks attempts at the same task, if the check of the
-            scenario accepts them: ``openai:gpt-4.1-mini`` or an address. The attempts
-            are sent to this model. None: no judge.
+        judge: A model that ranks the successful attempts at a task: a name such as
+            ``openai:gpt-4.1-mini``, or an address. The attempts are sent to this model.
+            None: no judge.
         judge_rubric: The judge's instructions: a file, or a text. Empty: the built-in
             instructions.
         judge_weight: Maximum reward difference that the judge's ranking makes between
             two attempts.
         judge_price_in: US dollars per million tokens that the judge reads.
         judge_price_out: US dollars per million tokens that the judge writes.
-        judge_max_cost: Maximum US dollars for judging; training then continues without
-            the judge.
+        judge_max_cost: Maximum US dollars for judging. When they are spent, training
+            continues without the judge.
         failure_cost: Penalty for a failed tool call, subtracted from the advantage of
-            its model call. Unit: reward; for ``grpo`` and ``dapo`` the group's standard
-            deviation, for ``reinforce++`` the batch's. Three times as much if the same
-            call failed the same way before.
+            its model call. Unit: reward; for ``grpo`` and ``dapo`` the standard
+            deviation of the group's rewards, for ``reinforce++`` of the batch's. The
+            penalty is three times as high if the same call failed the same way before.
         learning_rate: AdamW's peak learning rate; it falls linearly to a tenth at the
             end of the budget. None: the model's default.
         entropy_coefficient: Weight of the entropy bonus.
@@ -250,13 +252,15 @@ class TrainingConfig(Settings, BaseSettings):
         eval_tasks: Number of validation tasks.
         test_tasks: Number of held-out tasks for the comparison before and after
             training.
-        eval_samples: Attempts per held-out task, for pass^1 and pass^k.
+        eval_samples: Number k of attempts at each held-out task. They give pass^1, the
+            share of attempts that succeed, and pass^k, the probability that k attempts
+            all succeed.
         forgetting_questions: Number of unrelated questions that measure how much
             training changes the model's other answers; 0 measures nothing. Short runs
             ask fewer.
-        early_stop: End the run when the success criteria hold on validation tasks. A
-            second measurement on as many other tasks must confirm this, with a margin
-            for chance.
+        early_stop: End the run when the validation tasks meet the scenario's success
+            criteria (minimum values of metrics). A second measurement on as many other
+            tasks must confirm this, with a margin for chance.
         patience: If ``early_stop`` is on, the run ends after this many validations in a
             row without improvement. A validation counts twice if the right tool was
             called less often than before training.
@@ -393,7 +397,7 @@ class TrainingConfig(Settings, BaseSettings):
 
     @property
     def agent_name(self) -> str:
-        """The name for the saved agent, from ``name``, the agent or the scenario."""
+        """Name of the saved agent, made from ``name``, the agent or the scenario."""
         if self.name is not None:
             return re.sub(_STAMP, "", self.name)
         if self.agent.reference is None:
@@ -416,7 +420,7 @@ class TrainingConfig(Settings, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings, arguments first; the first source wins."""
+        """Return arguments and environment variables as sources; arguments win."""
         given = init_settings()
         return InitSettingsSource(settings_cls, nested(given)), _Environment(
             settings_cls

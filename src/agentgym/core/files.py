@@ -30,8 +30,8 @@ BEAT_S = 0.5
 Beat = Callable[[str | None], None]
 """A callback that a waiting function calls regularly.
 
-Its argument is the reason why writing is delayed, or None. It may raise an exception to
-end the waiting.
+Its argument is the reason why writing to the disk is delayed; None if writing works.
+The callback may raise an exception to end the waiting.
 """
 
 _NUMBERS = {
@@ -48,12 +48,12 @@ _SQLITE = {
     sqlite3.SQLITE_LOCKED: "another program has locked the database",
 }
 _MOST_BYTES = 200
-"""Maximum bytes of a name: file systems allow 255; temporary names are longer."""
+"""Maximum bytes of a name. File systems allow 255; temporary names add some bytes."""
 _PRIVATE, _USUAL = 0o600, 0o666
 _UNLOCKED_S = 1.0
-"""Seconds after its creation in which a temporary file may still be unlocked."""
+"""Seconds after its creation in which a temporary file may not be locked yet."""
 _GRACE_S = 60.0
-"""Seconds after its creation in which a temporary folder may still be unlocked."""
+"""Seconds after its creation in which a temporary folder may not be locked yet."""
 
 
 def check_name(name: str) -> str:
@@ -142,7 +142,8 @@ def is_below(name: str) -> bool:
 def new_folder(path: Path) -> Iterator[Path]:
     """Create a temporary folder; rename it to ``path`` if the block succeeds.
 
-    A folder that already exists at ``path`` is replaced. If the block raises, it stays.
+    A folder that already exists at ``path`` is then replaced. If the block raises, the
+    existing folder stays and the temporary one is removed.
     """
     _remove_left(path, "tmp")
     temporary = _temporary(path, "tmp")

@@ -75,22 +75,23 @@ class RoleLedger(BaseModel):
 
 
 class Judging(BaseModel):
-    """The work of a judge that ranked groups of attempts, and its cost.
+    """Counts of a judge, a model that ranks groups of attempts, and its cost.
 
     Attributes:
         model: The judge, as the user named it.
-        groups: Groups of attempts at one task.
-        judged: Groups whose attempts the judge scored.
+        groups: Number of groups. A group is the attempts at one task.
+        judged: Number of groups whose attempts the judge scored.
         kept: Number of groups without scores, by reason; their rewards do not change.
-        requests: Requests that were sent to the judge.
-        prompt_tokens: Tokens of these requests.
-        response_tokens: Tokens of the judge's answers.
-        estimated: Requests whose tokens were estimated, because the server did not
-            count them.
+        requests: Number of requests that were sent to the judge.
+        prompt_tokens: Number of tokens of these requests.
+        response_tokens: Number of tokens of the judge's answers.
+        estimated: Number of requests whose tokens were estimated, because the server
+            did not count them.
         cost: US dollars; None if the price of the judge's tokens is unknown.
-        pairs: Pairs of an accepted and a rejected attempt at the same task.
-        agreed: Pairs in which the judge gave the accepted attempt the higher score.
-            Equal scores count 0.5.
+        pairs: Number of pairs of a successful and a failed attempt at the same task.
+            The scenario decides which attempts are successful.
+        agreed: Number of pairs in which the judge gave the successful attempt the
+            higher score. A pair with equal scores counts 0.5.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -109,7 +110,7 @@ class Judging(BaseModel):
 
     @property
     def agreement(self) -> float | None:
-        """Share of ``pairs`` in which judge and check agree; None without pairs."""
+        """Share of ``pairs`` in which judge and scenario agree; None without pairs."""
         return self.agreed / self.pairs if self.pairs else None
 
     @property
@@ -119,10 +120,10 @@ class Judging(BaseModel):
 
 
 class Ledger(RoleLedger):
-    """The counts of all roles together, and of each role.
+    """How a run's model calls were used, in total and for each role.
 
     Attributes:
-        judging: The work of the judge; None without a judge.
+        judging: The counts and the cost of the judge; None without a judge.
         tokens: The value of ``train_tokens``: which tokens of a trained call the loss
             covered. Empty for runs that did not record the value.
         roles: Counts of each role; a single agent is one role. They add up to the
@@ -135,7 +136,7 @@ class Ledger(RoleLedger):
 
     @model_validator(mode="after")
     def _read_single(self) -> Self:
-        """Count the calls of an old record without roles for its single agent."""
+        """Fill the ``roles`` of an old record, which has one agent, from the totals."""
         if self.calls and not self.roles:
             alone = self.model_dump(exclude={"roles", "tokens", "judging"})
             self.roles = {DEFAULT_AGENT: RoleLedger(**alone)}
@@ -187,7 +188,7 @@ class Ledger(RoleLedger):
 
     @property
     def adds_up(self) -> bool:
-        """Whether the counts are complete: all calls, calls by role, and judging."""
+        """Whether the totals, the counts of each role and those of the judge add up."""
         parts = self.roles.values()
         return (
             self.counted == self.calls == sum(part.calls for part in parts)

@@ -9,7 +9,7 @@ SSH = "ssh"
 RENTED = MappingProxyType(
     {"runpod": "RUNPOD_API_KEY", "lambda": "LAMBDA_API_KEY", "sky": ""}
 )
-"""Providers of rented machines; the environment variable of each provider's key."""
+"""For each provider of rented machines, the environment variable with its key."""
 PROVIDERS_GROUP = "agentgym.compute"
 
 _USER, _PORT = r"(?:(?P<user>[A-Za-z_][\w.-]*)@)?", r"(?::(?P<port>[0-9]{1,5}))?"

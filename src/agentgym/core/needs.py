@@ -15,7 +15,7 @@ class Needs:
     """The tool calls that tasks need, as far as they are known.
 
     Attributes:
-        by_task: The needed calls of each task, by task id; None if unknown.
+        by_task: By task id, the needed calls of the task; None if they are unknown.
         specs: All tools by name.
         tools: If tasks have different tools: the tools of each task, by task id and
             name. Else empty.
@@ -32,7 +32,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class NeededCall:
-    """One tool call that a task needs.
+    """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
         tool: Name of the tool.
@@ -83,10 +83,11 @@ def align(
 ) -> list[int | None]:
     """Match the calls that were made to the needed calls, both in order.
 
-    This is a global alignment (Needleman and Wunsch 1970). It has as many right calls
-    as possible; then as many calls of the needed tool with other arguments; then as
-    many calls of another tool. Among equal alignments, the one that matches earlier
-    calls wins. Calls of the agent's own tools match no needed call.
+    This is a global alignment (Needleman and Wunsch 1970). First, as many right calls
+    as possible are matched; then as many calls of the needed tool with other arguments;
+    then as many calls of another tool than the needed one. Among equal alignments, the
+    one that matches earlier calls wins. Calls of the agent's own tools match no needed
+    call.
 
     Returns:
         For each call made, the index of its needed call, or None.
@@ -126,7 +127,7 @@ def align(
 def is_own(call: ToolCall, specs: Mapping[str, ToolSpec]) -> bool:
     """Return whether a call uses one of the agent's own tools, e.g. a hand-off.
 
-    These are tools that exist, but not in ``specs``, the tools of the scenario.
+    Own tools are tools that exist, but not in ``specs``, the tools of the scenario.
     """
     if call.name in specs or call.name == MALFORMED_CALL:
         return False

@@ -86,7 +86,7 @@ def unsupported_option(
 
 
 def joined_text(parts: list[Any]) -> str:
-    """Join a message's content, a list of OpenAI's text parts or strings, to one text.
+    """Join the parts of a message's content, strings or text parts, into one text.
 
     Raises:
         ValueError: A part is not text; the error names the part's type.
@@ -224,7 +224,7 @@ class Completion:
     def length_problem(self) -> str | None:
         """A message if there are more or fewer log-probabilities than token ids.
 
-        None if the numbers are equal, or if one of both is missing.
+        None if both numbers are equal, or if ids or log-probabilities are missing.
         """
         count, given = len(self.response_ids), _logprob_entries(self.choice)
         if not given or count in (0, len(given)):
@@ -243,7 +243,8 @@ class Completion:
     def token_counts(self) -> dict[str, int]:
         """The server's counts ``prompt_tokens`` and ``response_tokens``.
 
-        Empty if the completion has token ids, which can be counted exactly.
+        Empty if the completion has token ids, which can be counted exactly, or if the
+        server sent no counts.
         """
         usage = self.body.get("usage")
         if self.prompt_ids or self.response_ids or not isinstance(usage, dict):

@@ -1,6 +1,6 @@
 """Plugins: find classes by name, built in or from entry points of installed packages.
 
-It also loads classes that users name as ``module:name``.
+load_object: import an object that a user names as ``module:name``.
 """
 
 import inspect
@@ -17,13 +17,13 @@ from agentgym.errors import NotFoundError, UsageError
 
 
 class Plugins[T]:
-    """A registry of all classes of one kind.
+    """A registry of classes with a common base class, e.g. all frameworks.
 
     Args:
-        base: The base class that each must implement.
-        thing: The word for one of them in messages, e.g. ``framework``.
+        base: The base class that each class must implement.
+        thing: The word for such a class in messages, e.g. ``framework``.
         built_in: ``module:class`` of each built-in class, by name.
-        group: Name of the entry-point group that other packages use.
+        group: Name of the entry-point group through which other packages add classes.
     """
 
     def __init__(
@@ -35,23 +35,26 @@ class Plugins[T]:
         self._group = group
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all names, built-in ones first; read entry points only after them."""
+        """Yield all names, built-in names first.
+
+        Entry points are read only when a caller asks for more than the built-in names.
+        """
         yield from self._built_in
         others = {point.name for point in entry_points(group=self._group)}
         yield from sorted(others - set(self._built_in))
 
     def names(self) -> list[str]:
-        """Return all names, built-in ones first."""
+        """Return all names, built-in names first."""
         return list(self)
 
     def get(self, name: str) -> T:
         """Return a new instance of the class with this name.
 
         Raises:
-            NotFoundError: The name is unknown; the message lists the nearest and all
-                names.
+            NotFoundError: The name is unknown; the message has the nearest known name
+                and all names.
             UsageError: The class cannot be imported or created, or does not implement
-                the base.
+                the base class.
         """
         if name in self._built_in:
             return self._made(name, resolve_name(self._built_in[name]))
@@ -74,7 +77,7 @@ class Plugins[T]:
                 f"{what} is not a subclass of agentgym's {self._base.__name__}."
             )
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
-            raise UsageError(f"{what} lacks {_contract_of(self._base, missing[0])}")
+            raise UsageError(f"{what} lacks {_contract_of(kind, missing[0])}")
         try:
             return kind()
         except (Exception, SystemExit) as error:  # another package's code
@@ -84,22 +87,28 @@ class Plugins[T]:
             ) from error
 
 
-def _contract_of(base: type, method: str) -> str:
-    function = inspect.getattr_static(base, method)
+def _contract_of(kind: type, method: str) -> str:
+    function = inspect.getattr_static(kind, method)
     if isinstance(function, property):
         message = inspect.getdoc(function) or ""
         return f"the property {method}: {message.splitlines()[0]}"
-    message = (inspect.getdoc(getattr(base, method)) or "").splitlines()[0]
-    return f"{method}{inspect.signature(getattr(base, method))}: {message}"
+    message = (inspect.getdoc(getattr(kind, method)) or "").splitlines()[0]
+    return f"{method}{inspect.signature(getattr(kind, method))}: {message}"
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Check the type of a result from another package's method, and return it.
+    """Check the type of a value that another package's method returned.
 
     Args:
-        value: The result.
-        expected: The required type; a UsageError is raised for another one.
+        value: The value.
+        expected: The required type.
         where: The method, e.g. ``create_environment() of the framework 'mine'``.
+
+    Returns:
+        The value.
+
+    Raises:
+        UsageError: The value has another type.
     """
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"
@@ -111,17 +120,16 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 
 
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
-    """Import the object of ``"my_package.my_module:name"``.
+    """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
     Args:
-        reference: The user's text.
-        option: Name of the option or setting, for messages.
-        folder: Folder to import from; the working folder by default, as for ``python
-            -m``.
+        reference: The text.
+        option: Name of the option or setting with this text, for error messages.
+        folder: Folder to import from; empty: the working folder, as for ``python -m``.
 
     Raises:
-        UsageError: The reference is malformed or cannot be imported, or its module's
-            name is taken by another file.
+        UsageError: The reference is malformed, the object cannot be imported, or this
+            process has already imported another file as a module of this name.
     """
     module_name, separator, name = reference.partition(":")
     if not separator or not module_name or not name:
@@ -140,12 +148,13 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
 
 
 def _require_from(module: ModuleType, folder: str) -> None:
-    """Raise if a folder has a module of this name, and another file was imported.
+    """Raise if a module was imported from another file than the one in ``folder``.
 
-    A process keeps the first module of a name, for example that of another project.
+    A process keeps the first module that it imports under a name, which may belong to
+    another project.
 
     Raises:
-        UsageError: It is another file.
+        UsageError: The folder has a module of this name, but another was imported.
     """
     place = Path(folder, *module.__name__.split("."))
     for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):

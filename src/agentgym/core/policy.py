@@ -27,8 +27,9 @@ class ChatRequest:
             the rendered text begins with them.
         wants_call: Whether the answer must be a tool call.
         one_call: Whether the answer may have at most one tool call.
-        form: If the answer must follow a JSON schema: name of the tool whose arguments
-            become the answer's content. Else empty.
+        form: Set if the answer must follow a JSON schema. The policy then calls a tool
+            of this name, and the tool's arguments become the answer's content. Else
+            empty.
         is_strict: Whether the answer must follow every part of the JSON schema. If
             false, parts that a grammar cannot express are ignored.
     """
@@ -59,7 +60,7 @@ class ChatResult:
         tool_calls: The answer's tool calls. A call that cannot be parsed becomes a call
             of ``malformed_call``, a tool that no agent has.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
-        model_version: Number of updates that the policy's weights had at that time.
+        model_version: Number of updates of the policy's weights before it answered.
         reasoning: The text of the reasoning, without its marks.
         grammar: The grammar that restricted the response; None if every token was
             allowed.
@@ -80,8 +81,8 @@ class Policy(ABC):
     """A model that answers chat completions. It can be called from any event loop.
 
     Attributes:
-        gives_forms: Whether the gateway requests an answer with a JSON schema as a tool
-            call (see ``ChatRequest.form``).
+        gives_forms: Whether an answer that must follow a JSON schema is requested from
+            the policy as a tool call (see ``ChatRequest.form``).
         failure: Why the policy cannot answer any more; empty while it can.
     """
 
@@ -91,7 +92,7 @@ class Policy(ABC):
     @property
     @abstractmethod
     def model_name(self) -> str:
-        """The name under which the gateway offers the policy."""
+        """The model name with which agents request the policy from the gateway."""
 
     @abstractmethod
     async def chat(self, request: ChatRequest) -> ChatResult:
@@ -118,16 +119,17 @@ class Policy(ABC):
         raise UnsupportedError(f"{self.model_name} does not count tokens.")
 
     async def release(self) -> None:
-        """Close the connections of the current event loop, if there are any."""
+        """Close the policy's connections to servers in the current event loop."""
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""
 
 
 class RegisteredPolicy(ABC):
-    """A policy of an external trainer, which registers its servers at the gateway.
+    """A policy whose servers an external trainer registers at the gateway.
 
-    The trainer also reads the rollouts from the gateway.
+    The gateway is the HTTP server to which agents send their model requests. The
+    trainer also reads the rollouts from the gateway.
 
     Attributes:
         model_name: Model name under which the servers are registered.

@@ -84,7 +84,8 @@ class Settings(BaseModel):
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Return ``values`` with nested settings moved to the top level.
 
-        Each can then be replaced separately. By default, settings are not nested.
+        Each nested setting can then be replaced separately. By default, settings are
+        not nested.
         """
         return values
 
@@ -142,7 +143,8 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
 
     Args:
         node: The node.
-        known: Counts by node id, so that each node is visited once; 0 while counting.
+        known: Counts by node id, so that each node is visited once. A count is 0 while
+            its node is being counted.
 
     Raises:
         yaml.YAMLError: There are too many values, or an alias contains itself.
@@ -201,9 +203,9 @@ def initial_environment() -> dict[str, str]:
     """Return the environment variables with their values at this process's start.
 
     Child processes get these variables. Variables that were set later, such as a user's
-    keys on a remote machine, stay out of environments that other processes can read.
-    Variables that were deleted since are left out. If the system does not report the
-    initial values, the current variables are returned.
+    keys on a remote machine, are left out, since other processes can read a child's
+    environment. Variables that were deleted since the start are left out too. If the
+    system does not report the initial values, the current variables are returned.
     """
     try:
         begun = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
@@ -217,7 +219,7 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
     """Return one message about all invalid settings.
 
     Args:
-        error: The error of pydantic.
+        error: Pydantic's error.
         known: Names of all settings, to suggest the nearest name.
     """
     lines = []

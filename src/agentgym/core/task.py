@@ -29,14 +29,14 @@ class Split(StrEnum):
 
 
 EVERY_SPLIT = "all"
-"""The value that means all splits together, training included."""
+"""Name for all splits together, the training split included."""
 
 
 class Task(BaseModel):
     """One request to the agent, with a goal that can be checked.
 
     Attributes:
-        id: Id that is unique in the scenario and the same for each use of a seed.
+        id: Id of the task, unique in the scenario. Equal seeds give equal ids.
         split: The split that the task belongs to.
         seed: The seed from which the task was made.
         family: The kind of problem, e.g. ``"read_file"``. Training chooses
@@ -78,9 +78,9 @@ class TaskSource:
         answers: How tool calls are answered: ``recorded``: with recorded answers;
             ``stub``: with made-up values; ``live``: by the tools that ``allow`` names.
         allow: Names of the tools that may really run.
-        check: How episodes are scored. None: by the expected calls. ``module:name``: by
-            this function. ``posted``: by the reward that a program posts. ``none``: not
-            at all, a judge ranks the attempts.
+        check: How episodes are scored. None: by the calls that the tasks file expects.
+            ``module:name``: by this function. ``posted``: by the reward that a program
+            posts. ``none``: not at all; a judge model ranks the attempts.
         check_command: A command that scores an episode, run in the episode's folder.
         folder: Folder from which ``module:name`` is imported.
         given_name: Name of the scenario; empty: the file's name.
@@ -97,7 +97,7 @@ class TaskSource:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """Parse a reference, the text that ``str()`` of a source returns.
+        """Parse the text that ``str()`` of a source returns.
 
         Raises:
             UsageError: An option is unknown or has a wrong value.

@@ -34,7 +34,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class ToolOutcome(StrEnum):
-    """The outcome of one tool call. ``OK``: it ran; all others count as unreliable."""
+    """The outcome of one tool call. ``OK``: the tool ran; all others are errors."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
@@ -105,7 +105,8 @@ class Tool:
     Attributes:
         spec: The tool's name, schema and description.
         function: The function to call, sync or async. It returns a text or a JSON value
-            for the agent. It raises :class:`~agentgym.errors.ToolError` to refuse.
+            for the agent. To refuse a call, it raises
+            :class:`~agentgym.errors.ToolError`.
     """
 
     spec: ToolSpec
@@ -142,7 +143,7 @@ def tool[F: Callable[..., Any]](function: F) -> F:
 
 
 def tool_specs(owner: type) -> list[ToolSpec]:
-    """Return the specs of all methods of a class that :func:`tool` marks.
+    """Return the specs of all methods that :func:`tool` marks in a class.
 
     Inherited methods come first. An overridden method is replaced by the new one.
     """
@@ -169,8 +170,8 @@ def as_tools(found: Any, what: str) -> list[Tool]:
         what: Description of the source of ``found``, for error messages.
 
     Raises:
-        ScenarioError: ``found`` is empty, has other values or two tools of one name, or
-            a function has no docstring or no type annotations.
+        ScenarioError: ``found`` is empty, has other values or two tools of the same
+            name, or a function has no docstring or no type annotations.
     """
     many = isinstance(found, list | tuple) and not _is_pair(found)
     tools = [_as_tool(each, what) for each in (found if many else [found])]
@@ -299,7 +300,7 @@ def is_recordable(value: Any, depth: int = 0) -> bool:
 
 
 def result_text(result: Any) -> str:
-    """Return a tool's result as text for the agent; write other values as JSON."""
+    """Return a tool's result as text for the agent: a text as it is, else as JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, default=str)

@@ -71,8 +71,8 @@ class Reward:
         value: The reward, within ``Scenario.reward_range`` and from -1e9 to 1e9.
         success: Whether the goal was reached and no rule was broken.
         parts: Named parts that add up to ``value``, for people to read.
-        right_tool: Share of the needed calls whose tool was called, 0..1; None if the
-            needed calls are unknown.
+        right_tool: Share of the needed calls (those of the task's solution) whose tool
+            was called, 0..1; None if the needed calls are unknown.
         right_arguments: Share of the needed calls that were made with the right
             arguments; None if unknown.
     """
@@ -105,13 +105,15 @@ class Grammar(_Record):
     """The grammar that restricted the tokens of a response.
 
     Tokens that the grammar forbids had probability zero. Training applies the grammar
-    to the recorded tokens again, to compare equal distributions.
+    to the recorded tokens again, so that its probabilities are comparable with those at
+    sampling.
 
     Attributes:
         version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
-        form: If the answer must follow a JSON schema: name of the tool whose arguments
-            become the answer's content. Else empty.
+        form: Set if the answer must follow a JSON schema. The policy then calls a tool
+            of this name, and the tool's arguments become the answer's content. Else
+            empty.
     """
 
     version: Literal[1] = 1
@@ -133,7 +135,7 @@ class ModelCall(_Record):
             token ids is not trained on.
         response_ids: Exact token ids that the policy sampled, the end token included.
         logprobs: Natural log-probability of each token of ``response_ids`` at sampling.
-        model_version: Number of updates that the policy's weights had at that time.
+        model_version: Number of updates of the policy's weights before it answered.
         finish_reason: ``stop``, ``tool_calls`` or ``length``.
         prompt_tokens: The server's count of prompt tokens, for servers that return no
             token ids; None if unknown.
@@ -163,10 +165,10 @@ class ModelCall(_Record):
 
     @classmethod
     def without_tokens(cls, **fields: Any) -> Self:
-        """Build a call without token ids and log-probabilities; do not validate it.
+        """Build a model call without token ids and log-probabilities, unvalidated.
 
-        Reward functions get such calls, since token ids stay in the trainer's process.
-        To read the missing fields raises an AttributeError.
+        Reward functions get such model calls, since token ids stay in the trainer's
+        process. Reading a missing field raises an AttributeError.
         """
         empty: dict[str, Any] = dict.fromkeys(_TOKENS)  # pydantic's defaults are slow
         call = cls.model_construct(**empty, **fields)
@@ -225,7 +227,7 @@ Step = Annotated[ModelCall | ToolCall, Field(discriminator="type")]
 
 
 class Numbers(BaseModel, frozen=True, extra="forbid"):
-    """Counts of one trajectory that can be added up over many."""
+    """Counts of one trajectory that can be added up over many trajectories."""
 
     steps: int
     tool_calls: int
@@ -278,16 +280,16 @@ class Trajectory(_Record):
         right_arguments: Share of the needed calls that were made with the right
             arguments; None if unknown.
         status: Whether the rollout succeeded, failed or was dropped.
-        reason: Why the rollout failed, was dropped or was cut. None if the agent ended
-            by itself and succeeded.
+        reason: Why the rollout failed, was dropped or ended early. None if the agent
+            ended by itself and succeeded.
         duration_s: Wall seconds.
         answer: The agent's last message; None if unknown or empty.
         changed_files: New content of each changed text file in the agent's workspace,
             by path; None for a deleted file.
         end_state: The environment's state at the end, as JSON values; empty if the
             environment does not report its state.
-        unused_calls: Number of model requests without a step, by role and kind of
-            reason: the model did not answer, or the attempt was abandoned.
+        unused_calls: Number of model requests that are not in ``steps``, by role and
+            kind of reason: the model did not answer, or the attempt was abandoned.
     """
 
     version: int = Field(default=TRAJECTORY_VERSION, ge=1, le=TRAJECTORY_VERSION)
@@ -324,7 +326,7 @@ class Trajectory(_Record):
         return ({"kind": value} if value else None) if isinstance(value, str) else value
 
     def scored(self, reward: Reward) -> Self:
-        """Return a copy with the values of ``reward`` and the status that follows."""
+        """Return a copy with the values of ``reward``; status: succeeded or failed."""
         reached = reward.success
         return self.model_copy(
             update={
@@ -341,9 +343,9 @@ class Trajectory(_Record):
     def with_inner_rewards(self) -> Self:
         """Return a copy in which the reward includes the rewards of the model calls.
 
-        These are added to the reward and, by name, to its parts. If the reward has no
-        parts, it first becomes the part ``scenario``. A trajectory without a reward is
-        returned unchanged.
+        Rewards of model calls are added to the reward and, by name, to its parts. If
+        the reward has no parts, it first becomes the part ``scenario``. A trajectory
+        without a reward is returned unchanged.
         """
         inner = Counter[str]()
         for call in self.model_calls:

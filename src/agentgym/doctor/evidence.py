@@ -1,4 +1,4 @@
-"""Evidence: read the records of a run, and skip those that cannot be read."""
+"""Evidence: read the records of a run; records that cannot be read are skipped."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class Evidence:
 
     @property
     def recent(self) -> list[dict[str, Any]]:
-        """The records of the last 10 steps."""
+        """The records of the last 10 training steps."""
         return self.steps[-_RECENT:]
 
     @property
@@ -86,7 +86,10 @@ def read_evidence(run: RunFolder) -> Evidence:
 
 
 def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
-    """Return a run's result and "", or None and the reason why it cannot be read."""
+    """Return a run's result and ""; if it cannot be read, return None and the reason.
+
+    Return None and "" if the run has no result yet.
+    """
     try:
         return TrainingResult.load(run.path), ""
     except RunFolderError as error:

@@ -29,14 +29,14 @@ _EXTRAS = {
     "wandb": ("wandb",),
 }
 State = Literal["ok", "missing", "broken"]
-"""State of a part: ``missing`` means that an optional part is not installed, ``broken``
-that training is not possible."""
+"""State of a part of this machine: ``missing`` means that an optional part is not
+installed, ``broken`` means that training is not possible."""
 _CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check; if it found a problem, ``detail`` says how to fix it."""
+    """The result of a check; if there is a problem, ``detail`` says how to fix it."""
 
     name: str
     state: State
@@ -44,7 +44,7 @@ class Check:
 
 
 def check_machine() -> list[Check]:
-    """Check everything that training needs, without loading a model or torch."""
+    """Check all that training needs on this machine, without loading torch."""
     return list(_looked_at())
 
 

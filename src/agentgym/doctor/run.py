@@ -17,24 +17,27 @@ Severity = Literal["critical", "warning", "info"]
 
 _FEW_STEPS = 10
 _FAR_OFF = 0.01
-"""Share of model calls with a wrong probability from which on to warn.
+"""Warn if at least this share of model calls was masked for a wrong probability.
 
-The share is 0 if sampler and learner compute the same probabilities.
+The share is 0 if the sampler (which generates tokens) and the learner (which updates
+the policy) compute the same probabilities.
 """
 _FIRST = 3
-"""Number of steps at the start and at the end of a run whose gaps are compared.
+"""Compare the gaps of this many steps at the start of a run and at its end.
 
-The gap is the mean difference between the log-probabilities of sampler and learner.
+The gap is the mean difference between the log-probabilities that the sampler and the
+learner compute for the same tokens.
 """
 _JUMP = 3.0
 _SEEN_GAP = 0.02
-"""Gap in nats from which on a growing gap is reported; smaller gaps come from rounding.
-A server that kept old weights made it grow from 0.015 to 0.201 (TRL's issue 5312)."""
+"""A growing gap is only reported above this value, in nats; smaller gaps come from
+rounding. In TRL's issue 5312, a server that kept old weights made the gap grow from
+0.015 to 0.201."""
 _LARGE_GAP = 0.05
-"""Gap in nats from which on any gap is reported. Rounding in bfloat16 makes
-a gap of 0.02 to 0.04 (docs/benchmarks_history.md)."""
+"""Every gap above this value, in nats, is reported. Rounding in bfloat16 makes a gap of
+0.02 to 0.04 (docs/benchmarks_history.md)."""
 _LOSING = 0.05
-"""Share of dropped rollouts in the newest steps from which on to warn."""
+"""Warn if at least this share of the rollouts in the newest steps was dropped."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def diagnose(run: Evidence) -> list[Obstacle]:
 
 
 def _broken(run: Evidence) -> Iterator[Obstacle]:
-    """Find errors that ended the run or damaged its policy or its records."""
+    """Find errors that ended the run, and a damaged policy, checkpoint or result."""
     if run.checkpoint_error:
         yield _critical(
             "the newest checkpoint is corrupt",
@@ -133,7 +136,7 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _lost(run: Evidence) -> Iterator[Obstacle]:
-    """Find a policy that was never called, a wrong ledger, and dropped rollouts."""
+    """Find a policy that was never called, miscounted calls, and dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
         yield _critical(
@@ -189,7 +192,7 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _watched(run: Evidence) -> Iterator[Obstacle]:
-    """Report the warnings that the newest validation has recorded."""
+    """Report the warnings that the newest validation has written to the records."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -198,7 +201,7 @@ def _watched(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _signal(run: Evidence) -> Iterator[Obstacle]:
-    """Find groups, steps and model calls from which nothing can be learned."""
+    """Find attempts, steps and model calls from which the policy cannot learn."""
     groups = sum(step["groups"] for step in run.recent)
     skipped = sum(step["skipped_groups"] for step in run.recent)
     if groups and skipped / groups >= 0.8:
@@ -231,7 +234,7 @@ def _signal(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _far_off(run: Evidence) -> Iterator[Obstacle]:
-    """Find calls with different probabilities in the sampler and in the learner."""
+    """Find model calls masked because sampler and learner disagree on probabilities."""
     count = run.ledger.masked[FAR_OFF]
     share = count / max(1, run.ledger.calls)
     if share >= _FAR_OFF:
@@ -246,7 +249,7 @@ def _far_off(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _gap(run: Evidence) -> Iterator[Obstacle]:
-    """Find a gap between log-probabilities of sampler and learner, large or growing."""
+    """Find a large or growing gap between the sampler's and the learner's logprobs."""
     gaps = [float(step.get("logprob_gap", 0.0)) for step in run.steps]
     if not gaps:
         return
@@ -272,7 +275,7 @@ def _gap(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _losing(run: Evidence) -> Iterator[Obstacle]:
-    """Find a growing share of dropped rollouts."""
+    """Find a sudden rise in the share of rollouts that are dropped."""
     before = run.steps[: -len(run.recent)]
     if not before:
         return
@@ -290,7 +293,7 @@ def _losing(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _cut(run: Evidence) -> Iterator[Obstacle]:
-    """Find answers that were cut at the token limit."""
+    """Find model answers that were cut at the token limit."""
     known = [step for step in run.recent if "answers_cut" in step]
     share = _mean(known, "answers_cut") if known else 0.0
     if share >= MOST_CUT:
@@ -354,7 +357,7 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _outcome(run: Evidence) -> Iterator[Obstacle]:
-    """Check whether held-out tasks improve too, and whether updates were enough."""
+    """Check whether held-out tasks improve too, and whether the run is too short."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
         reached = run.validation.pass_1.value
@@ -377,7 +380,7 @@ def _outcome(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _regressions(run: Evidence) -> Iterator[Obstacle]:
-    """Find metrics and families of held-out tasks that got significantly worse."""
+    """Find held-out sets and families (kinds) of tasks that got significantly worse."""
     if run.effect is None:
         return
     families = [change.words() for change in run.effect.worse if change.is_family]
@@ -405,9 +408,9 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
-    """Report a reward that does not rise, if no other reason was found.
+    """Report a reward that does not rise; used if no other reason was found.
 
-    The reward in validations counts, if there are enough of them. Training prefers
+    If there are at least three validations, their reward is compared. Training prefers
     tasks that fail, so its reward may not rise although the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:

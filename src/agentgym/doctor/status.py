@@ -8,7 +8,10 @@ UNREADABLE = "unreadable"
 
 
 def run_status(run: Path, record: dict[str, Any]) -> str:
-    """Return a run's status; "killed" if it is marked as running without a process."""
+    """Return a run's status; "killed" if it should be running but its process is gone.
+
+    ``record`` is the content of ``run.json``.
+    """
     status = str(record.get("status", UNREADABLE))
     if status != "running":
         return status

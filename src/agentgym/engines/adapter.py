@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 _FUSED_OUTPUT = {"falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h"}
-"""Architectures whose kernels read ``out_proj``'s weights directly; peft refuses an
-adapter on this layer."""
+"""Architectures whose kernels read the weights of ``out_proj`` directly. For them, peft
+refuses an adapter on ``out_proj``."""
 
 
 def adapt(
@@ -37,16 +37,17 @@ def adapt(
     Args:
         causal: The model. A new adapter is added to its :func:`adapted_layers`.
         source: A folder with saved adapters; None creates new ones.
-        rank: Rank of a new adapter; 0 or None for no new adapter. With None, loaded
-            adapters are frozen too.
+        rank: Rank of a new adapter; 0 or None adds no new adapter. None also freezes
+            the adapters loaded from ``source``.
         seed: Seed of a new adapter's initial weights.
-        roles: Agents of a team; each gets its own adapter.
+        roles: Agents of a team that each get their own adapter; if empty, the model
+            gets one adapter.
 
     Returns:
-        The model with its adapters; None if it gets none.
+        The model with its adapters; None if no adapter was loaded or created.
 
     Raises:
-        UnsupportedError: A layer cannot have several adapters.
+        UnsupportedError: ``roles`` is given, and a layer can have one adapter only.
     """
     if source is None and not rank:
         return None
@@ -79,7 +80,7 @@ def adapt(
 
 
 def names_of(roles: Sequence[str]) -> list[str]:
-    """Return the adapter name of each role; it is also the name of a folder.
+    """Return a name for each role's adapter; the adapter's folder has the same name.
 
     Each name has a number, so that no name contains another: peft would confuse them.
     """
@@ -146,9 +147,9 @@ def _parent(name: str) -> str:
 
 
 def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
-    """Return the names' last parts; the full names if another module has such a part.
+    """Shorten layer names to their last parts, e.g. ``layers.0.q_proj`` to ``q_proj``.
 
-    The last part of ``layers.0.q_proj`` is ``q_proj``.
+    If any other module of the model has the same last part, return the full names.
     """
     last = {name.rpartition(".")[2] for name in names}
     others = {name for name, _ in causal.named_modules()}.difference(names)
@@ -160,11 +161,11 @@ def _shortest(causal: PreTrainedModel, names: list[str]) -> list[str]:
 class SamplingCopy:
     """A copy of a model for sampling that needs no adapter modules.
 
-    An adapter costs two small products and five other operations in each linear layer
-    of each decoding step. In float32 the adapter is merged into copies of the weights
-    and costs nothing. In bfloat16, merging would round away the first updates: they are
-    smaller than the last bit of the weights. So bfloat16 layers keep their own weights
-    and add the adapter's product, as the learner does (:func:`compute_in_half`). Each
+    In each decoding step, an adapter costs two small matrix products and five other
+    operations per linear layer. In float32 the adapter is merged into copies of the
+    weights and costs nothing. In bfloat16, merging would round away the first updates:
+    they are smaller than the last bit of the weights. So bfloat16 layers keep their
+    weights and add the adapter's output, as in training (:func:`compute_in_half`). Each
     :meth:`refresh` merges again from the original weights, so that rounding does not
     accumulate. All other weights are shared with the original model.
 
@@ -214,12 +215,13 @@ class SamplingCopy:
 class _Choice:
     """The adapter of each token of a forward pass, shared by all layers.
 
-    The low-rank dimensions of all adapters stand in one row, one adapter after the
-    other.
+    An adapter of rank r has r low-rank dimensions. The dimensions of all adapters are
+    numbered in one sequence, one adapter after the other.
 
     Attributes:
         adapters: Names of the adapters.
-        owners: For each dimension, the index of its adapter; None before a refresh.
+        owners: For each dimension, the index of its adapter; None before the first
+            refresh.
         mask: Whether a token uses a dimension, (tokens, dimensions).
     """
 
@@ -230,7 +232,7 @@ class _Choice:
 
 
 class _MergedLinear(nn.Linear):
-    """A linear layer with a copy of the weights that has the adapter merged in."""
+    """A linear layer with merged weights: a layer's weights plus its adapter's."""
 
     def __init__(self, layer: Any) -> None:
         base = layer.get_base_layer()
@@ -245,9 +247,9 @@ class _MergedLinear(nn.Linear):
 
 
 class _LowRankLinear(nn.Module):
-    """A linear layer that shares its weights and adds the adapter's product.
+    """A linear layer that has an adapted layer's weights and adds the adapter's output.
 
-    The product is computed in the precision of the weights.
+    The adapter's output is computed in the precision of the weights.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -276,10 +278,10 @@ class _LowRankLinear(nn.Module):
 
 
 class _ChosenLinear(nn.Module):
-    """A linear layer that adds to each token the product of the token's adapter.
+    """A linear layer that adds to each token the output of the token's adapter.
 
-    The matrices of all adapters are joined into one. So the operations for a token,
-    and its result, do not depend on the adapters of the other tokens.
+    The matrices of all adapters are joined into one. So a token's operations and
+    result do not depend on the adapters of the other tokens.
     """
 
     def __init__(self, layer: Any, choice: _Choice) -> None:
@@ -329,7 +331,10 @@ def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
 
 
 def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
-    """Return a layer's output ``made`` plus the adapter's product for its input."""
+    """Return ``made``, a layer's output, plus the adapter's output for ``states``.
+
+    ``states`` is the layer's input; ``down`` and ``up`` are from :func:`_factors`.
+    """
     low = functional.linear(states.flatten(0, -2), down)
     return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
 
@@ -337,12 +342,14 @@ def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
 def _factors(
     layer: Any, dtype: torch.dtype, adapters: Sequence[str] | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the two matrices (down, up) of each adapter of a layer; up is scaled.
+    """Yield the two matrices (down, up) of each adapter of a layer.
+
+    ``up`` is multiplied by the adapter's scaling.
 
     Args:
         layer: The layer.
         dtype: Number type of the matrices.
-        adapters: Names of the adapters; None for the active ones.
+        adapters: Names of the adapters; None for the active adapters.
     """
     for name in layer.active_adapters if adapters is None else adapters:
         if name in layer.lora_A:
@@ -358,8 +365,8 @@ def _is_half(layer: Any) -> bool:
 def merge(model: PreTrainedModel) -> None:
     """Permanently merge the adapter into a model that will not be trained.
 
-    Layers in bfloat16 are not merged: they add the adapter's product to their output,
-    for the reason in :class:`SamplingCopy`.
+    Layers in bfloat16 are not merged: they add the adapter's output to their own
+    output. The reason is in :class:`SamplingCopy`.
     """
     for name, layer in mergeable(model).items():
         base = layer.get_base_layer()
@@ -376,7 +383,7 @@ def merge(model: PreTrainedModel) -> None:
 def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield names and weights of the model as if it never had an adapter.
 
-    The adapter is merged into the weights of its layers, which become float32.
+    Adapters are merged into the weights. The merged weights are float32.
     """
     adapted = mergeable(model)
     for name, layer in adapted.items():
@@ -389,7 +396,7 @@ def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def mergeable(model: PreTrainedModel) -> dict[str, Any]:
-    """Return the linear layers whose adapter can be merged into their weights."""
+    """Return by name the linear layers with an adapter that can be merged."""
     from peft.tuners.lora import Linear
 
     return {
@@ -404,7 +411,10 @@ def mergeable(model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _merged(layer: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a layer's weights with its adapter added; dtype None keeps their type."""
+    """Return a layer's weights with its adapter added.
+
+    The result has the number type ``dtype``; None takes the weights' own type.
+    """
     total: Tensor = layer.get_base_layer().weight
     total = total if dtype is None else total.to(dtype)
     for down, up in _factors(layer, total.dtype):

@@ -1,4 +1,4 @@
-"""Engine: the interface that the training loop uses, with its training data."""
+"""Engine: the interface of engines for the training loop, and their training data."""
 
 import math
 from abc import ABC, abstractmethod
@@ -28,26 +28,28 @@ has no bound (dual clip, arXiv:1912.09729)."""
 MAX_GRAD_NORM = 1.0
 BETAS = (0.9, 0.99)
 EPSILON = 1e-5
-"""AdamW's epsilon for a model as small as ``nano``. It is far above the default, to
-slow weights whose gradients are mostly noise, such as a rare token's embedding."""
+"""AdamW's epsilon for a model as small as the built-in ``nano``. It is far above the
+default of AdamW, to slow weights whose gradients are mostly noise, such as a rare
+token's embedding."""
 LARGE_EPSILON = 1e-8
-"""AdamW's epsilon for larger models, which is its default. ``EPSILON`` would slow them:
-a gradient of norm 0.1 over 10M parameters is only 3e-5 in each parameter."""
+"""AdamW's epsilon for larger models: AdamW's default. ``EPSILON`` would slow them: a
+gradient of norm 0.1 over 10M parameters is only 3e-5 in each parameter."""
 LEARNING_RATE = 4e-4
-"""AdamW's learning rate if all weights of a model as small as ``nano`` are trained."""
+"""AdamW's learning rate to train all weights of a model like the built-in ``nano``."""
 LARGE_LEARNING_RATE = 1e-6
-"""AdamW's learning rate if all weights of a larger model are trained, as in verl."""
+"""AdamW's learning rate to train all weights of a larger model; verl's default too."""
 LORA_LEARNING_RATE = 1e-4
 AFTER_WARM_START = 0.25
-"""Factor of the default learning rates after a warm start. At the full rate the warm
-start's gain was lost: validation of flight_booking fell from 51 to 39 %, but did not
-fall at a quarter of the rate; see docs/benchmarks_history.md."""
+"""Factor of the default learning rates after a warm start (supervised fine-tuning
+before the first update). At the full rate the gain was lost: validation of the
+scenario flight_booking fell from 51 to 39 %. At a quarter of the rate it did not fall;
+see docs/benchmarks_history.md."""
 IMITATION_RATE = 1e-3
-"""Warm start's learning rate if all weights of a model like ``nano`` are trained."""
+"""Learning rate of a warm start that trains all weights of a model like ``nano``."""
 LARGE_IMITATION_RATE = 1e-5
-"""Warm start's learning rate if all weights of a larger model are trained."""
+"""Learning rate of a warm start that trains all weights of a larger model."""
 LORA_IMITATION_RATE = 2e-4
-"""Warm start's learning rate for an adapter."""
+"""Learning rate of a warm start that trains an adapter."""
 MOST_GAP = 0.1
 """Largest accepted mean difference, in nats, between a token's log-probability at a
 server and at the learner. bfloat16 causes a few hundredths. Servers with other weights
@@ -107,7 +109,7 @@ class TrainingSequence:
 
     Attributes:
         agent: Name of the agent in a team.
-        group: Number of the rollout's group.
+        group: Index of the rollout's group (the attempts at one task).
         ids: Tokens of the last call's prompt and response; they include earlier calls.
         trained: The tokens that the loss covers, from all calls.
         calls: The model calls with at least one trained token.
@@ -132,7 +134,7 @@ class TrainingSequence:
         """Return a sequence that trains all tokens of one answer, with advantage 1.
 
         Args:
-            group: Number of the answer's group.
+            group: Index of the answer's group.
             prompt_ids: Tokens of the prompt.
             response_ids: Tokens of the answer.
             logprobs: Log-probabilities of the answer's tokens when they were sampled.
@@ -171,9 +173,10 @@ class OwnCredit:
 
     Attributes:
         sequences: The sequences that the engine trained.
-        ledger: By rollout id, the bucket of each model call, in order.
-        remarks: By rollout id, details for the credit log, such as the reward that the
-            engine used.
+        ledger: By rollout id, for each model call in order, whether it was trained,
+            masked (left out of the loss) or dropped, and why.
+        remarks: By rollout id, details for the log of rewards and advantages, such as
+            the reward that the engine used.
     """
 
     sequences: list[TrainingSequence]
@@ -190,20 +193,22 @@ class UpdateMetrics:
         loss: Mean policy loss per trained token.
         grad_norm: Norm of the gradient before clipping.
         entropy: Mean entropy over trained tokens, in nats.
-        clip_fraction: Share of trained tokens whose ratio was clipped.
-        kl: Mean k3 estimate between the sampling and the updated policy, in nats.
+        clip_fraction: Share of trained tokens whose probability ratio was clipped.
+        kl: Mean k3 estimate of the KL divergence between the sampling policy and the
+            updated policy, in nats.
         gap: Mean absolute difference, in nats, between the trained tokens'
             log-probabilities at sampling and at the learner before its update.
-        reference_kl: Mean k3 estimate between the reference policy and the policy
-            before its update, in nats; None without ``kl_coefficient``.
+        reference_kl: Mean k3 estimate of the KL divergence between the untrained
+            policy and the policy before its update, in nats; None without
+            ``kl_coefficient``.
         ratio_p99: 99th percentile of the trained tokens' ratios; None if not measured.
             A ratio is the probability at the learner before its update, divided by
             the probability at sampling.
         ratio_max: The largest ratio; None if not measured.
         effective_share: Effective sample size of the trained tokens weighted by their
             ratios, divided by the number of tokens; None if not measured.
-        far_off: Sequences that the loss left out because their ratio was beyond
-            ``ratio_limit``.
+        far_off: Sequences that the loss left out because their mean ratio was beyond
+            the setting ``ratio_limit``.
         learned: For each sequence of the batch, the learner's log-probabilities of its
             trained tokens before the update, in order; empty if not measured.
         entropies: For each sequence, the entropy at each trained token, in nats.
@@ -300,7 +305,11 @@ class Engine(ABC):
 
     @abstractmethod
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return for each response token its components; None if they are unknown."""
+        """Return for each response token its components; None if they are unknown.
+
+        Components are the kinds of parts of a response, such as tool selection,
+        parameters or reasoning. The run's settings choose which ones are trained.
+        """
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
         """Return the tokens that a call's grammar allowed at each response position.
@@ -331,10 +340,12 @@ class Engine(ABC):
         """Write model and tokenizer in Hugging Face format into ``folder``."""
 
     def imitation(self) -> Imitation:
-        """Return supervised fine-tuning with its own optimizer, for a warm start.
+        """Return an object that fine-tunes the policy on examples, for a warm start.
+
+        The object has its own optimizer.
 
         Raises:
-            UnsupportedError: The engine has no imitation (the default).
+            UnsupportedError: The engine does not support a warm start (the default).
         """
         raise UnsupportedError(f"{type(self).__name__} has no imitation().")
 
@@ -424,9 +435,10 @@ class EngineFactory(ABC):
         return ""
 
     def examine(self) -> Iterator[Checked]:
-        """Yield checks of the environment and machine, for ``agentgym engine check``.
+        """Check the environment and the machine; yield the result of each check.
 
-        Some engines also start a tiny model. The default yields none.
+        ``agentgym engine check`` prints the results. Some engines also start a tiny
+        model. The default yields no result.
         """
         yield from ()
 
@@ -459,7 +471,7 @@ def check_gap(gap: float, servers: str) -> None:
     """Check that servers answer with the learner's weights.
 
     Args:
-        gap: See :class:`UpdateMetrics`.
+        gap: The ``gap`` of :class:`UpdateMetrics`, in nats.
         servers: Name of the servers for the message, e.g. ``vLLM``.
 
     Raises:

@@ -24,7 +24,7 @@ def write_checkpoint(
     step: int,
     model: Mapping[str, Any],
 ) -> None:
-    """Write sets of tensors, one file for each set, and then the manifest.
+    """Write a checkpoint: one file for each set of tensors, then the manifest.
 
     Args:
         folder: An existing folder.

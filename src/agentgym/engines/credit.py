@@ -79,8 +79,9 @@ def rloo(reward: float, own: float, group: Group) -> float:
 def grpo(reward: float, own: float, group: Group) -> float:
     """Return GRPO's advantage (arXiv:2402.03300): ``(r - mean) / standard deviation``.
 
-    Both statistics are the group's; the variance is divided by its size, not by
-    ``size - 1``. Tasks that nearly always or nearly never succeed get more weight.
+    Mean and standard deviation are the group's; the variance is divided by the group's
+    size, not by ``size - 1``. Tasks that nearly always or nearly never succeed get more
+    weight. The arguments are those of :func:`rloo`.
     """
     return dr_grpo(reward, own, group) / group.spread
 
@@ -145,10 +146,12 @@ def batch_advantages(
     Args:
         groups: For each group, the rewards as in :func:`group_advantages`.
         algorithm: The algorithm's name, which decides baseline and scale.
-        charges: For each group, the penalties as in :func:`group_advantages`.
+        charges: For each group, the penalties for failed tool calls as in
+            :func:`group_advantages`.
 
     Returns:
-        For each group its rollouts' advantages; None for a group without a signal.
+        For each group its rollouts' advantages; None for a group without a signal, as
+        in :func:`group_advantages`.
     """
     if algorithm == "ppo":
         return returns(groups, charges)
@@ -194,6 +197,8 @@ def returns(
 ) -> list[Advantages | None]:
     """Return for ``ppo`` the reward of each model call minus the call's penalty.
 
+    The penalty is for failed tool calls; see :func:`group_advantages`.
+
     A group with a single scored rollout counts too: the value model is its baseline.
     """
     made = [
@@ -212,9 +217,10 @@ def group_advantages(
         rewards: For each rollout one reward per model call; None for a rollout that was
             not scored and so does not count for the baseline.
         algorithm: The algorithm's name, which decides the baseline.
-        charges: For each rollout one penalty per model call, subtracted from the call's
-            advantage. Penalties do not change the baseline, so that other calls do not
-            gain from a failure. None for no penalties.
+        charges: For each rollout one penalty per model call, for its failed tool calls.
+            A penalty is subtracted from the call's advantage. Penalties do not change
+            the baseline, so that other calls do not gain from a failure. None for no
+            penalties.
 
     Returns:
         For each rollout its calls' advantages; None for a rollout without a reward.
@@ -260,7 +266,8 @@ def deviation(rewards: Sequence[Sequence[float]]) -> float:
     rollout have equal rewards, this is the standard deviation over rollouts.
 
     Args:
-        rewards: For each rollout one reward per model call, at least one.
+        rewards: For each rollout one reward per model call; a rollout has at least one
+            model call.
     """
     if not rewards:
         return 0.0

@@ -15,7 +15,7 @@ from agentgym.errors import GPUNotAvailableError, UnsupportedError, UsageError
 _MEMORY = Path("/proc/meminfo")
 _PROCESSOR = Path("/proc/cpuinfo")
 _HALF_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""Flags in /proc/cpuinfo that mean bfloat16 matrix products: x86's two, then Arm's."""
+"""Flags in /proc/cpuinfo for bfloat16 matrix products: two of x86, then one of Arm."""
 _CONTAINER = Path("/sys/fs/cgroup")
 _DRIVER_S = 20
 _BFLOAT16 = 8.0
@@ -111,7 +111,7 @@ def free_gpu() -> tuple[int | None, bool]:
     ]
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
     with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
-        told = subprocess.run(
+        listed = subprocess.run(
             [*query, f"--id={first}"] if first else query,
             env=initial_environment(),
             capture_output=True,
@@ -119,7 +119,7 @@ def free_gpu() -> tuple[int | None, bool]:
             timeout=_DRIVER_S,
             check=True,
         )
-        free, capability = told.stdout.splitlines()[0].split(",")
+        free, capability = listed.stdout.splitlines()[0].split(",")
         return int(free) * 2**20, float(capability) >= _BFLOAT16
     return None, False
 

@@ -43,8 +43,8 @@ class Build:
         backend: A value of ``uv --torch-backend``, used if the configured indexes do
             not have all wheels: uv then also searches PyTorch's own index. Empty to
             never do so.
-        published_as: The main package's name on the index if that is not the engine's
-            name. The environment then gets metadata under the engine's name too.
+        published_as: The main package's name on the package index, if it differs from
+            the engine's name. The environment then gets metadata under both names.
     """
 
     holds: str
@@ -259,7 +259,7 @@ def _add_name(python: Path, published_as: str, name: str) -> None:
 
 
 def installed_version(python: Path, package: str) -> str | None:
-    """Return the version of an interpreter's package, or None if it is not installed.
+    """Return the version of ``package`` that ``python`` has; None if not installed.
 
     Only the package's metadata is read; the interpreter is not started.
     """

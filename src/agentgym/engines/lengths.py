@@ -23,7 +23,7 @@ _CHARACTERS = 3.0
 _RESULT_TOKENS = 256
 """Assumed tokens of a tool's result; most results are one line."""
 _OWN_PROMPT_TOKENS = 1024
-"""Assumed tokens of the prompt of a user's own agent, which only the agent knows."""
+"""Assumed tokens in the prompt of a user's own agent; the real number is unknown."""
 _ANSWER = 1024
 """Default token limit of an answer without reasoning. A tool call with a page of text
 as its argument fits. TRL and verl have the same limit in their defaults or examples."""
@@ -46,9 +46,9 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
 
     Args:
         config: All settings of the run.
-        in_flight: Concurrency if the setting is unset. If given, one process runs all
-            agents, and rollouts have the timeout of a large model. None leaves an
-            unset concurrency unset.
+        in_flight: Default of ``concurrency``; None leaves ``concurrency`` unset. If
+            given, one process runs all agents by default, and the default timeout of
+            rollouts is that of a large model.
 
     Raises:
         ModelError: The model's folder cannot be read.

@@ -41,8 +41,8 @@ GIB = 2**30
 CACHE_BYTES = 4 * GIB
 """Largest KV cache of running responses on a CPU, in bytes."""
 EPISODES = (LONGEST_EPISODE, 4096, 2048)
-"""Possible defaults of ``max_episode_tokens`` on a GPU. The first whose memory fits is
-used."""
+"""Possible defaults of ``max_episode_tokens`` on a GPU. The first value for which the
+memory is enough is used."""
 MARGIN = 1.05
 """Factor on estimates when settings are chosen automatically. Published measurements of
 models of 7 and 14 billion parameters are up to 8 % higher (docs/gpu_training.md)."""
@@ -51,16 +51,16 @@ RECOMPUTED_PARAMETERS = 100_000_000
 memory."""
 _CHUNK_TOKENS = 1024
 _LARGE_TREES = (8192, 4096, 2048)
-"""Most nodes of a prefix tree, if memory allows. For example, eight attempts that share
-800 tokens and have 300 tokens of their own need 3,200 nodes in one tree; trees of 1,024
-nodes would hold one attempt each."""
+"""Limits for the nodes of a prefix tree, to try in this order. For example, eight
+attempts that share 800 tokens and have 300 tokens of their own need 3,200 nodes in one
+tree; trees of 1,024 nodes would hold one attempt each."""
 _ROOM = 0.5
 """Larger trees are used only if training then takes at most this share of free memory.
 """
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
-"""Most logits of an update in memory. More logits are computed in blocks, and again in
-the backward pass."""
+"""Most logits that an update holds in memory. If it needs more, it computes them in
+blocks, and again in the backward pass."""
 _CUDA_BYTES = 3 * GIB // 4
 _LOGITS = 5
 """Number of float32 tensors as large as the logits: the logits, the log-probabilities,
@@ -85,10 +85,11 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
         device: ``cpu`` or ``cuda``.
 
     Returns:
-        The most nodes of a tree, and whether the backward pass computes layers again.
-        Where the settings say nothing, both are None, which means the default, if the
-        free memory is unknown or too small, if the model is small, and if the run is
-        ``deterministic``, since free memory varies.
+        The most nodes of a prefix tree, and whether the backward pass computes layers
+        again. None means the default. The first is None, and the second is the setting
+        ``gradient_checkpointing``, if the free memory is unknown or too small, if the
+        model is small or its size unknown, or if the run is ``deterministic``, since
+        free memory varies.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -114,15 +115,15 @@ def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
 
 
 def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Use:
-    """Return the fastest way to train a model in half of the free memory.
+    """Return the fastest way to train a model within half of the free memory.
 
     If the backward pass does not compute layers again, arithmetic falls by a quarter.
-    In large trees, more sequences share a prefix. ``use`` is returned unchanged if
-    neither fits.
+    In large prefix trees, more sequences share a prefix. If no faster way fits, or if
+    the model is small, ``use`` is returned unchanged.
 
     Args:
         shape: The model's sizes.
-        held: Number of parameters in its files; None if unknown.
+        held: Number of parameters in the model's files; None if unknown.
         use: How the model is trained by default.
         free: Free bytes; None if unknown.
     """
@@ -290,15 +291,15 @@ def _activations(
 ) -> int:
     """Return the peak memory of activations in an update, in bytes.
 
-    The peak is the larger of two cases: one sequence of the longest length, or a tree
-    after a head of nearly this length. On a CPU, a small model computes several trees
-    in parallel.
+    The peak is the larger of two cases: one sequence of the longest length; or a tree
+    of sequences after a common prefix that is nearly as long. On a CPU, a small model
+    computes several trees in parallel.
 
     Args:
         shape: The model's sizes.
         use: How the model is trained.
         size: Bytes per number of the weights.
-        parts: Number of micro-batches in parallel.
+        parts: Number of micro-batches that are computed in parallel.
         recomputes: Whether the backward pass computes layers again.
     """
     longest = min(use.longest, shape.context)
@@ -334,9 +335,9 @@ def _activations(
 def cheaper(
     shape: Shape, use: Use, parameters: int | None = None
 ) -> Iterator[tuple[str, int]]:
-    """Yield changes of settings that save memory, with the bytes that are then needed.
+    """Yield changes of settings that save memory, and the bytes needed after each.
 
-    Each change adds to the changes before it.
+    Each change is made in addition to the previous changes.
     """
     changes: list[tuple[str, bool, Any]] = [
         ("lora_rank = 16", not use.rank, {"rank": 16}),
@@ -359,7 +360,7 @@ def gib(size: int) -> str:
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run trains its model, by its settings.
+    """Return how a run trains its model, from the run's settings.
 
     Args:
         config: All settings of the run.
@@ -387,9 +388,9 @@ def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | N
         fetch: Whether to download the ``config.json`` of a Hugging Face id.
 
     Returns:
-        None if ``config.json`` is not on this machine. Also None if the architecture
-        has to be measured and torch is not installed. The number of parameters is None
-        for a measured architecture.
+        The shape and the number; the number is None for an architecture whose sizes
+        have to be measured. None instead of both if ``config.json`` is not on this
+        machine, or if the sizes have to be measured and torch is not installed.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -452,7 +453,7 @@ def check_memory(
 ) -> str:
     """Check that training a model fits into memory; describe the memory it takes.
 
-    There is no check if the free memory is unknown.
+    Nothing is checked if the free memory is unknown.
 
     Args:
         config: All settings of the run.

@@ -53,8 +53,8 @@ def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
 def remote_engine(config: TrainingConfig) -> str:
     """Return the value of ``engine`` for a run on another machine.
 
-    ``auto`` stays ``auto`` if vLLM suits the model: the choice then depends on the
-    other machine's GPU.
+    ``auto`` stays ``auto`` if vLLM suits the model: the other machine's GPU then
+    decides.
     """
     if config.engine == AUTO_ENGINE and not config.vllm:
         from agentgym.engines.vllm.support import suits
@@ -155,7 +155,7 @@ def _factory(config: TrainingConfig) -> EngineFactory:
 
 
 def engine_name(config: TrainingConfig) -> str:
-    """Return the engine's name, without a look at this machine's GPU.
+    """Return the engine's name, without checking this machine's GPU.
 
     ``auto`` becomes ``vllm`` if the settings have flags of vLLM, else ``local``. For a
     training run, call :func:`chosen_engine` first.

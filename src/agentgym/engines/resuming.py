@@ -25,8 +25,8 @@ _OF_VERL = (
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu",
     "ray_kwargs.",
 )
-"""Prefixes of verl's settings of memory and servers, which may change. verl's other
-settings would change the training."""
+"""Prefixes of verl's settings for memory and servers. These may change when a run is
+resumed; verl's other settings would change the training."""
 
 
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:

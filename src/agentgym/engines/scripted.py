@@ -112,7 +112,7 @@ class ScriptedEngine(Engine):
         return self._policy.version
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each byte; None if the response is not ASCII."""
+        """Return each byte's components (e.g. tool selection); None if not ASCII."""
         ids = call.response_ids
         if any(i >= 128 for i in ids):
             return None

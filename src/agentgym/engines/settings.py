@@ -79,7 +79,10 @@ def log_file(config: TrainingConfig) -> Path:
 
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
+    """Flatten nested mappings: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
+
+    ``above`` is put before each key.
+    """
     found: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{above}{key}"

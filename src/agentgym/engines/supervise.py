@@ -49,18 +49,19 @@ def reap() -> None:
 def main() -> None:
     """Run the command until it ends, the parent ends, or a signal arrives.
 
-    Then end all its processes, and exit with its exit code (1 if it was killed).
+    Then end all processes of the command, and exit with the command's exit code (1 if
+    the command was killed).
     """
     parent, command = int(sys.argv[1]), sys.argv[2:]
-    told: list[int] = []
+    received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda given, _: told.append(given))
+        signal.signal(number, lambda given, _: received.append(given))
     adopt_orphans()
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error.strerror}.")
-    while process.poll() is None and not told and os.getppid() == parent:
+    while process.poll() is None and not received and os.getppid() == parent:
         time.sleep(_TURN_S)
     if process.poll() is None:
         process.terminate()

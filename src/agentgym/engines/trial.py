@@ -74,5 +74,5 @@ def _ask_server(policy: ServedPolicy) -> None:
         trust_env=False,
     )
     if answer.is_error:
-        told = f"{answer.status_code}, {answer.text[:300]}"
-        raise EngineError(f"Its server answered {told}.")
+        failure = f"{answer.status_code}, {answer.text[:300]}"
+        raise EngineError(f"Its server answered {failure}.")

@@ -142,7 +142,7 @@ def _class_of(
 
 
 def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
-    """Return the functions that the model could call, for each tool call.
+    """Return, for each tool call, the functions that the model could call then.
 
     These are the functions in the last model request before the tool call, by name.
     """
@@ -176,7 +176,7 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
     """Return the class of a call whose arguments were refused.
 
-    If the arguments fit the tool's schema, the framework itself refused a value.
+    If the arguments fit the tool's schema, the agent framework refused a value.
     """
     try:
         spec.validate(arguments)

@@ -45,8 +45,9 @@ class Comparison(BaseModel, frozen=True, extra="forbid"):
         k: The k of pass^k in both measurements.
         differences: ``after - before`` of each metric, with paired 95 % intervals over
             tasks. ``n`` is 0 if the metric was not measured on both sides.
-        p_value: Two-sided p-value of pass^1 by :func:`sign_flip_p`: the probability of
-            a difference of at least this size if both agents are equally good.
+        p_value: Two-sided p-value of the difference in pass^1 (the share of attempts
+            that succeed), by :func:`sign_flip_p`: the probability of a difference of at
+            least this size if both agents are equally good.
     """
 
     tasks: int
@@ -114,7 +115,8 @@ class Change(BaseModel, frozen=True, extra="forbid"):
     """The change of a share between two measurements.
 
     Attributes:
-        name: Name of a family of tasks, or of a metric, with its held-out set.
+        name: Name of a family (kind) of tasks; or name of a metric, after the name of
+            the set of held-out tasks if this is not the main set.
         is_family: Whether the share is pass^1 of a family of tasks.
         before: Share before training, 0..1.
         after: Share after training, 0..1.
@@ -161,17 +163,20 @@ def measure_effect(
 ) -> Effect | None:
     """Test which metrics and families changed between two measurements.
 
-    The families of tasks are one set of tests; the metrics of all held-out sets are
-    another. Each set is corrected with :func:`holm`. So if nothing changed, the chance
-    of a false finding is at most 5 % in each set.
+    All tests of families (kinds of tasks) together are corrected with :func:`holm`, and
+    so are all tests of metrics, those of other held-out tasks included. So if nothing
+    changed, the chance of any false finding is at most 5 % for families, and at most
+    5 % for metrics.
 
     Args:
         before: Metrics of the main held-out tasks before training.
         after: Metrics of the same tasks after training.
-        further: For other held-out sets, by name: the metrics before and after.
+        further: For other sets of held-out tasks, by name: the metrics before and
+            after.
 
     Returns:
-        The effect; None if the tasks differ or no task was scored on both sides.
+        The effect; None if the tasks differ, or if no task was scored both before and
+        after.
     """
     if not (pairs := paired(before, after)):
         return None
@@ -199,8 +204,9 @@ def measure_effect(
 def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
     """Return whether pass^1 differs significantly, by a two-sided test at 5 %.
 
-    If both sides have the same tasks, the test is :func:`sign_flip_p`. Else it is a z
-    test: the difference divided by its standard error, which comes from the intervals.
+    If both measurements have the same tasks, the test is :func:`sign_flip_p`. Else it
+    is a z test: the difference divided by its standard error, which is computed from
+    the 95 % intervals.
     """
     if pairs := paired(before, after):
         return _sign_flip(pairs, "pass_1") < ALPHA
@@ -210,7 +216,7 @@ def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the families whose pass^1 fell significantly, the largest fall first.
+    """Return the families of tasks whose pass^1 fell significantly, largest fall first.
 
     See :func:`family_changes`.
     """
@@ -222,9 +228,9 @@ def lost_families(before: Metrics, after: Metrics) -> list[Change]:
 def family_changes(before: Metrics, after: Metrics) -> list[Change]:
     """Return the change of pass^1 in each family of tasks, with its p-value.
 
-    If the two sides have different tasks, each family is compared as a whole. The
-    p-values are not corrected for the number of families; see :func:`holm`. Empty if
-    there is only one family.
+    If the two measurements have different tasks, the totals of each family are
+    compared. The p-values are not corrected for the number of families; see
+    :func:`holm`. Empty if there is only one family.
     """
     tables: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     if pairs := paired(before, after):
@@ -253,9 +259,9 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the results of tasks that were scored on both sides.
+    """Return the results of tasks that were scored in both measurements.
 
-    Empty if the two sides have different tasks.
+    Empty if the two measurements have different tasks.
     """
     if not are_paired(before, after):
         return []
@@ -280,10 +286,12 @@ def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
 def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
     """Return the exact two-sided p-value of a change in success, stratified by task.
 
-    If nothing changed, the successes after training follow a hypergeometric
-    distribution, given the total successes of each task. The test uses their sum over
-    tasks (the exact form of Cochran 1954 and Mantel and Haenszel 1959). With several
-    attempts per task, it can find a change in few tasks, where a test by task cannot.
+    This is the exact form of the test of Cochran (1954) and Mantel and Haenszel (1959).
+    Suppose that training changed nothing. Then, given a task's total number of
+    successes, the number of its successes after training has a hypergeometric
+    distribution. The p-value is the probability that the sum over all tasks is at least
+    as far from its expected value as the observed sum. Unlike :func:`sign_flip_p`, this
+    test counts every attempt, so few tasks with many attempts can be enough.
 
     Args:
         tables: For each task: successes before, attempts before, successes after,
@@ -306,7 +314,7 @@ def stratified_p(tables: Iterable[tuple[int, int, int, int]]) -> float:
 
 
 def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
-    """Return the numbers of successes and attempts of each family of tasks."""
+    """Return the numbers of successes and attempts of each family (kind) of tasks."""
     sums: dict[str, tuple[int, int]] = {}
     for task in metrics.by_task:
         if task.attempts:
@@ -355,7 +363,7 @@ def _sums(task: TaskResult, metric: MetricName) -> tuple[float, float]:
 def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
     """Return the p-value of a metric's change by :func:`sign_flip_p`.
 
-    Tasks in which one side has not measured the metric are left out.
+    Tasks whose metric was not measured both before and after are left out.
     """
     differences = []
     for sides in pairs:

@@ -13,7 +13,7 @@ from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
 CRITERIA: dict[str, MetricName] = {"success_rate": "pass_1", **{s: s for s in SHARES}}
-"""For each name that success criteria may have, the metric that it means."""
+"""The metric of each name that a scenario may use in its success criteria."""
 _SUCCESS = ("success_rate", "pass_1", "pass_k")
 _REPORTED_ONLY = {"cost_reduction"}  # a criterion that training does not wait for
 _COMPONENTS = {*map(str, Component), "tool_execution"}  # never in the text
@@ -24,7 +24,7 @@ def criteria_hold(
 ) -> bool:
     """Return whether metrics meet all success criteria, so that training may end.
 
-    ``cost_reduction`` is ignored, since training does not wait for it.
+    The criterion ``cost_reduction`` is ignored, since training does not wait for it.
 
     Args:
         criteria: The required minimum of each share, 0..1, by name.
@@ -69,8 +69,9 @@ def compare_goals(
 ) -> list[Goal]:
     """Return each success criterion with the share that was measured after training.
 
-    ``cost_reduction`` is the relative reduction of the cost per rollout by training:
-    cost in US dollars if known, else in sampled tokens.
+    For the criterion ``cost_reduction``, the share is the relative reduction of the
+    cost per rollout by training. The cost is in US dollars if they are known, else in
+    sampled tokens.
 
     Args:
         criteria: The required minimum of each share, by name.
@@ -98,7 +99,7 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:
-    """Yield messages on faults in a scenario's criteria and trained components."""
+    """Yield faults of a scenario's success criteria and of its trained components."""
     if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
         yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
         return
@@ -140,7 +141,11 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
-        """Parse ``pass_1=0.9``, or ``0.95`` alone for tool reliability.
+        """Parse ``METRIC=MINIMUM``; a number alone is a minimum of tool reliability.
+
+        Args:
+            text: The text, e.g. ``pass_1=0.9`` or ``0.95``.
+            by_low: Whether the lower end of the 95 % interval must reach the minimum.
 
         Raises:
             UsageError: The metric is unknown, or the number is not in 0..1.
@@ -164,7 +169,7 @@ class Gate:
     def miss(self, metrics: Metrics) -> str | None:
         """Return a message if the metric is below the minimum, else None.
 
-        A metric that was not measured counts as below.
+        A metric that was not measured counts as below the minimum.
         """
         found = metrics[self.metric]
         name = self.metric.replace("_", " ")

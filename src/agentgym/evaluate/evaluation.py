@@ -113,11 +113,12 @@ def evaluate(
     """Measure ``config.model`` on tasks of a split; delete all temporary files.
 
     Args:
-        config: The settings; the model may be one that a server answers for.
+        config: The settings; the model may be on a server.
         split: The split of the tasks; ``all`` takes tasks of every split.
-        progress: Receives the events.
+        progress: Receives the events of the measurement.
         subject: Name of the agent or model, for the report.
-        spec: The definition of a trained agent; None for another model.
+        spec: The definition of the saved agent to measure; None if ``config.model`` is
+            another model.
         prices: Prices of the model's tokens. None: free for a model on this machine,
             unknown for a server.
         baselines: Whether to measure agents without a model too.
@@ -175,7 +176,9 @@ def evaluate(
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]
-    beside, problems = ({}, []) if not baselines else _measured(scenario, tasks, config)
+    measured, problems = (
+        ({}, []) if not baselines else _measured(scenario, tasks, config)
+    )
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
     metrics = Metrics.of(
@@ -205,7 +208,7 @@ def evaluate(
         ],
         metrics=metrics,
         judging=ledger.judging,
-        baselines=beside,
+        baselines=measured,
         calls={kind: calls[kind] for kind in CallClass if calls[kind]},
         confusion=confusion,
         attempts=attempts,
@@ -248,10 +251,12 @@ def measure_baselines(
 ) -> dict[str, Metrics]:
     """Measure agents without a model, with one attempt per task.
 
-    The scenario is closed at the end.
+    One agent does nothing, the other calls every tool. The scenario is closed at the
+    end.
 
     Returns:
-        The metrics by agent name, without agents that could not be scored on any task.
+        The metrics by agent name. An agent that could not be scored on any task is left
+        out.
     """
     return _measured(scenario, tasks, config)[0]
 

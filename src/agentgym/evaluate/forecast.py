@@ -10,11 +10,11 @@ from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
 
 _SLOWEST_UPDATE = 1.0
-"""Longest assumed time of an update, relative to its rollouts, before the first one."""
+"""Longest time assumed for an update before one is timed, relative to its rollouts."""
 _PLAN = 0.25, 1.0
-"""Assumed time to learn from a rollout in a warm start, relative to its own time.
+"""Least and most assumed time to learn from a rollout in a warm start.
 
-The least and the most.
+Both are relative to the time that it takes to play the rollout.
 """
 _NEWEST = 10  # number of newest steps that count
 _LONG_S = 600.0
@@ -23,14 +23,14 @@ _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
 
 
 class Forecast:
-    """Estimates the remaining time from the phases that this process has timed.
+    """Estimates a run's remaining time from the durations of its phases so far.
 
     Args:
         config: The settings, with the budget and the sizes of measurements.
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. A measurement with fewer rollouts
             takes about as long as one with this number.
-        measured: Seconds per rollout of a measurement, if already known.
+        measured: Seconds per rollout of a measurement; None if not known yet.
         clock: Returns the time in seconds.
     """
 
@@ -54,9 +54,12 @@ class Forecast:
 
     @contextmanager
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
-        """Time the measurement in this block; it replaces the time of earlier ones.
+        """Record the duration of the measurement in this block; forget earlier ones.
 
         Call :meth:`rollout_done` for each rollout.
+
+        Args:
+            is_baseline: Whether :meth:`long_baseline` may warn about the measurement.
         """
         self._ended = 0
         self._may_be_long = is_baseline and self._config.time is None
@@ -113,9 +116,9 @@ class Forecast:
     ) -> tuple[float, float, float | None] | None:
         """Return the remaining seconds: least, most, and if the goal is reached early.
 
-        See :meth:`left` and :meth:`soonest`. The last is None if the goal cannot end
-        the run early. In a run with a time limit, all are at most the remaining time.
-        Returns None before anything was timed.
+        Least and most come from :meth:`left`, and are at most the rest of the run's
+        time limit. The third number comes from :meth:`soonest`; it is None if the goal
+        cannot end the run early. Returns None before anything was timed.
 
         Args:
             episodes: Number of training rollouts done.
@@ -160,8 +163,8 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget.
 
-        Both are equal after the first step, unless a warm start is to come. None until
-        something was timed.
+        Both are equal after the first step, unless a warm start is to come. None before
+        anything was timed.
 
         Args:
             episodes: Number of training rollouts done.
@@ -180,8 +183,8 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most seconds for the work that remains.
 
-        This is training, validation, a warm start and the final measurement. None until
-        something was timed.
+        The work is training, validation, a warm start and the final measurement. None
+        before anything was timed.
 
         Args:
             trained: Number of training rollouts.

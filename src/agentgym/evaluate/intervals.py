@@ -19,10 +19,11 @@ Z95 = 1.959964
 
 
 class _Added(NamedTuple):
-    """Imaginary tasks that an adjusted interval adds at each end of the range.
+    """Imaginary tasks to add before an interval is computed (see :func:`_adjusted`).
 
     Attributes:
-        tasks: Number of tasks to add at each end.
+        tasks: Number of tasks to add with the lowest value, and as many with the
+            highest.
         least: The lowest possible value of a task.
         most: The highest possible value of a task.
     """
@@ -84,8 +85,9 @@ UNMEASURED = Estimate(value=0.0, low=0.0, high=0.0, n=0)
 def pass_power_k(successes: int, attempts: int, k: int) -> float:
     """Return the unbiased estimate of pass^k of one task, C(c, k) / C(n, k).
 
-    This is the share of all subsets of ``k`` attempts in which every attempt succeeds
-    (Yao et al. 2024, tau-bench, arXiv:2406.12045, section 3).
+    Of n attempts, c succeeded. The estimate is the share of all subsets of k attempts
+    in which every attempt succeeds (Yao et al. 2024, tau-bench, arXiv:2406.12045,
+    section 3).
     """
     return comb(successes, k) / comb(attempts, k)
 
@@ -93,8 +95,9 @@ def pass_power_k(successes: int, attempts: int, k: int) -> float:
 def pass_at_k(successes: int, attempts: int, k: int) -> float:
     """Return the unbiased estimate of pass@k of one task, 1 - C(n - c, k) / C(n, k).
 
-    This is the share of all subsets of ``k`` attempts in which at least one succeeds
-    (Chen et al. 2021, HumanEval, arXiv:2107.03374, section 2.1).
+    Of n attempts, c succeeded. The estimate is the share of all subsets of k attempts
+    in which at least one succeeds (Chen et al. 2021, HumanEval, arXiv:2107.03374,
+    section 2.1).
     """
     return 1 - comb(attempts - successes, k) / comb(attempts, k)
 
@@ -102,7 +105,8 @@ def pass_at_k(successes: int, attempts: int, k: int) -> float:
 def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
-    Attempts at one task are not independent, so the interval is one over tasks.
+    Attempts at one task are not independent, so the interval treats each task, not each
+    attempt, as one observation.
 
     The interval of a share is that of Agresti and Coull (1998), *Approximate is Better
     than "Exact" for Interval Estimation of Binomial Proportions*. It adds z²/2 tasks
@@ -146,7 +150,8 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     Unlike :func:`estimate_ratio`, tasks with denominator 0 count too: the cost per
     success includes the cost of unsolved tasks. The interval is the percentile
     bootstrap over tasks, expanded for few tasks (Hesterberg 2015, *What Teachers Should
-    Know About the Bootstrap*, section 5.3). Samples with denominator 0 are left out.
+    Know About the Bootstrap*, section 5.3). Bootstrap samples with denominator 0 are
+    left out.
 
     Args:
         sides: For one or two measurements of the same tasks: numerator and denominator
@@ -201,13 +206,13 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
 def _adjusted(
     sides: "NDArray[Any]", value: float, added: _Added
 ) -> tuple[float, float]:
-    """Return both ends of an interval for which ``added`` tasks are added.
+    """Return both ends of the interval after the imaginary tasks ``added`` are added.
 
     A task's value is the linearized value of a ratio (Cochran 1977, *Sampling
     Techniques*, section 6.3), since tasks may differ in attempts or calls.
 
     Args:
-        sides: Array (sides, tasks, 2) of numerators and denominators.
+        sides: Array (measurements, tasks, 2) of numerators and denominators.
         value: The estimated ratio or difference.
         added: The tasks to add.
     """
@@ -229,8 +234,8 @@ def _adjusted(
 def _tails(n: int) -> list[float]:
     """Return the bootstrap quantiles to use as ends of an interval over ``n`` tasks.
 
-    The usual quantiles (2.5 % and 97.5 %) give too short intervals for few tasks, since
-    they imply a division by n instead of n - 1 and a normal distribution instead of
+    The usual quantiles (2.5 % and 97.5 %) give too narrow intervals for few tasks: they
+    imply a division by n instead of n - 1 and a normal distribution instead of
     Student's.
     """
     if n < 2:
@@ -255,10 +260,10 @@ def _student(freedom: float) -> float:
 
 
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
-    """Return the ratios of the first side, minus those of a second side.
+    """Return the ratios of a measurement, minus those of a second one if there is one.
 
     Args:
-        sides: Array (sides, ..., 2) of numerators and denominators, one or two sides.
+        sides: Array (measurements, ..., 2) of numerators and denominators.
     """
     ratios = sides[..., 0] / sides[..., 1]
     change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)

@@ -66,7 +66,7 @@ class LinesProgress(Progress):
         self.write(what)
 
     def fitted(self, words: str) -> None:
-        """Write how the run was fitted to its time limit."""
+        """Write how the run was made to fit its time limit."""
         self.write(words)
 
     def phase(self, name: str, total: int) -> None:

@@ -143,7 +143,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         rollouts: Number of scored rollouts.
         dropped: Number of rollouts without a score. Only ``pass_1_of_all`` counts them.
         k: The k of ``pass_k`` and ``pass_at_k``.
-        right_tool: Share of needed calls whose tool was called.
+        right_tool: Share of needed calls (those of the tasks' solutions) whose tool was
+            called.
         right_arguments: Share of needed calls made with the right arguments.
         pass_1: Share of rollouts that succeeded.
         pass_k: Probability that k attempts at a task all succeed, by the unbiased
@@ -151,8 +152,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         pass_at_k: Probability that at least one of k attempts succeeds, by the
             unbiased estimator 1 - C(n - c, k) / C(n, k) of HumanEval
             (arXiv:2107.03374).
-        tool_reliability: Share of tool calls that name an offered tool, validate,
-            run without error and break no rule.
+        tool_reliability: Share of tool calls that name an offered tool, have valid
+            arguments, run without error and break no rule.
         reward: Mean reward per rollout.
         model_calls: Mean number of model calls per rollout.
         tokens: Mean number of sampled tokens per rollout.
@@ -251,7 +252,7 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         )
 
     def family_success(self) -> dict[str, Estimate]:
-        """Return pass^1 of each family of tasks, the lowest first."""
+        """Return pass^1 of each family (kind) of tasks, the lowest first."""
         grouped: dict[str, list[Pair]] = defaultdict(list)
         for task in self.by_task:
             if task.attempts:

@@ -9,7 +9,7 @@ _ENOUGH = 16  # attempts: if all fail, or all succeed, this is not chance
 _TASKS, _SAMPLES = 32, 4  # see _never_differ
 _WEAK = 0.1  # share of successful attempts below which a warm start is offered
 MOST_CUT = 0.02
-"""Share of cut answers that causes a warning.
+"""Share of answers cut at the token limit that causes a warning.
 
 With five answers per rollout, one rollout in ten then has a cut answer.
 """
@@ -65,6 +65,8 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 
 def warm_start_offer(baseline: Metrics) -> str:
     """Return a text that recommends a warm start; empty if it is not needed.
+
+    A warm start trains the model on the needed calls of tasks first.
 
     Args:
         baseline: Metrics of the untrained policy on held-out tasks whose needed calls

@@ -36,7 +36,7 @@ class Plan:
             unknown.
         saved_as: The name under which the trained agent is saved.
         trained: The tokens that the model learns from: a value of ``train_tokens``, or
-            names of components.
+            names of :class:`~agentgym.core.components.Component`.
         notes: Remarks on the settings and the tasks, in sentences.
         form: The model's tool-call format, e.g. ``hermes``; empty if unknown.
         path: How the model is sampled and trained; empty for the usual way.
@@ -82,7 +82,8 @@ class StepReport:
         budget: Maximum number of training rollouts of the run.
         reward: Mean reward of the step's scored rollouts.
         success_rate: Share of the step's scored rollouts that succeeded.
-        tool_reliability: Share of the tool calls in these rollouts that were reliable.
+        tool_reliability: Share of the tool calls in these rollouts that ran without an
+            error.
         loss: Mean policy loss per trained token.
         entropy: Mean entropy per trained token, in nats.
         kl: KL divergence between the policy at sampling and after the update, in nats
@@ -95,7 +96,8 @@ class StepReport:
             server has lower precision or other weights.
         reference_kl: KL divergence from the untrained policy, in nats per trained
             token; None without ``kl_coefficient``.
-        skipped_groups: Number of groups whose rollouts had equal rewards.
+        skipped_groups: Number of groups whose rollouts had equal rewards. A group has
+            the step's rollouts of one task.
         groups: Number of all groups of the step.
         dropped: Number of dropped rollouts.
         sampled_tokens: Number of tokens that were sampled in all rollouts.
@@ -210,13 +212,14 @@ class Progress:
         """
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Ask whether to train in spite of ``doubts``, reasons why it may fail."""
+        """Ask whether to train despite ``doubts``: reasons why training may fail."""
         return False
 
     def may_run(self, tool: str) -> bool | None:
         """Ask whether a tool of the user's own agent may really run.
 
-        False: its calls are answered with made-up values. None: no user can answer.
+        False: the tool's calls are answered with made-up values. None: no user can
+        answer.
         """
         return None
 
@@ -244,7 +247,7 @@ class Progress:
         """Called with new warnings, in sentences."""
 
     def stalled(self, reason: str | None) -> None:
-        """Called when writing waits for the disk, with the reason; later with None."""
+        """Called with the reason when writing waits for the disk; later with None."""
 
     def ended(self, reason: str, ledger: Ledger) -> None:
         """Called when training is over.

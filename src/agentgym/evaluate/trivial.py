@@ -1,7 +1,7 @@
 """Agents without a model, and functions to play an episode with them.
 
-A scenario must not reward an agent that does nothing or that calls every tool. A policy
-would otherwise learn this behaviour instead of the task. The agents run in this
+A scenario must not reward an agent that does nothing, nor one that calls every tool. A
+policy would otherwise learn this behaviour instead of the task. The agents run in this
 process.
 """
 
@@ -96,7 +96,7 @@ CALL_EVERYTHING = (
     CallEverything(seed=2, from_instruction=True),
     CallEverything(seed=3, from_instruction=True, rounds=2),
 )
-"""The variants of this agent with which a scenario is tested."""
+"""The variants of :class:`CallEverything` with which a scenario is tested."""
 
 
 def scripted(calls: Sequence[Call]) -> Drive:
@@ -144,8 +144,8 @@ async def attempt(
         ending: How to score the episode; None: by the scenario, as in training.
 
     Returns:
-        The trajectory. If the scenario's code raised an exception, its status is
-        dropped, and its reason describes the exception.
+        The trajectory. If the scenario's code raised an exception, the trajectory's
+        status is dropped, and its reason describes the exception.
     """
     return await run_episode(
         Episode(

@@ -31,11 +31,11 @@ class Bench:
     """Runs rollouts of one agent with one model, within a ``with`` block.
 
     Args:
-        config: The agent's settings, with absolute paths. The model may be a
-            provider's.
-        meter: Counts and pays the model's tokens; unused if the model runs on this
-            machine.
-        progress: Receives the phases.
+        config: The agent's settings, with absolute paths. The model may run on a
+            provider's server.
+        meter: Counts the model's tokens and their cost, up to the cost limit; unused if
+            the model runs on this machine.
+        progress: Observer that receives events, e.g. the start of a measurement.
     """
 
     def __init__(
@@ -80,18 +80,20 @@ class Bench:
     def held_out(
         self, wording: Wording, prices: Prices
     ) -> tuple[Metrics, list[Trajectory]]:
-        """Measure the main held-out tasks, which training also measures.
+        """Measure the agent on the main set of held-out tasks, as training does.
+
+        Other held-out sets, e.g. of harder tasks, are not measured.
 
         Args:
-            wording: Texts to send instead of the agent's own.
+            wording: Prompts and tool descriptions to send instead of the agent's own.
             prices: Prices of the model's tokens, for the cost.
 
         Returns:
             The metrics, and the rollouts that they were computed from.
 
         Raises:
-            ProviderError: The model's server permanently refuses to answer, or the
-                money is spent.
+            ProviderError: The model's server permanently refuses to answer, or the cost
+                limit is reached.
             RolloutError: No rollout could be scored.
         """
         config = self._config
@@ -122,7 +124,7 @@ class Bench:
         Args:
             name: Name of the measurement, part of the rollout ids.
             tasks: The tasks.
-            wording: Texts to send instead of the agent's own.
+            wording: Prompts and tool descriptions to send instead of the agent's own.
             samples: Attempts per task.
             phase: Name of the phase for ``progress``.
 

@@ -1,4 +1,4 @@
-"""Bill: store the result and cost of each rung of a ladder in ``bill.json``."""
+"""Bill: store the result and cost of each step of ``improve`` in ``bill.json``."""
 
 import hashlib
 import json
@@ -27,14 +27,14 @@ Status = Literal["met", "missed", "skipped", "ended", "quoted"]
 
 
 class RungResult(BaseModel, extra="forbid"):
-    """The result of one rung.
+    """The result of one rung (one remedy that ``improve`` tried).
 
     Attributes:
         name: The rung's name, as users see it.
         status: ``met`` or ``missed``: whether held-out tasks reached the goal.
             ``skipped``: the rung cannot be used. ``ended``: the rung ended without a
             measurement. ``quoted``: the rung only asked for a price.
-        words: Sentences that describe the work, or say why there was none.
+        words: Sentences that describe the work, or say why no work was done.
         before: Metrics of the held-out tasks before the rung; None if they were not
             measured before, or if the rung was skipped.
         after: Metrics of the same tasks after the rung; None if not measured.
@@ -57,7 +57,9 @@ class RungResult(BaseModel, extra="forbid"):
 
 
 class Bill(BaseModel, extra="forbid"):
-    """The results and costs of a ladder so far.
+    """The results and costs of ``improve`` so far.
+
+    A rung is one remedy that ``improve`` tries; the ladder is all rungs together.
 
     Attributes:
         goal: The goal as text, ``pass_1=0.9``.
@@ -102,7 +104,11 @@ class Bill(BaseModel, extra="forbid"):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard finished rungs' results and the trained agent, but keep the costs."""
+        """Discard finished results and the trained agent, but keep the costs.
+
+        Args:
+            results: The results of rungs that will run again.
+        """
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"
@@ -142,18 +148,19 @@ class Bill(BaseModel, extra="forbid"):
 
 
 def folder_of(config: TrainingConfig) -> Path:
-    """Return the folder of a ladder; its name has a hash of the tasks and settings.
+    """Return the folder in which ``improve`` keeps the bill and the new prompts.
 
-    The hash leaves out settings that only limit or name the work, e.g. ``episodes``.
+    Its name has a hash of the tasks and the settings. The hash leaves out settings that
+    only limit or name the work, e.g. ``episodes``.
 
     Args:
         config: The agent's settings, with absolute paths.
     """
     settings = config.model_dump(mode="json")
-    told = {key: settings[key] for key in settings if key not in _NOT_TASKS}
+    chosen = {key: settings[key] for key in settings if key not in _NOT_TASKS}
     tasks = b""
     if is_tasks_file(config.scenario):
         tasks = Path(TaskSource.parse(config.scenario).path).read_bytes()
-    text = json.dumps(told, sort_keys=True).encode()
+    text = json.dumps(chosen, sort_keys=True).encode()
     mark = hashlib.sha256(text + tasks).hexdigest()[:6]
     return config.output / f"improve-{config.agent_name}-{mark}"

@@ -1,4 +1,4 @@
-"""Check everything that a ladder needs, then run its rungs: :func:`improve`."""
+"""Check the settings, then try remedies until the goal is met: :func:`improve`."""
 
 import fcntl
 
@@ -23,7 +23,9 @@ def improve(
     own: bool = False,
     progress: Progress | None = None,
 ) -> Bill:
-    """Improve an agent until it meets a goal, and return the bill.
+    """Improve an agent until it meets a goal; return the results and costs.
+
+    Tries several remedies (rungs), the cheapest first; see :mod:`agentgym.improve`.
 
     ::
 
@@ -36,14 +38,14 @@ def improve(
         terms: The goal, the cost limit, and the model that writes better prompts.
         own: Whether to begin with the model that the agent's own code names, if it is a
             provider's and the provider's key is set.
-        progress: Receives the events.
+        progress: Observer that receives events, e.g. the start of a rung.
 
     Raises:
         UsageError: A setting cannot work; nothing was started or paid.
-        RunFolderError: Another process uses the ladder's folder, or its bill cannot be
-            read.
-        Interrupted: Ctrl-C or SIGTERM; finished rungs are kept, and the same call goes
-            on with them.
+        RunFolderError: Another process uses the same folder, or the folder's bill
+            cannot be read.
+        Interrupted: Ctrl-C or SIGTERM. The results of finished rungs are kept; the same
+            call continues after them.
     """
     config, progress = located(config), progress or Progress()
     scenario, _ = check_rollouts(config)

@@ -1,4 +1,4 @@
-"""Ladder: run rungs in order until the goal is met, within the cost limit."""
+"""Ladder: try remedies (rungs) until the goal is met, within the cost limit."""
 
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from agentgym.rollout.gateway.metered import Meter, Purse
 
 @dataclass
 class Climb:
-    """The state that rungs share.
+    """The state that all rungs (the remedies that ``improve`` tries) share.
 
     Attributes:
         config: The agent's settings, with absolute paths. A rung may change them for
@@ -25,8 +25,9 @@ class Climb:
         terms: The goal, the cost limit and the user's other choices.
         purse: The money for all rungs, up to the cost limit.
         bill: Results and costs of the rungs so far.
-        progress: Receives the events.
-        meters: The meters of the rung that is running.
+        progress: Observer that receives events, e.g. the start of a rung.
+        meters: Counters of tokens and dollars, one per model that the running rung
+            uses.
     """
 
     config: TrainingConfig
@@ -37,7 +38,7 @@ class Climb:
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, read: float, written: float) -> Meter:
-        """Return a new meter for a model that the running rung uses.
+        """Return a new counter of tokens and dollars for a model of the running rung.
 
         Args:
             read: US dollars per million prompt tokens.
@@ -49,12 +50,12 @@ class Climb:
 
 @dataclass(frozen=True)
 class Price:
-    """The estimated price of a rung, before it starts.
+    """The estimated price of a rung (a remedy that ``improve`` tries).
 
     Attributes:
         words: Money and time, as a sentence for the user.
         dollars: Estimated US dollars; None if they cannot be estimated.
-        is_free: Whether the rung cannot cost anything.
+        is_free: Whether the rung certainly costs nothing.
     """
 
     words: str
@@ -64,12 +65,13 @@ class Price:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a rung.
+    """The result of a rung (a remedy that ``improve`` tried).
 
     Attributes:
         words: Sentences for the user.
         after: Metrics of the held-out tasks after the rung; None if not measured.
-        status: ``ended``, ``quoted`` or ``skipped``; only used if ``after`` is None.
+        status: ``ended``, ``quoted`` (the rung only asked for a price) or ``skipped``;
+            only used if ``after`` is None.
     """
 
     words: str
@@ -78,7 +80,7 @@ class Outcome:
 
 
 class LadderRung(ABC):
-    """One rung of the ladder: a way to make an agent better.
+    """A rung: one remedy that ``improve`` tries, such as better prompts or training.
 
     Attributes:
         name: The rung's name, as the bill and messages show it.
@@ -87,35 +89,36 @@ class LadderRung(ABC):
     name: str
 
     def skipped(self, climb: Climb) -> str:
-        """Return a sentence on why this method cannot be used; empty if it can."""
+        """Return a sentence on why this remedy cannot be used; empty if it can."""
         return ""
 
     @abstractmethod
     def price(self, climb: Climb) -> Price:
-        """Estimate the price of this rung, without starting it."""
+        """Estimate the price of this remedy, without starting it."""
 
     @abstractmethod
     def run(self, climb: Climb) -> Outcome:
-        """Run this rung.
+        """Try this remedy, and return its result.
 
-        All money must be reserved from ``climb.purse`` before it is spent; a meter does
-        that.
+        All money must be reserved from ``climb.purse`` before it is spent; a counter of
+        :meth:`Climb.meter` does that.
 
         Raises:
-            AgentGymError: The rung failed. The ladder goes on with the next rung unless
-                the cost limit was reached.
+            AgentGymError: The remedy failed. The next remedy is tried unless the cost
+                limit was reached.
         """
 
     def restore(self, climb: Climb) -> None:
-        """Apply the result that this rung had in an earlier process."""
+        """Apply this remedy's result from an earlier process to ``climb.config``."""
 
 
 class Ladder:
-    """Runs rungs until the goal is met on held-out tasks.
+    """Tries rungs (remedies) until the goal is met on held-out tasks.
 
     Args:
-        rungs: The rungs in order, the cheapest first.
-        climb: The shared state. Its bill may have results of an earlier process.
+        rungs: The remedies in order, the cheapest first.
+        climb: The state that they share. Its bill may have results of an earlier
+            process.
     """
 
     def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:
@@ -123,10 +126,10 @@ class Ladder:
         self._climb = climb
 
     def climb(self) -> Bill:
-        """Run the rungs that are not finished yet, and return the bill.
+        """Try the remedies that are not finished yet; return all results and costs.
 
         Raises:
-            Interrupted: Ctrl-C or SIGTERM; finished rungs are kept.
+            Interrupted: Ctrl-C or SIGTERM; results of finished remedies are kept.
         """
         bill = self._climb.bill
         for each in bill.rungs:  # from an earlier process, maybe with another goal
@@ -154,13 +157,15 @@ class Ladder:
     def _tried(
         self, rung: LadderRung, later: Sequence[LadderRung], done: dict[str, RungResult]
     ) -> RungResult | None:
-        """Run a rung if it can be used and its cost is allowed; None ends the ladder.
+        """Try a remedy if it can be used and its cost is allowed; return the result.
+
+        Returns None if no further remedy may be tried.
 
         Args:
-            rung: The rung.
-            later: The rungs after it. Those in ``done`` are removed from it, to run
-                again: they did not build on this rung's result.
-            done: Results from an earlier process, by the rung's name.
+            rung: The remedy.
+            later: The remedies after it. Their results are removed from ``done``, so
+                that they are tried again: they did not build on this remedy's result.
+            done: Results from an earlier process, by the remedy's name.
         """
         climb = self._climb
         if why := rung.skipped(climb):
@@ -196,7 +201,7 @@ class Ladder:
         return None if climb.bill.ended else found
 
     def _refusal(self, rung: LadderRung, price: Price) -> str:
-        """Return why the cost of a rung forbids to start it; empty if it may start."""
+        """Return why a remedy may not start because of its cost; empty if it may."""
         climb = self._climb
         if price.is_free:
             return ""
@@ -220,7 +225,14 @@ class Ladder:
     def _add(
         self, rung: LadderRung, outcome: Outcome, began: float | None = None
     ) -> RungResult:
-        """Add a rung's result to the bill; ``began`` is None if it was skipped."""
+        """Add a remedy's result to the bill, and report its sentences.
+
+        Args:
+            rung: The remedy.
+            outcome: Its result.
+            began: When it began, as a value of ``time.monotonic()``; None if it was
+                skipped.
+        """
         climb = self._climb
         status = outcome.status
         if outcome.after is not None:
@@ -248,7 +260,12 @@ class Ladder:
         return "met" if is_met else "missed"
 
     def _met_words(self, place: int, found: Metrics) -> str:
-        """Describe which rung met the goal, how surely, and the next rung's price."""
+        """Describe which remedy met the goal, how surely, and the next one's price.
+
+        Args:
+            place: Index of the remedy that met the goal.
+            found: The metrics after it.
+        """
         climb, goal = self._climb, self._climb.terms.goal
         share = found[goal.metric]
         name = self._rungs[place].name

@@ -1,4 +1,4 @@
-"""The rungs: as it is, better prompts, warm start, training, bigger model."""
+"""The rungs: remedies that ``improve`` tries, such as better prompts or training."""
 
 from pathlib import Path
 
@@ -31,14 +31,15 @@ from agentgym.train.trainer import Trainer
 from agentgym.train.warm_start.plans import can_imitate
 
 _SEARCHED = 24
-"""Most training tasks that the search uses; one half is for reflection."""
+"""Most training tasks in the search for better prompts. The reflection model (the model
+that writes the prompts) reads attempts at half of them."""
 _READ = 6_000
-"""Estimated prompt tokens of one request to the reflection model."""
+"""Estimated prompt tokens of a request to the model that writes better prompts."""
 _EACH = 8
-"""Estimated rollouts of the search per request to the reflection model."""
+"""Estimated rollouts per request to the model that writes better prompts."""
 _REMOTE_IN_FLIGHT = 8
 _START_S = 90.0
-"""Estimated seconds to check and load everything, and to learn known calls."""
+"""Estimated seconds to check and load everything, and to imitate known calls."""
 _LEARNED = 1.5
 """Estimated time of a training episode, relative to a measured rollout."""
 _KEPT_BACK = 1.5
@@ -54,7 +55,7 @@ class AsItIs(LadderRung):
         self.parts: Parts | None = None
 
     def price(self, climb: Climb) -> Price:
-        """Return the price of the held-out rollouts; its total is not known before."""
+        """Describe the price of the held-out rollouts; the total is not known yet."""
         config = climb.config
         count = _held_out(climb)
         what = f"{plural(count, 'rollout')} of held-out tasks on {config.model}"
@@ -68,7 +69,7 @@ class AsItIs(LadderRung):
         return Price(words, None, is_free=False)
 
     def run(self, climb: Climb) -> Outcome:
-        """Measure the held-out tasks; keep the agent's prompts and descriptions."""
+        """Measure the held-out tasks; keep the agent's own texts as ``parts``."""
         found, self.parts = _measured(climb, Wording())
         return Outcome(f"measured on {climb.config.model}.", found)
 
@@ -82,7 +83,7 @@ class BetterPrompts(LadderRung):
         self._before = before
 
     def skipped(self, climb: Climb) -> str:
-        """Return a sentence if no reflection model is set; empty if one is set."""
+        """Return a sentence if ``terms.reflection`` is not set; empty if it is."""
         if climb.terms.reflection is None:
             return (
                 "Left out: no reflection model is named, which would write better "
@@ -91,7 +92,7 @@ class BetterPrompts(LadderRung):
         return ""
 
     def price(self, climb: Climb) -> Price:
-        """Estimate the price of the search from the previous measurement."""
+        """Estimate, from the last measurement, the price of the search for prompts."""
         terms, latest = climb.terms, climb.bill.latest
         count = terms.searched + _held_out(climb)
         asked = terms.searched // _EACH
@@ -112,7 +113,10 @@ class BetterPrompts(LadderRung):
         return Price(words, None if free or not is_known else dollars, free)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search on training tasks; keep the texts if held-out tasks are not worse."""
+        """Search for texts on training tasks; drop them if held-out tasks are worse.
+
+        The texts are system prompts and tool descriptions.
+        """
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
@@ -170,7 +174,7 @@ class BetterPrompts(LadderRung):
 
 
 class _Training(LadderRung):
-    """A rung that trains weights on this machine."""
+    """A remedy that trains the model's weights on this machine."""
 
     def skipped(self, climb: Climb) -> str:
         """Return why the model cannot be trained; empty if it can."""
@@ -182,7 +186,7 @@ class _Training(LadderRung):
         return ""
 
     def run(self, climb: Climb) -> Outcome:
-        """Train, or continue the training run that the ladder began."""
+        """Train in a new run, or continue the training run named in the bill."""
         bill = climb.bill
         trainer = Trainer(climb.config, progress=climb.progress)
         episodes, yes = self._episodes(climb), self._goes_on(climb)
@@ -207,7 +211,7 @@ class _Training(LadderRung):
         return climb.config.episodes
 
     def _goes_on(self, climb: Climb) -> bool:
-        """Return whether to train although the baseline shows no chance of success."""
+        """Return whether to train even if the untrained agent hardly ever succeeds."""
         return climb.terms.yes
 
     def _words(self, result: TrainingResult) -> str:
@@ -277,7 +281,7 @@ def _ends_early(climb: Climb) -> bool:
 
 
 class BiggerModel(LadderRung):
-    """Quotes the training of a bigger model on a rented GPU; rents nothing."""
+    """Asks for the price of training a bigger model on a rented GPU; rents nothing."""
 
     name = "bigger model"
 
@@ -286,7 +290,7 @@ class BiggerModel(LadderRung):
         return Price(f"a quote for {climb.terms.bigger} on a rented GPU; $0.00.")
 
     def run(self, climb: Climb) -> Outcome:
-        """Ask every GPU provider that is set up for its price; report the lowest."""
+        """Ask each configured GPU provider for its price; report the lowest price."""
         quotes: list[Quote] = []
         problems: list[str] = []
         model = climb.terms.bigger
@@ -310,19 +314,24 @@ class BiggerModel(LadderRung):
 
 
 def rungs() -> list[LadderRung]:
-    """Return the rungs in order, the cheapest first."""
+    """Return all remedies that ``improve`` tries, the cheapest first."""
     first = AsItIs()
     return [first, BetterPrompts(first), WarmStartRung(), OnPolicy(), BiggerModel()]
 
 
 def _meter(climb: Climb) -> Meter:
-    """Return a new meter for the agent's model."""
+    """Return a new counter of the tokens and dollars of the agent's model."""
     prices = prices_of(climb.config.model, climb.terms.prices)
     return climb.meter(prices.prompt, prices.response)
 
 
 def _measured(climb: Climb, wording: Wording) -> tuple[Metrics, Parts]:
-    """Measure the held-out tasks; return the metrics and the agent's own texts."""
+    """Measure the held-out tasks; return metrics, and the agent's replaceable texts.
+
+    Args:
+        climb: The state that all rungs share.
+        wording: Prompts and tool descriptions to send instead of the agent's own.
+    """
     prices = prices_of(climb.config.model, climb.terms.prices)
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         found, made = bench.held_out(wording, prices)
@@ -336,7 +345,7 @@ def _tasks(climb: Climb) -> list[Task]:
 
 
 def _shown(climb: Climb) -> Parts:
-    """Attempt three training tasks, to find the agent's own texts."""
+    """Attempt three training tasks, to find the agent's prompts and descriptions."""
     with Bench(climb.config, _meter(climb), climb.progress) as bench:
         return Parts(bench.attempt("shown", _tasks(climb)[:3], Wording()))
 

@@ -52,10 +52,10 @@ _PARTIAL = 0.5
 
 
 class Reflector:
-    """Sends prompts to the reflection model while its meter can pay for them.
+    """Sends requests to the reflection model (which writes new texts for an agent).
 
     Args:
-        endpoint: The reflection model's endpoint, with its meter.
+        endpoint: The reflection model's endpoint, which counts the cost.
 
     Attributes:
         problem: Why no more requests are sent; empty while they are.
@@ -73,8 +73,8 @@ class Reflector:
         """Return the model's answer to a prompt.
 
         Raises:
-            AgentGymError: The model failed, now or in an earlier call, or the money is
-                spent.
+            AgentGymError: The model failed, now or in an earlier call, or the request
+                may exceed the cost limit.
         """
         if self.problem:  # GEPA asks again after a failed answer
             raise ProviderError(self.problem)
@@ -121,7 +121,7 @@ class _Refused(ProviderError):
 
 
 def _only_refused(why: str) -> None:
-    """Prevent a retry, by raising, unless the server answered with an error status.
+    """Raise to prevent a retry, unless the server answered with an error status.
 
     After other failures, the provider may have billed the request.
     """
@@ -130,7 +130,11 @@ def _only_refused(why: str) -> None:
 
 
 class Parts:
-    """The system prompts and tool descriptions of an agent that can be replaced."""
+    """An agent's system prompts and tool descriptions, as far as they can be replaced.
+
+    Args:
+        made: Attempts by the agent; their model requests have the texts.
+    """
 
     def __init__(self, made: Sequence[Trajectory]) -> None:
         self.prompts, self.tools = _prompts(made), _tools(made)
@@ -142,7 +146,11 @@ class Parts:
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the wording that replaces the agent's own texts by ``texts``."""
+        """Return the replacements of the agent's own texts by ``texts``.
+
+        Args:
+            texts: The new texts, by the same names as in :attr:`texts`.
+        """
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -178,7 +186,7 @@ def _prompts(made: Sequence[Trajectory]) -> list[str]:
 
 
 def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
-    """Return the descriptions of tools that are the same in all requests."""
+    """Return each tool's description, if it is the same in all requests."""
     found: dict[str, set[str]] = defaultdict(set)
     for trajectory in made:
         for call in trajectory.model_calls:
@@ -201,11 +209,11 @@ class Attempting(Protocol):
     def attempt(
         self, name: str, tasks: Sequence[Task], wording: Wording
     ) -> list[Trajectory]:
-        """Attempt each task once."""
+        """Attempt each task once, with the texts of ``wording``."""
 
 
 class _Adapter:
-    """GEPA's adapter: scores candidate texts, and shows attempts to reflection."""
+    """GEPA's adapter: scores texts, and describes attempts to the reflection model."""
 
     propose_new_texts: Any = None
 
@@ -253,14 +261,17 @@ class _Adapter:
 
 
 def score_of(made: Trajectory) -> float:
-    """Return 1 for a success; else half of the share of right arguments, 0..0.5."""
+    """Return 1 for a success; otherwise half of ``right_arguments``, 0..0.5.
+
+    ``right_arguments`` is the share of needed calls made with the right arguments.
+    """
     if made.success:
         return 1.0
     return _PARTIAL * (made.right_arguments or 0.0)
 
 
 def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]:
-    """Describe an attempt for reflection: request, calls, answer and mistakes."""
+    """Describe an attempt to the reflection model: request, calls, answer, mistakes."""
     calls = made.model_calls
     asked = [m for m in (calls[0].messages if calls else ()) if m.get("role") == "user"]
     done = [
@@ -298,10 +309,11 @@ def search(
     rollouts: int,
     seed: int,
 ) -> Wording:
-    """Return the wording that did best on tasks of the training split.
+    """Search for the prompts and tool descriptions that do best on training tasks.
 
-    The wording is empty if no text did better than the agent's own. If the reflector
-    cannot go on, the search ends early and the best wording so far is returned.
+    Returns the new texts; empty if no text did better than the agent's own. If the
+    reflector cannot go on, the search ends early and the best texts so far are
+    returned.
 
     Args:
         bench: Attempts tasks.
@@ -309,7 +321,7 @@ def search(
         tasks: Tasks of the training split: one half to reflect on, the other half to
             compare texts. A single task serves for both.
         reflector: Writes new texts.
-        rollouts: Number of rollouts after which no new text is tried.
+        rollouts: Number of rollouts after which no further text is tried.
         seed: GEPA's random seed.
     """
     from gepa.api import optimize

@@ -1,4 +1,4 @@
-"""Terms: the goal and the cost limit of a ladder, checked before anything starts."""
+"""Terms: the goal and the cost limit of ``improve``, checked before it starts."""
 
 import os
 import re
@@ -32,11 +32,12 @@ class Terms:
     """The goal, and the money that reaching it may cost.
 
     Attributes:
-        goal: The share to reach on held-out tasks, and its least value.
-        max_cost: Upper limit on the US dollars of all rungs; by default nothing is
-            spent.
+        goal: The metric to raise on held-out tasks, e.g. the share of solved tasks, and
+            the least value to reach.
+        max_cost: Upper limit on the US dollars of everything together; by default
+            nothing is spent.
         prices: Prices of the agent's model if a server runs it; None if not given.
-        reflection: The model that writes better prompts; None skips that rung.
+        reflection: The model that writes better prompts; None leaves them out.
         reflection_prices: Prices of the reflection model; None if not given.
         searched: Upper limit on the rollouts of the search for better prompts.
         bigger: The model for which a rented GPU is quoted.
@@ -57,8 +58,8 @@ def read_goal(text: str) -> Gate:
     """Parse a goal such as ``pass_1=0.9``.
 
     Raises:
-        UsageError: The share is unknown, its value is not a number in 0..1, or it is 0,
-            which any agent meets.
+        UsageError: The metric is unknown, or its value is not a number in 0..1, or is
+            0, which any agent meets.
     """
     if "=" not in text:
         raise UsageError(
@@ -73,7 +74,8 @@ def read_goal(text: str) -> Gate:
 def own_model(report: AgentReport) -> str | None:
     """Return the model that the agent itself uses, such as ``openai:gpt-4o-mini``.
 
-    None if it is not known, if there are several, or if its provider's key is not set.
+    None if the model is not known, if the agent uses several models, or if the key of
+    the model's provider is not set.
     """
     found = {_model_of(role.model) for role in report.roles if role.model}
     model = found.pop() if len(found) == 1 else None
@@ -84,7 +86,7 @@ def own_model(report: AgentReport) -> str | None:
 
 
 def _model_of(words: str) -> str | None:
-    """Return ``PROVIDER:MODEL`` for a model in the probe's words; None if unknown."""
+    """Return ``PROVIDER:MODEL`` for a text such as ``ChatOpenAI gpt-4o``, or None."""
     *kind, name = words.split()
     for provider in PROVIDERS:
         if name.lower().startswith((f"{provider}:", f"{provider}/")):
@@ -94,12 +96,14 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Check the terms without sending a request to a model, so that it costs nothing.
+    """Check the terms without cost: servers are only asked for a list of models.
 
     Raises:
         UsageError: A setting cannot work; the message says which, and the fix.
-        MissingExtraError: The packages of the search are not installed.
-        ProviderError: A server refuses its key.
+        MissingExtraError: The package that searches for better prompts is not
+            installed.
+        ProviderError: A model's server refuses the key.
+        ModelError: A model's server does not answer.
         ScenarioError: A split has no tasks.
     """
     if config.gpu not in _HERE:
@@ -148,8 +152,8 @@ def _check_model(model: str, prices: Prices | None, options: str) -> None:
 
 
 def prices_of(model: str, prices: Prices | None) -> Prices:
-    """Return the prices of a model; zero if it is local or none are given.
+    """Return ``prices``; zero prices if the model is local or ``prices`` is None.
 
-    :func:`check_terms` has checked that a paid model has prices.
+    :func:`check_terms` has checked that a model that may cost money has prices.
     """
     return prices if prices is not None and is_remote(model) else FREE

@@ -1,4 +1,7 @@
-"""Import users' agents, name them, and detect their framework."""
+"""Import users' agents, find their ``module:name``, and detect their framework.
+
+A factory is a function or class that returns an agent, e.g. ``make_agent(llm, tools)``.
+"""
 
 import functools
 import inspect
@@ -24,7 +27,7 @@ from agentgym.programs.program import ProgramCommand
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
-"""The default framework."""
+"""The framework if the settings do not name one."""
 
 MODELS = ("llm", "model", "model_client", "chat_model")
 """Parameter names under which a factory receives the model."""
@@ -71,7 +74,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
         folder: Folder to import from; empty for the working folder.
 
     Raises:
-        UsageError: The import fails, or does more than define an agent.
+        UsageError: The import fails, or the module runs the agent while it is imported.
     """
     from agentgym.integrations.redirect import watch
 
@@ -107,7 +110,7 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
-    """Return the user's agent that was trained; None if it was the default agent.
+    """Return the user's agent that was trained; None if the default agent was trained.
 
     Args:
         trained: The trained agent.
@@ -155,7 +158,9 @@ def refuse_while_importing() -> None:
 def framework_of(reference: str, found: Any) -> str | None:
     """Return the name of the framework of an agent or factory; None if unknown.
 
-    For a factory, it is the only framework whose objects are in the factory's module.
+    For a factory, the framework is found by the objects in the factory's module. It is
+    unknown if they belong to several frameworks. ``reference`` is the ``module:name``
+    of ``found``.
     """
     if (adapter := _adapter_of(found)) is not None:
         return adapter.name
@@ -207,8 +212,8 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
 
     Args:
         reference: ``module:name`` of an agent or factory, or a command.
-        framework: The framework in the settings. It only matters for a factory: if it
-            is the default, the factory's module decides, where possible.
+        framework: The framework in the settings, which only matters for a factory. If
+            it is the default framework, that of the factory's module is preferred.
         folder: Folder to import from; empty for the working folder.
 
     Raises:
@@ -234,8 +239,8 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
 
     The model is passed as the parameter ``llm``, ``model``, ``model_client`` or
     ``chat_model``, and the tools as ``tools``. A factory with two required parameters
-    of other names gets the model and the tools by position. Error messages quote
-    ``origin``.
+    of other names gets the model and the tools by position. ``origin`` names the
+    factory in error messages.
 
     Raises:
         UsageError: The factory has other required parameters, or fails.
@@ -275,7 +280,7 @@ def _is_factory(found: Any) -> bool:
 
 
 def _arguments(found: Any, origin: str) -> dict[str, str] | None:
-    """Map a factory's parameters to ``model``, ``tools`` or ``config``.
+    """Map the names of a factory's parameters to ``model``, ``tools`` or ``config``.
 
     Returns None if the model and the tools are to be passed by position.
     """
@@ -301,10 +306,10 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
 
 
 def reference_of(agent: Any) -> str:
-    """Return ``module:name`` for other processes to import an agent or factory.
+    """Return the ``module:name`` from which other processes import an agent or factory.
 
-    For a program, it is the command. A text without a colon is looked up as the name of
-    an agent in the project's files.
+    For a program, return its command. A text without a colon is looked up as the name
+    of an agent in the project's files.
 
     Raises:
         UsageError: The object is not at the top level of an importable module.
@@ -333,7 +338,7 @@ def named_tools(reference: str, option: str, folder: str = "") -> Any:
     """Return the tools at ``module:name``, or those of the agent ``@module:name``.
 
     Tools and agents of a framework are converted to callable tools. Other objects are
-    returned unchanged.
+    returned unchanged. Error messages name the command-line option ``option``.
 
     Raises:
         UsageError: The object cannot be imported.
@@ -373,7 +378,7 @@ def agent_tools(reference: str, folder: str = "") -> list[Tool]:
 
 
 def kind_of(value: Any) -> str:
-    """Return a text for an object's type, e.g. ``a str``, for messages."""
+    """Return an object's type as text for messages, e.g. ``a str``."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -385,7 +390,7 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the user's function of a task, e.g. for ``--inputs``.
+    """Import the user's function, e.g. ``--inputs``, that computes a value from a task.
 
     Without a reference, return a function that always returns None.
     """

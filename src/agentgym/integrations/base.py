@@ -12,20 +12,22 @@ from agentgym.errors import UnsupportedError, UsageError
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The definition of an agent, created once per worker.
+    """The settings from which a worker builds its agent.
 
     Attributes:
         system_prompt: The agent's role and rules.
         tools: Schemas of the tools that every task has; calls go to the current
             episode. Empty if each task has its own tools, see
             :class:`~agentgym.integrations.tool_sets.ToolSets`.
-        max_turns: Most model calls of each role in an episode, over all user messages.
-        gateway: Base URL of the gateway, without a path.
-        api_key: The gateway's key for agents, which only allows model calls.
-        model: The policy's model name.
+        max_turns: Maximum number of model calls of each agent in an episode, over all
+            user messages.
+        gateway: Base URL of the gateway, without a path. The gateway is AgentGym's HTTP
+            server that passes model calls to the policy and records them.
+        api_key: API key for the gateway; it only allows model calls.
+        model: The policy's name in model calls.
         connections: Maximum number of simultaneous requests.
-        agent: The user's agent and its inputs. If it has no reference, the framework's
-            default agent is used.
+        agent: The settings of the user's agent. If ``agent.reference`` is None, the
+            framework's default agent is used.
     """
 
     system_prompt: str
@@ -42,7 +44,7 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
     """Raise if ``--configurable`` keys are set, because only LangGraph has them.
 
     Raises:
-        UsageError: Such keys are set.
+        UsageError: Such keys are set; the message names ``framework``.
     """
     if blueprint.agent.configurable:
         keys = ", ".join(blueprint.agent.configurable)
@@ -53,7 +55,7 @@ def refuse_configurable(blueprint: Blueprint, framework: str) -> None:
 
 
 def no_tools(found: Any, looked_into: Sequence[str]) -> UnsupportedError:
-    """Return the error for a live agent without tools.
+    """Return the error for an agent or a team without tools.
 
     Args:
         found: The agent or team.
@@ -71,19 +73,18 @@ class Conversation(ABC):
 
     @abstractmethod
     async def turn(self, message: str) -> str:
-        """Send the agent one message of the user, and return its answer.
+        """Send the agent one message of the user, and return the agent's answer.
 
         The first message is the task, and each later one continues the conversation.
-        Earlier messages must stay unchanged: a turn's exact tokens can only be trained
-        if the next prompt begins with them. Model calls go through the HTTP clients of
-        :mod:`agentgym.integrations.transport`. Tool calls go to ``current_episode()``,
-        which also counts turns and ends stuck episodes.
+        Earlier messages must stay unchanged: the exact tokens of a turn can only be
+        trained if the next prompt begins with these tokens. Model calls go through the
+        HTTP clients of :mod:`agentgym.integrations.transport`. Tool calls go to the
+        :func:`current_episode`, which also counts turns and ends stuck episodes.
 
         Raises:
-            EpisodeCut: The policy ran out of turns.
-            Exception: The agent crashed, and the rollout is retried. If a limit has
-                ended the episode, frameworks may raise any exception, and it is
-                ignored.
+            EpisodeCut: The agent has used up its model calls.
+            Exception: The agent crashed; the rollout is then retried. After a limit has
+                ended the episode, any exception is ignored.
         """
 
     def add_tools(self) -> None:
@@ -106,7 +107,7 @@ class AgentLoop(ABC):
     """An agent that is built once, and runs many episodes at a time.
 
     Attributes:
-        agent: The framework's object, for inspection.
+        agent: The framework's agent object, for inspection; None if there is none.
         way: Phrase for messages: how training replaces the agent's model.
     """
 
@@ -117,7 +118,7 @@ class AgentLoop(ABC):
     def converse(self) -> Conversation:
         """Return a new conversation, independent of others.
 
-        The agent in it is offered the tools of the current episode's task:
+        The conversation offers the agent the tools of the current episode's task:
         ``current_episode().task_tools``.
         """
 
@@ -127,14 +128,15 @@ class AgentLoop(ABC):
 
 @dataclass(frozen=True)
 class AgentRole:
-    """Describes one live agent, or one member of a live team.
+    """Describes an agent, or one member of a team.
 
     Attributes:
         name: The agent's name in the framework.
         system_prompt: The system prompt; None if it is unknown.
         tools: Schemas of the tools that the agent may call.
-        model: The framework's own model object.
-        answers: Names of tools that run no code: a call is a structured answer.
+        model: The framework's model object; None if it is unknown.
+        answers: Names of tools that run no code: a call of such a tool is the agent's
+            structured answer.
     """
 
     name: str
@@ -145,7 +147,7 @@ class AgentRole:
 
 
 class Adapter(ABC):
-    """Builds agents of one framework, inspects live agents, and exports trained ones.
+    """Builds, inspects and exports agents of one framework.
 
     Attributes:
         name: The framework's name for ``--framework``.
@@ -153,7 +155,7 @@ class Adapter(ABC):
         packages: Top-level packages that define the framework's agents and tools.
         addressee: Name of the tool argument that names another agent of the team; empty
             if each agent is a separate tool.
-        runs_tools: Whether the agent's own code runs all tools, so that none acts on
+        runs_tools: Whether the agent's own code runs all tools. Then no tool acts on
             the episode's environment.
     """
 
@@ -183,12 +185,14 @@ class Adapter(ABC):
                 agent, which most frameworks have.
 
         Raises:
-            UnsupportedError: The framework cannot train it.
+            UnsupportedError: The framework cannot train this agent.
         """
 
     @abstractmethod
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
         """Build the agent with the gateway as its model, and the episode's tools.
+
+        The gateway (``blueprint.gateway``) passes model calls to the policy.
 
         Raises:
             UsageError: The user's factory cannot be imported, or returns an unusable
@@ -215,7 +219,7 @@ class Adapter(ABC):
         """
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of each agent in a live object.
+        """Return a description of an agent, or of each member of a team.
 
         Raises:
             UnsupportedError: The object is not an agent of this framework, or cannot be
@@ -224,7 +228,7 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into {agent!r}.")
 
     def extract_tools(self, agent: Any) -> list[ToolSpec]:
-        """Return the tool schemas of all agents in a live object, each name once.
+        """Return the tool schemas of an agent or a whole team, each name once.
 
         Raises:
             UnsupportedError: See :meth:`roles`.
@@ -233,7 +237,7 @@ class Adapter(ABC):
         return list(found.values())
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return callable tools: those of a live agent, or a single framework tool.
+        """Convert the tools of an agent, or a single framework tool, to callable tools.
 
         Calling a returned tool runs its real code. Tools that only pass control to
         another agent are left out, because training does not replace them.
@@ -252,7 +256,7 @@ class Adapter(ABC):
         raise UnsupportedError(f"{self.name} cannot look into the agents of a factory.")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how a live agent behaves differently in training."""
+        """Return sentences on how an agent behaves differently in training."""
         return []
 
     def with_model(self, agent: Any, model: Any) -> Any:

@@ -1,8 +1,8 @@
 """Episode: one attempt at one task, in any framework.
 
 Frameworks build their agent once per worker. The data that differs between episodes
-(the identity for the gateway, and the tools' environment) is looked up through a
-ContextVar, so that many episodes share one agent and one HTTP client.
+(the URL for model calls, and the tools' environment) is looked up through a ContextVar,
+so that many episodes share one agent and one HTTP client.
 """
 
 import asyncio
@@ -51,17 +51,18 @@ from agentgym.scenarios.reported import ReportedReward
 from agentgym.security.audit import asking, digest, is_audited, note
 
 STUCK_AFTER = 3
-"""Number of identical failing calls in a row after which an episode ends."""
+"""Number of identical failing tool calls in a row after which an episode ends."""
 
 MOST_ROLES = 32
-"""All roles together may make ``MOST_ROLES * max_turns`` model calls in an episode."""
+"""All agents of a team together may make at most ``MOST_ROLES * max_turns`` model calls
+in an episode."""
 
 YES = "yes"
 """The answer to an agent's question if the scenario does not simulate a user."""
 
 ONE_ANSWER = "one answer"
-"""Kind of :attr:`Episode.cut` when a task with ``one_answer`` ends as planned: after
-the model's first answer with tool calls. The trajectory does not report it."""
+"""Kind of :attr:`Episode.cut` for tasks with ``one_answer``. They end as planned after
+the model's first answer with tool calls; the trajectory then does not count as cut."""
 
 _MALFORMED = "Error: the arguments are not a JSON object."
 _MAX_REASON = 500
@@ -74,7 +75,7 @@ class EpisodeCut(Exception):
     The episode is still scored, unless it crashed or was cancelled.
 
     Attributes:
-        reason: Kind of the end, e.g. ``max_turns`` or ``stuck``, with a detail.
+        reason: Why the episode ended: a kind, e.g. ``max_turns``, and a detail.
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -88,11 +89,11 @@ class Episode:
 
     Attributes:
         task: The task; ``task.instruction`` is the user's first message.
-        rollout_id: Id of the rollout.
-        attempt: Number of the attempt at this rollout, as a text.
-        mode: ``train`` or ``val``.
+        rollout_id: Id of the rollout: the task's run, with one or more attempts.
+        attempt: Number of this attempt within the rollout, as a text.
+        mode: ``train`` or ``val`` (validation).
         scenario: The scenario's name; empty if there is none.
-        max_turns: Maximum number of model calls of each role.
+        max_turns: Maximum number of model calls of each agent.
         llm: The model that :meth:`ask` calls; None if the agent has its own client.
         options: Default options of each :meth:`ask`, e.g. ``temperature``.
         system_prompt: The system prompt.
@@ -103,8 +104,8 @@ class Episode:
         overflowed: Whether the last request exceeded the model's context. The agent may
             continue with a shorter request. If the agent fails instead, the episode
             counts as cut short.
-        crash: An exception in a tool's own code, other than a refusal. The episode ends
-            as crashed, even if the framework handles the exception.
+        crash: An exception in a tool's own code, other than a refusal; else None. The
+            episode ends as crashed, even if the framework handles the exception.
         tools: All callable tools by name.
         task_tools: Schemas of the environment's tools for models, in order.
         extra: More tools. If the environment has a tool of the same name, the
@@ -157,10 +158,10 @@ class Episode:
         return [{"role": "system", "content": self.system_prompt}, user]
 
     def begin_turn(self, role: str = DEFAULT_AGENT) -> None:
-        """Count a model call of a role.
+        """Count a model call of the agent ``role``.
 
         Raises:
-            EpisodeCut: The episode is over, or the role exceeds its limit.
+            EpisodeCut: The episode is over, or a limit of model calls is exceeded.
         """
         if self.crash is not None:
             raise EpisodeCut("crash", str(self.crash))
@@ -200,7 +201,7 @@ class Episode:
             options: More options of chat completions, e.g. ``stop``.
 
         Raises:
-            EpisodeCut: The turns are used up. Do not catch it: it ends the episode.
+            EpisodeCut: No model calls are left. Do not catch it: it ends the episode.
             ContextLengthError: The conversation is longer than the model's context.
             ReplyError: The answer is not a valid message.
             ModelCallError: The model call failed.
@@ -310,7 +311,7 @@ class Episode:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def user_reply(self, answer: str) -> str | None:
-        """Return the user's reply to an answer; None if the conversation is over.
+        """Return the user's reply to the agent; None if the conversation is over.
 
         If the environment has new tools now, they are added to the episode.
         """
@@ -382,7 +383,7 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Start in ``environment``, as the current episode of the running asyncio task.
+        """Start in ``environment``; become the current episode of this asyncio task.
 
         Raises:
             UsageError: Two tools have the same name.
@@ -400,7 +401,7 @@ class Episode:
         receive_with(self._receive)
 
     def attach_inner_rewards(self) -> None:
-        """Add each new value of ``agentgym.reward`` to the model call before it."""
+        """Add each new value of ``agentgym.reward`` to the preceding model call."""
         calls = [step for step in self.steps if isinstance(step, ModelCall)]
         if not calls:
             return

@@ -10,14 +10,14 @@ from agentgym.scenarios.tool_tasks.scenario import ToolScenario
 
 
 def example_tools(trained: Trained, export: str) -> list[Tool]:
-    """Return the scenario's tools, bound to a new example environment.
+    """Return the scenario's tools, which act on the environment of an example task.
 
     Args:
         trained: The trained agent.
         export: Name of the export method, for error messages.
 
     Raises:
-        UsageError: The scenario cannot be loaded any more, or has no tools.
+        UsageError: The scenario cannot be loaded any more, or has no tools of its own.
     """
     try:
         scenario = get_scenario(trained.scenario)

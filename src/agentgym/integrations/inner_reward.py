@@ -12,7 +12,10 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
 
 
 class _Process:
-    """State of the whole process. New threads see it, unlike a context variable."""
+    """Holds ``runs_rollouts``: whether this process only runs episodes.
+
+    New threads see the value too, unlike that of a context variable.
+    """
 
     runs_rollouts = False
 
@@ -66,7 +69,7 @@ def reward(value: float, *, name: str = "inner") -> None:
 
 
 def receive_with(receiver: Callable[[str, float], None]) -> None:
-    """Make :func:`reward` call ``receiver`` in this context and in copies of it.
+    """Make :func:`reward` call ``receiver`` in this context and in its copies.
 
     The receiver gets the name and the value.
     """

@@ -43,7 +43,7 @@ class NextMove(NamedTuple):
 
 
 class ToolPrompt:
-    """Describes tools to a model and parses its calls, with native tool calling.
+    """Offers tools to a model and reads the model's calls, by native tool calling.
 
     Attributes:
         options: Options to send with every request.
@@ -58,18 +58,18 @@ class ToolPrompt:
         return [{"role": "system", "content": system_prompt}]
 
     def read(self, reply: ModelReply) -> NextMove:
-        """Return the next action after a reply."""
+        """Return the next action after a model's reply."""
         if reply.tool_calls:
             return NextMove(reply.tool_calls)
         return NextMove(answer=reply.content)
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return the message with a call's result."""
+        """Return the message that gives a call's result to the model."""
         return {"role": "tool", "tool_call_id": call.id, "content": result}
 
 
 class ReAct(ToolPrompt):
-    """Describes tools and parses calls as text (Yao et al., arXiv:2210.03629).
+    """Describes tools and reads tool calls as text (Yao et al., arXiv:2210.03629).
 
     The model needs no support for tool calls.
     """
@@ -120,12 +120,12 @@ Final Answer: the answer
         return NextMove([RequestedCall(id="", name=action[1], arguments=arguments)])
 
     def with_result(self, call: RequestedCall, result: str) -> dict[str, Any]:
-        """Return an observation message."""
+        """Return the result as a user message that starts with ``Observation:``."""
         return {"role": "user", "content": f"Observation: {result}"}
 
 
 def _object(text: str) -> str:
-    """Return the JSON value at the start of ``text``, or else its first paragraph."""
+    """Return the JSON value at the start of ``text``; if none, the first paragraph."""
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -134,12 +134,12 @@ def _object(text: str) -> str:
 
 
 class ToolLoop(Conversation):
-    """Asks the model and runs its tool calls until it answers.
+    """Asks the model, and runs the model's tool calls until the model answers.
 
     Args:
         episode: The episode with the tools.
-        ask: Returns a function that asks the model with the tools at that time. It is
-            called again when tools are added.
+        ask: Returns a function that asks the model, and offers it the current tools.
+            ``ask`` is called again when tools are added.
         prompt: The format of tools and calls.
         system_prompt: The agent's role and rules, for the first message.
     """
@@ -158,7 +158,7 @@ class ToolLoop(Conversation):
         self._messages = prompt.opening(system_prompt, list(episode.tools.values()))
 
     def add_tools(self) -> None:
-        """Offer new tools; raise UnsupportedError if the first message lists tools."""
+        """Offer new tools; raise UnsupportedError if the system prompt lists tools."""
         if not self._prompt.options.get("offer_tools", True):
             super().add_tools()
         self._ask = self._new_ask()
@@ -223,7 +223,7 @@ class NativeAgent(AgentLoop):
         return reply
 
     async def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the HTTP connections."""
         await self._session.close()
 
 
@@ -251,7 +251,7 @@ class NativeAdapter(Adapter):
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a single role whose tools are the object's ``@tool`` methods."""
+        """Describe the object as one agent whose tools are its ``@tool`` methods."""
         specs: list[ToolSpec] = tool_specs(type(agent))
         if not specs:
             raise UnsupportedError(f"{agent!r} has no methods marked with @tool.")

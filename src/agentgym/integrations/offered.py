@@ -1,8 +1,8 @@
 """Validate tool calls against the JSON schemas in the model request.
 
 An agent's own tool, e.g. a hand-off in a team, is known only by this schema. Types are
-checked as in pydantic's lax mode, like those of the scenario's own tools: ``"2"`` is an
-integer.
+checked as in pydantic's lax mode, like the arguments of the scenario's tools: ``"2"``
+is a valid integer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,10 +69,10 @@ def check_offered(
 
 
 def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaFault]:
-    """Return the errors that a JSON schema finds in arguments.
+    """Return the errors in arguments that a JSON schema finds.
 
-    There are none for an invalid schema, or for one with external references, which are
-    not fetched.
+    The result is empty for an invalid schema. It is also empty for a schema with
+    external references, because they are not fetched.
     """
     if not isinstance(schema, Mapping):
         return []

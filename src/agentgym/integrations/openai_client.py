@@ -1,6 +1,6 @@
 """Redirect chat completions of OpenAI clients in an agent's code to the gateway.
 
-The patched method is not public: a test fails when a version changes it.
+The patched method is not public: a test fails when a new version changes it.
 """
 
 import functools
@@ -24,12 +24,12 @@ _BUILDING = threading.Lock()
 
 
 def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
-    """Send OpenAI clients' chat completions within the block to the gateway."""
+    """Within the block, send OpenAI clients' chat completions to the gateway."""
     return holding(_GATEWAY, blueprint)
 
 
 def patch_clients(module: ModuleType) -> None:
-    """Patch OpenAI's clients to use the gateway of the current context, if any."""
+    """Patch OpenAI's clients to work with :func:`clients_redirected_to`."""
     from agentgym.integrations.agent_import import refuse_while_importing
 
     build = module.BaseClient._build_request
@@ -41,7 +41,7 @@ def patch_clients(module: ModuleType) -> None:
         build_models()
         request = build(self, options, retries_taken=retries_taken)
         if (blueprint := _GATEWAY.get()) is not None:
-            _lead(request, blueprint, is_first=retries_taken == 0)
+            _redirect(request, blueprint, is_first=retries_taken == 0)
         built: httpx.Request = request
         return built
 
@@ -78,7 +78,7 @@ def _build_models_once() -> None:
             left += kind.__bases__
 
 
-def _lead(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
+def _redirect(request: httpx.Request, blueprint: Blueprint, *, is_first: bool) -> None:
     if str(request.url).startswith(blueprint.gateway):
         return  # AgentGym's own clients count their calls themselves
     path = request.url.path

@@ -1,7 +1,7 @@
 """Find agents in a project's files: LangGraph's langgraph.json, CrewAI's crews.
 
 No code of a project runs until one of its agents is used. Then its local dependencies
-become importable and its ``env`` variables are set, as the project's own command does.
+become importable and its ``env`` variables are set, as the frameworks' commands do.
 """
 
 import ast
@@ -30,7 +30,7 @@ _OURS = "AGENTGYM_"
 
 @dataclass(frozen=True)
 class ProjectAgent:
-    """An agent in a project's files.
+    """An agent that a project's files define.
 
     Attributes:
         name: The agent's name for ``--agent``.
@@ -68,7 +68,7 @@ class ProjectAgent:
 
 
 def project_agents(folder: str | Path = "") -> list[ProjectAgent]:
-    """Return the agents that the files of a project folder name.
+    """Return the agents that the files of a project folder define.
 
     An empty ``folder`` is the working folder.
 
@@ -97,10 +97,11 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 
 
 def prepare_project(reference: str, folder: str = "") -> str:
-    """Prepare the import of an agent, if the agent is in the project's files.
+    """Set the import path and variables for an agent, if the project's files name it.
 
     Returns:
-        The folder to import the agent from: the project's, or else ``folder``.
+        The folder from which to import the agent. If the project's files do not name
+        the agent, this is ``folder``.
     """
     project = Path(folder or Path.cwd())
     named = [agent for agent in _graphs(project) if agent.reference == reference]
@@ -113,7 +114,7 @@ def prepare_project(reference: str, folder: str = "") -> str:
 
 
 def _graphs(project: Path) -> list[ProjectAgent]:
-    """Return the Python graphs in ``langgraph.json``."""
+    """Return the Python graphs that ``langgraph.json`` names."""
     path = project / LANGGRAPH_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -156,7 +157,7 @@ def _dependencies(project: Path, listed: Any) -> list[Path]:
 
 
 def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | None:
-    """Convert ``./file.py:name`` to ``module:name``, and the folder to import it from.
+    """Convert ``./file.py:name`` to ``module:name`` and the folder for its import.
 
     Returns None for a graph in another language.
     """

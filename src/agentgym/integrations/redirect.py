@@ -1,8 +1,8 @@
 """Redirect model calls of an unchanged agent, by patching libraries at import.
 
-Wherever an agent's code creates a model, its calls go through a class of a known
-library. Each class is patched once, when its library is imported. Its calls then look
-for another model in the current context; if there is none, nothing changes.
+Wherever an agent's code creates a model, the model's calls go through a class of a
+known library. Each such class is patched once, when the library is imported. A patched
+class looks for another model in the current context; without one, it works as before.
 """
 
 import sys
@@ -45,7 +45,7 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def watch() -> None:
-    """Patch each library: now, if it is imported already, or after its import."""
+    """Patch the known libraries: imported ones now, the others at their import."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -55,7 +55,7 @@ def watch() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules to patch like Python does, and patches them after import."""
+    """Import hook: finds the known modules like Python does, and patches them."""
 
     def find_spec(
         self,
@@ -67,11 +67,11 @@ class _Finder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Teaching(spec.loader)
+            spec.loader = _PatchingLoader(spec.loader)
         return spec
 
 
-class _Teaching(Loader):
+class _PatchingLoader(Loader):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 

@@ -32,6 +32,8 @@ FRAMEWORKS = Plugins(
 def require(modules: list[str], extra: str, purpose: str) -> None:
     """Check that ``modules`` can be imported, without importing them.
 
+    ``extra`` is the pip extra that installs them. ``purpose`` starts the error message.
+
     Raises:
         MissingExtraError: A module is missing; the message has the install command.
     """

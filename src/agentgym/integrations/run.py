@@ -1,7 +1,7 @@
-"""run_episode: run one attempt at a task to its end: agent, user, limits, reward.
+"""run_episode: run one attempt at a task: agent, user, limits and reward.
 
-It is used by training workers, by rollouts without training, by agents without a model,
-and by the check of scenarios.
+Training workers, rollouts without training, and the check of a scenario (by agents
+without a model) use this function.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 _GRACE_S = 1.0
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = 3
-"""How many parts of a file's path, from the end, an error's position shows."""
+"""Number of path parts, from the end, that an error message shows of a file's path."""
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ReplyError, "garbage reply"),
@@ -45,13 +45,13 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 Drive = Callable[["Episode"], Awaitable[str | None]]
-"""Runs an agent through an episode; returns its answer."""
+"""Runs an agent through an episode; returns the agent's answer."""
 
 
 class Ending:
-    """Reads and scores finished episodes.
+    """Reads the steps of a finished episode, and scores the episode.
 
-    By default, the steps are those of the episode, and there is no score.
+    By default, the steps are ``episode.steps``, and there is no score.
     """
 
     async def steps(self, episode: Episode) -> list[Step]:
@@ -68,12 +68,12 @@ class Ending:
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
-        """Return the scored trajectory. The environment is still open."""
+        """Return the trajectory with its score. The environment is still open."""
         return trajectory
 
 
 class ScenarioEnding(Ending):
-    """Scores with the scenario, in another thread, because hidden tests may be slow."""
+    """Scores with the scenario's reward, in a thread because its tests may be slow."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -96,18 +96,18 @@ async def run_episode(
     ending: Ending,
     timeout_s: float | None = None,
 ) -> Trajectory:
-    """Run one attempt at a task to its end, whatever errors occur in other code.
+    """Run one attempt at a task; errors of the agent or scenario only end the attempt.
 
     Args:
         episode: The attempt. Its record remains even if the caller is cancelled.
         drive: Runs the agent, see :func:`converse`.
         create_environment: Creates the task's environment, which is always closed.
-        ending: Reads the steps, and scores.
+        ending: Reads the steps, and scores the trajectory.
         timeout_s: Wall seconds after which the episode is ended.
 
     Returns:
         The trajectory. It is scored, even if a limit ended the episode. After an error
-        or a timeout, it is dropped, with the reason and the steps so far.
+        or a timeout, it has the status ``dropped``, the reason and the steps so far.
 
     Raises:
         asyncio.CancelledError: The caller is cancelled.
@@ -171,9 +171,9 @@ async def converse(loop: AgentLoop, episode: Episode) -> str:
 
 
 async def talk(conversation: Conversation, episode: Episode) -> str:
-    """Alternate between agent and user until the end; return the last answer.
+    """Let agent and user alternate until the end; return the agent's last answer.
 
-    If the environment adds tools in between, the agent is offered these too.
+    If the environment adds tools meanwhile, the agent is offered these tools too.
     """
     message: str | None = episode.task.instruction
     answer = ""
@@ -229,8 +229,11 @@ class _CutOffError(RolloutError):
 async def _run_to_end[T](work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
     """Run ``work`` as a separate asyncio task, and return its result.
 
-    Work that exceeds ``timeout_s`` is cancelled; work that ignores this is abandoned.
-    Then, and if the work was cancelled by other code, _CutOffError is raised.
+    Work that exceeds ``timeout_s`` is cancelled. Work that ignores the cancellation is
+    abandoned.
+
+    Raises:
+        _CutOffError: The time limit was exceeded, or other code cancelled the work.
     """
     task = asyncio.create_task(_contained(work))
     try:

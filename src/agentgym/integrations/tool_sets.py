@@ -11,7 +11,7 @@ _MOST_KEPT = 64
 
 
 class ToolSets[T]:
-    """Caches an adapter's objects by the set of tools with which they were built.
+    """Caches agents, or parts of agents, by the tools with which they were built.
 
     If all tasks have the same tools, as in most scenarios, only one object is built.
     Otherwise the objects of the most recently used sets are kept.

@@ -1,4 +1,7 @@
-"""HTTP clients that send requests to the current episode's endpoint."""
+"""HTTP clients that send requests to the current episode's endpoint.
+
+The endpoint is a path at the gateway, the server that answers and records model calls.
+"""
 
 import asyncio
 import functools
@@ -23,18 +26,18 @@ _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=No
 
 
 def announce(role: str) -> None:
-    """Set the role that makes the model calls from now on in this context.
+    """Set the name of the agent that makes model calls from now on in this context.
 
-    A role set by :func:`speaking_as` has priority.
+    A name set by :func:`speaking_as` has priority.
     """
     _ANNOUNCED.set(_on_one_line(role))
 
 
 @contextmanager
 def speaking_as(role: str) -> Iterator[None]:
-    """Set the role that makes the model calls within the block.
+    """Set the name of the agent that makes the model calls within the block.
 
-    Line breaks in the role's name become spaces.
+    Line breaks in the name become spaces.
     """
     token = _SPEAKER.set(_on_one_line(role))
     try:
@@ -45,7 +48,7 @@ def speaking_as(role: str) -> Iterator[None]:
 
 
 def speaker() -> str | None:
-    """Return the role set by :func:`speaking_as`, or None."""
+    """Return the agent's name set by :func:`speaking_as`, or None."""
     return _SPEAKER.get()
 
 
@@ -57,9 +60,9 @@ class EpisodeTransport(AiohttpTransport):
     """Sends ``/episode/...`` requests to the current episode's path.
 
     So one client per worker serves all episodes. This keeps calls cheap: building an
-    OpenAI client takes longer than a request. The connections are aiohttp's, because
-    with dozens of connections its pool takes a fraction of httpx's time. The
-    connections belong to one event loop. Requests from another loop, e.g. of
+    OpenAI client takes longer than a request. The connections are aiohttp's: with
+    dozens of connections, aiohttp's pool needs a fraction of the time of httpx's pool.
+    The connections belong to one event loop. Requests from another loop, e.g. of
     ``asyncio.run`` in a thread, are passed to that loop.
     """
 
@@ -137,7 +140,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return the headers without those that describe an encoded or partial body."""
+    """Return the headers without those that state the body's encoding or length."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     return [(key, value) for key, value in headers.multi_items() if key not in coded]
 
@@ -153,7 +156,7 @@ def _episode_of(request: httpx.Request) -> Episode | None:
 
 
 def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
-    """Count a model call, and set its path and role.
+    """Count a model call, and set the request's path and agent name.
 
     Returns an error response if the episode is over, else None.
     """

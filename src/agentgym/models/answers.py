@@ -124,7 +124,7 @@ class AnswerCache:
             yield
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a cached answer, or None."""
+        """Return the cached answer; None if there is none."""
         rows = self._run("SELECT answer FROM answers WHERE key = ?", key)
         if not rows:
             return None
@@ -173,7 +173,7 @@ class AnswerCache:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Log an error of the file in this block, and continue without the file."""
+        """If SQLite fails in the block, log a warning, and continue without a cache."""
         try:
             yield
         except sqlite3.Error as error:

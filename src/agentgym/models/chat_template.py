@@ -24,11 +24,11 @@ from agentgym.models.folder import NANO, base_folder, model_source, read_json
 from agentgym.models.template import template_of
 
 _SWITCHES = "enable_thinking", "thinking"
-"""Template variables that switch reasoning on or off, in Qwen's and Granite's."""
+"""Template variables that switch reasoning on or off, of Qwen and of Granite."""
 _SETTINGS = "tokenizer_config.json"
 _NANO_FORM = "hermes"
 _SHORT = 9
-"""Length of a call's id, of letters and digits, that Mistral's templates require."""
+"""Number of letters and digits of a tool call's id in Mistral's templates."""
 
 
 class Templated(Protocol):
@@ -37,7 +37,7 @@ class Templated(Protocol):
     chat_template: Any  # a text, or a dict of texts by name
 
     def apply_chat_template(self, conversation: Any, tools: Any, **more: Any) -> Any:
-        """Return the text of a conversation."""
+        """Render a conversation to text."""
 
 
 class FolderTemplate:
@@ -105,7 +105,7 @@ class ChatTemplate:
             settings: How to use the template; None for the defaults.
 
         Raises:
-            ModelError: There is no template, it does not show tools, its tool-call
+            ModelError: There is no template, it leaves tools out, its tool-call
                 format is unknown, or a setting has no effect.
         """
         settings = settings or TemplateSettings()
@@ -156,9 +156,9 @@ class ChatTemplate:
     def reasons(self) -> bool:
         """Whether the template suggests that the model reasons before it answers.
 
-        It does if its prompts open a reasoning part, or if it has a switch for
-        reasoning, which is on. Without a switch, it does if it drops the reasoning of
-        earlier answers.
+        The template does if its prompts begin a reasoning part, or if it has a variable
+        that switches reasoning, and this variable is on. Without such a variable, it
+        does if it drops the reasoning of earlier answers.
         """
         if self.form.begins_reasoning:
             return True
@@ -177,12 +177,12 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Render prepared messages to text.
+        """Render messages to text; convert them with :meth:`prepared_all` before.
 
         Args:
             messages: Results of :meth:`prepared_all` or :meth:`prepared`.
             tools: Tools in OpenAI's format.
-            prompt: Whether to add the generation prompt.
+            prompt: Whether to add the generation prompt, the beginning of an answer.
 
         Raises:
             PromptError: The template fails for these messages.
@@ -197,7 +197,7 @@ class ChatTemplate:
     def prepared_all(self, messages: Sequence[Message]) -> list[Message]:
         """Convert messages to the form that the template takes; see :meth:`prepared`.
 
-        If the template takes only one call per answer, an answer with several calls is
+        If the template takes only one tool call per answer, an answer with several is
         split into several answers, each followed by its call's result.
 
         Raises:
@@ -275,9 +275,9 @@ class ChatTemplate:
         return False
 
     def _switched(self, name: str) -> list[str]:
-        """Return two prompts, with the variable ``name`` true and then false.
+        """Render a prompt twice, with the variable ``name`` true and then false.
 
-        The list is empty if the template fails.
+        Return both texts, or an empty list if the template fails.
         """
         said: list[Message] = [{"role": "user", "content": "u"}]
         own, texts = self.variables, []
@@ -308,7 +308,10 @@ class ChatTemplate:
 
 
 def can_be_constrained(form: str) -> bool:
-    """Return whether a grammar can restrict calls of this format within free text."""
+    """Return whether sampling can restrict the tool calls of the format ``form``.
+
+    It can if a fixed text opens a call, so that calls differ from free text.
+    """
     text = FORMATS[form].call_text("f", FORMATS[form].example)
     return text is not None and bool(text.opening)
 
@@ -344,7 +347,7 @@ def _one_by_one(messages: Sequence[Message]) -> list[Message]:
 
 
 def _short_id(call_id: Any) -> str:
-    """Return an id of nine letters and digits for any id."""
+    """Convert any id of a tool call to nine letters and digits."""
     return blake2b(str(call_id).encode(), digest_size=8).hexdigest()[:_SHORT]
 
 
@@ -369,7 +372,7 @@ class FormReport(NamedTuple):
 
 
 def form_of(model: str, given: TemplateSettings) -> FormReport:
-    """Return a model's tool-call format, detected from its template.
+    """Detect a model's tool-call format and use of reasoning from its template.
 
     Neither weights nor tokenizer are loaded. Nothing is downloaded: for a hub model
     whose files are not on this machine, ``name`` is empty.

@@ -52,10 +52,11 @@ def verify(folder: Path, expected: Mapping[str, str]) -> None:
 
 
 def refuse_links(folder: Path, known: Collection[str]) -> None:
-    """Raise if an agent's folder has links to files outside of it.
+    """Raise if an agent's folder has links to files outside of the folder.
 
-    Saving or exporting the agent would copy the linked files. A link is allowed to a
-    file in the folder or in the same Hugging Face cache, and for a name in ``known``.
+    Saving or exporting the agent would copy the linked files. A link is allowed if it
+    points to a file in the folder or in the same Hugging Face cache, or if the link's
+    name is in ``known``.
 
     Args:
         folder: The agent's folder.
@@ -80,7 +81,7 @@ def refuse_links(folder: Path, known: Collection[str]) -> None:
 
 
 def refuse_pickles(folder: Path) -> None:
-    """Raise if a model has files that can run code when loaded.
+    """Raise if a model has pickle files, which can run code when they are loaded.
 
     Raises:
         CorruptModelError: There is such a file; the message has the file's name.

@@ -28,7 +28,7 @@ _PATH = "chat/completions"
 
 
 class EndpointLlm:
-    """Calls ``/chat/completions`` of servers; create it inside the running loop.
+    """Calls ``/chat/completions`` of a model's servers; create it in an event loop.
 
     Broken connections and statuses 408, 409, 429 and 5xx are retried a few times: at
     another server if there are several, else after growing waits or the server's
@@ -38,7 +38,7 @@ class EndpointLlm:
 
     Args:
         endpoint: The servers, the key and the model.
-        cache: Cache of the servers' answers.
+        cache: Cache of the servers' answers; None for no cache.
         on_retry: Called with the reason before a request is sent again; may raise an
             error to stop.
     """

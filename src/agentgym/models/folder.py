@@ -15,22 +15,22 @@ from agentgym.models.nano import nano_path
 NANO = "nano"
 ADAPTER_FILE = "adapter_config.json"
 ROLES_FILE = "roles.json"
-"""File with the folder of each adapter of a team, by role."""
+"""File that names the folder of each role's adapter, for a team of agents."""
 CONFIG_FILE = "config.json"
 _MARKS = (CONFIG_FILE, ADAPTER_FILE, ROLES_FILE)
 _BASE = "base_model_name_or_path"
 DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values of LoRA's rank that vLLM accepts as its limit."""
+"""The values that vLLM accepts as its maximum LoRA rank."""
 SMALL_PARAMETERS = 30_000_000
 _MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
 def model_source(model: str) -> str:
-    """Return the path of a model's folder; or ``model`` itself, a Hugging Face id.
+    """Return the path of a model's folder, or ``model`` if it is a Hugging Face id.
 
-    A GGUF file and ``smollm2`` are converted once; their converted folder is returned.
+    For a GGUF file and ``smollm2``, it is the folder to which they are converted once.
 
     Raises:
         ModelError: ``model`` looks like a path that does not exist, the folder has no
@@ -63,8 +63,8 @@ def model_source(model: str) -> str:
 def new_rank(model: str, lora_rank: int | None) -> int:
     """Return the rank of a new adapter to train; 0 for no new adapter.
 
-    With 0, all weights are trained, or the adapter that the model's folder has. The
-    default is 0 for nano.
+    With 0, all weights are trained, or the adapter that the model's folder has. Without
+    ``lora_rank``, the rank is 0 for nano and 16 for other models.
     """
     if lora_rank is not None:
         return lora_rank
@@ -92,7 +92,8 @@ def held_rank(folder: Path) -> int:
 def adapter_folders(folder: Path) -> dict[str, Path]:
     """Return the folders of the adapters in a model's folder, by role.
 
-    An adapter for all roles has the role ``""``. Empty without adapters.
+    An adapter for all roles has the role ``""``. The dict is empty if the folder has no
+    adapter.
 
     Raises:
         ModelError: ``roles.json`` cannot be read, or names a folder outside of the
@@ -126,9 +127,10 @@ def held_roles(folder: Path) -> tuple[str, ...]:
 
 
 def name_base(folder: Path) -> None:
-    """Write the GGUF file into adapters' settings, instead of its converted folder.
+    """Name the GGUF file as the adapters' base model, not its converted folder.
 
-    The converted folder is a cache: it may be deleted, and differs between machines.
+    The converted folder is a cache. It may be deleted, and its path differs between
+    machines.
     """
     for held in adapter_folders(folder).values():
         path = held / ADAPTER_FILE
@@ -139,7 +141,7 @@ def name_base(folder: Path) -> None:
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
-    """Return the folder with ``config.json`` of a model, or of an adapter's base.
+    """Return the folder with a model's ``config.json``; for an adapter, its base's.
 
     Args:
         source: The result of :func:`model_source`.
@@ -173,7 +175,7 @@ def base_folder(source: str, *, fetch: bool = False) -> Path | None:
 def count_parameters(folder: Path) -> int:
     """Return a model's number of parameters, from its safetensors files or their index.
 
-    0 if the folder has neither.
+    The number is 0 if the folder has neither.
 
     Raises:
         ModelError: The weights are damaged.
@@ -194,7 +196,8 @@ def is_small(model: str) -> bool:
     """Return whether a model has fewer than 30 million parameters, like nano.
 
     Such a model can only call tools, so it has no other abilities to lose, and it
-    trains at other learning rates. False if its weights are not on this machine.
+    trains at other learning rates. The result is False if its weights are not on this
+    machine.
     """
     if model == NANO:
         return True

@@ -23,10 +23,10 @@ _DESCRIPTION = "Give the answer in this form."
 
 
 class Form(NamedTuple):
-    """The JSON schema that a request requires, as a tool.
+    """A tool that replaces the JSON schema of a request.
 
     Attributes:
-        name: Name of the tool that replaces the schema; empty without a schema.
+        name: Name of the tool; empty if the request has no schema.
         is_strict: Whether the answer must follow every part of the schema.
     """
 
@@ -38,9 +38,9 @@ NO_FORM = Form()
 
 
 def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace a request's JSON schema by a tool.
+    """Replace a request's JSON schema by a tool that the model must call.
 
-    If the request has other tools, the model must call one of them or this one.
+    If the request has other tools, the model may call one of them instead.
 
     Returns:
         The changed request, and the form; :data:`NO_FORM` if there was no schema.
@@ -115,13 +115,13 @@ def form_given(message: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def answer_in_form(calls: Sequence[RequestedCall], name: str) -> str:
-    """Return the arguments of the call of tool ``name``; empty without a valid call."""
+    """Return the arguments of the first valid call of tool ``name``; else ""."""
     given = (call.arguments for call in calls if call.name == name)
     return next((each for each in given if parse_arguments(each) is not None), "")
 
 
 def answers_any_object(call: ModelCall) -> bool:
-    """Return whether a model call answered a request for JSON without a schema."""
+    """Return whether a model call answered a request for any JSON, without a schema."""
     made = {each.name for each in call.tool_calls}
     return call.wants_call and any(
         function.get("name") in made

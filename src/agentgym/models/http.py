@@ -1,4 +1,4 @@
-"""ModelClient: send requests to a model's servers, and retry failed ones."""
+"""ModelClient: send requests to a model's servers, and retry failed requests."""
 
 import asyncio
 import random
@@ -33,12 +33,12 @@ _BACKOFF_CAP_S = 8.0
 _RETRY_AFTER_CAP_S = 60.0
 _CONNECT_S = 10.0
 _AT_ONCE = 2
-"""Number of servers that one call asks without a wait between them."""
+"""Most servers that get a request in one attempt, without a wait between them."""
 _PROBE_S = 5.0
 _MOST_LISTED = 2**24
 """Most bytes of a server's list of models."""
 _SILENT_S = 30.0
-"""Seconds without an answer after which a cancelled call is a failure of its server."""
+"""A call cancelled after so many seconds without answer is its server's failure."""
 _SHOWN = 300
 _TOO_LONG = (
     CONTEXT_LENGTH.encode(),
@@ -52,7 +52,7 @@ class AskAgain(Exception):
 
 
 class ModelClient:
-    """Posts JSON to a model's servers; create it inside the running loop.
+    """Posts JSON to a model's servers; create it in a running event loop.
 
     ::
 
@@ -68,8 +68,8 @@ class ModelClient:
     Args:
         tries: Most attempts of one call. One attempt may ask a second server at once,
             and servers that cannot be reached do not count.
-        backoff_s: First wait between attempts; doubles up to 8 s.
-        timeout_s: Timeout of one attempt; None waits for ever.
+        backoff_s: Seconds of the first wait between attempts; it doubles up to 8 s.
+        timeout_s: Timeout of one attempt in seconds; None waits for ever.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class ModelClient:
 class ServerAttempts:
     """Iterates over the attempts of one call, each at a server chosen by :meth:`at`.
 
-    Each attempt is this same object. The iteration ends after a ``with`` block without
-    an error. The error of the last attempt is raised from its block.
+    Every iteration yields this object itself. The iteration ends after a ``with`` block
+    without an error. The last attempt's error is raised from its ``with`` block.
 
     A request is sent again even if a server may have executed it, since a chat
     completion changes nothing on its server. It is not sent again after a part of the
@@ -185,7 +185,7 @@ class ServerAttempts:
 
     @property
     def tried(self) -> str:
-        """The errors of each server if several servers were tried, else ""."""
+        """A sentence with each server's errors; "" if only one server was tried."""
         if len({url for url, _ in self._tried}) < 2:
             return ""
         counts = Counter(self._tried)
@@ -193,7 +193,7 @@ class ServerAttempts:
         return "No model server answered. Tried: " + "; ".join(found) + "."
 
     def at(self, replicas: Replicas) -> Self:
-        """Choose the server of the next attempt, for a ``with`` block.
+        """Choose the next attempt's server; use it as ``async with attempt.at(...)``.
 
         Raises:
             NoServerError: No server may answer.
@@ -362,14 +362,14 @@ def failure_message(error: BaseException) -> str:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the error means that nothing listens at the server's address."""
+    """Return whether an error means that nothing listens at the server's address."""
     if not isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error.os_error, ConnectionRefusedError)
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Return whether the error means that the server did not receive the request."""
+    """Return whether an error means that the server did not receive the request."""
     unsent = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
     return isinstance(error, (*unsent, aiohttp.InvalidURL))
 
@@ -381,7 +381,7 @@ def overflow_message(body: bytes) -> str | None:
         body: Body of an error response.
 
     Returns:
-        The message; None if the error is another one.
+        The message; None if the error has another cause.
     """
     if not any(mark in body for mark in _TOO_LONG):
         return None

@@ -56,7 +56,7 @@ def require_config(source: str) -> None:
 
 
 def repository_of(folder: Path) -> str | None:
-    """Return the id of a model's folder in Hugging Face's cache; else None."""
+    """Return a cached model's Hugging Face id; None for a folder outside the cache."""
     found = _CACHED.fullmatch(folder.parent.parent.name)
     if found is None or folder.parent.name != "snapshots":
         return None
@@ -64,12 +64,12 @@ def repository_of(folder: Path) -> str | None:
 
 
 def download(repository: str, card: str, model: str) -> Path:
-    """Download an agent unless it is in the cache, and return its folder.
+    """Download an agent unless it is in Hugging Face's cache; return its folder.
 
     Args:
         repository: The agent's Hugging Face id.
-        card: Name of the file that every agent has.
-        model: Name of the agent's folder of weights.
+        card: Name of the file that every agent's folder has.
+        model: Name of the folder with the agent's weights.
 
     Raises:
         UsageError: Hugging Face cannot be reached, or has no such agent; or

@@ -1,4 +1,4 @@
-"""Links: persistent connections to model servers, for complete answers.
+"""Links: persistent connections to model servers, for answers without streaming.
 
 They take less time per request than aiohttp's client, which is still used for requests
 with TLS or streaming. So these connections raise aiohttp's types of errors too.
@@ -18,7 +18,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from multidict import CIMultiDict
 
 MOST_ANSWER = 2**28
-"""Most bytes of an answer. A long answer with routed experts has tens of millions."""
+"""Most bytes of an answer.
+
+A long answer that lists each token's experts has tens of millions of bytes."""
 
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599
@@ -26,7 +28,7 @@ _PORT = 80
 
 
 class WholeAnswer:
-    """A complete HTTP answer, with the attributes of aiohttp's response that are used.
+    """A complete HTTP answer, to use in place of aiohttp's response.
 
     Attributes:
         status: HTTP status.
@@ -203,7 +205,7 @@ class Links:
 
     Args:
         timeout_s: Timeout of one request in seconds; None waits for ever.
-        connect_s: Timeout of connecting in seconds.
+        connect_s: Timeout in seconds for opening a connection.
         most: Most bytes of one answer.
     """
 
@@ -218,7 +220,7 @@ class Links:
 
     @staticmethod
     def take(url: str) -> bool:
-        """Return whether these connections support a URL: http, without a password."""
+        """Return whether a URL is supported: ``http://``, and without a password."""
         return url.startswith("http://") and "@" not in url
 
     def close(self) -> None:
@@ -261,7 +263,7 @@ class Links:
     def _head(
         self, url: str, headers: Mapping[str, str] | None
     ) -> tuple[str, int, bytes]:
-        """Return host, port, and the request's head up to the value of Content-Length.
+        """Return host, port, and the request's head up to ``Content-Length:``.
 
         The result is cached for the next request.
         """

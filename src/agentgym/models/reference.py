@@ -74,7 +74,7 @@ PROVIDERS: Mapping[str, str] = {
 For ``openai``, the environment variable ``OPENAI_API_KEY`` has the key, and
 ``OPENAI_BASE_URL`` overrides the base URL; likewise for the other providers."""
 _WITHOUT_VERSION = "anthropic"
-"""Provider whose SDK adds ``/v1`` to the base URL; so its variable may lack ``/v1``."""
+"""Provider whose SDK adds ``/v1`` to the base URL, so that a user may leave it out."""
 
 
 def _key_of(provider: str) -> str:
@@ -97,10 +97,10 @@ def is_on_loopback(spec: str) -> bool:
 
 
 def provider_url(provider: str) -> str:
-    """Return a provider's base URL, or the one in its variable ``NAME_BASE_URL``.
+    """Return a provider's base URL, which e.g. ``OPENAI_BASE_URL`` can override.
 
     Raises:
-        UsageError: The variable's value is not an address.
+        UsageError: The environment variable's value is not an address.
     """
     variable = f"{provider.upper()}_BASE_URL"
     address = os.environ.get(variable, "").strip()
@@ -145,8 +145,8 @@ def resolve_model(spec: str) -> Endpoint:
             the servers' only model is used.
 
     Raises:
-        NotFoundError: The provider is unknown; the message names the nearest and all
-            providers.
+        NotFoundError: The provider is unknown; the message names the most similar one,
+            and all providers.
         UsageError: The key or the model's name is missing.
         ModelError: The server did not list its models, or has several.
         ProviderError: The server refused the key.
@@ -211,7 +211,7 @@ def _addresses(spec: str) -> tuple[tuple[str, ...], str]:
 
 
 def _common_model(servers: Sequence[str], key: str) -> str:
-    """Return the only model of all servers that answer.
+    """Return the name of the one model that all answering servers have.
 
     Raises:
         ModelError: No server answers, or the servers have several models.
@@ -280,7 +280,7 @@ def _list_models(base_url: str, key: str) -> "httpx.Response":
 
 
 def require_key(endpoint: Endpoint) -> None:
-    """Check that servers accept the key, by a request for their models, which is free.
+    """Check that servers accept the key: list their models, which costs nothing.
 
     Raises:
         ProviderError: A server refuses the key.
@@ -296,7 +296,7 @@ def _only_model(base_url: str, key: str) -> str:
     """Return the name of a server's only model.
 
     Raises:
-        ModelError: The server does not list its models, or has not exactly one.
+        ModelError: The server does not list its models, or lists none or several.
         ProviderError: The server refused the key.
     """
     response = _list_models(base_url, key)

@@ -1,4 +1,4 @@
-"""Find the name of an agent's model at a running server."""
+"""Find the name under which a running server has an agent's model."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def served_name(address: str, key: str | None, wanted: str) -> str:
 
     Args:
         address: The server's base URL, e.g. ``http://host:8000/v1``.
-        key: The server's key, or None.
+        key: API key of the server; None if it needs none.
         wanted: The default name of the agent's model.
 
     Raises:

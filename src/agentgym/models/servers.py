@@ -15,7 +15,7 @@ _OUT_AFTER = 3
 _REST_S = 1.0
 LONGEST_REST_S = 60.0
 _MUCH_BUSIER = (2, 4)
-"""Numbers a and b: a session stays at its last server up to a * x + b calls in flight.
+"""Numbers a and b: a server is much busier with more than a * x + b calls in flight.
 
 x is the number of calls in flight at the least busy server."""
 _SESSIONS = 2**14
@@ -50,7 +50,7 @@ class Replicas:
         return {"Authorization": f"Bearer {key}"} if key else None
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return the headers for a server; None if its address has a password."""
+        """Return a server's headers with the key; None if its URL has a password."""
         host = url.partition("//")[2].partition("/")[0]
         return None if "@" in host else self.headers
 
@@ -83,7 +83,10 @@ class Server:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Sort key: calls in flight, then the last call's number; smallest is next."""
+        """Sort key: number of calls in flight, then when the server was last chosen.
+
+        The server with the smallest key is chosen next.
+        """
         return self.in_flight, self.turn
 
     def is_ready(self, now: float) -> bool:
@@ -92,11 +95,11 @@ class Server:
 
 
 class ServerPool:
-    """Chooses among the servers of one model; belongs to one event loop.
+    """Chooses among the servers of one model; use it in one event loop.
 
     A call goes to the server with the fewest calls in flight; among equals, to the one
-    that was asked longest ago. But a session's next call goes to the session's last
-    server, which has the prefix cached, unless it is much busier than another.
+    that was asked longest ago. But a conversation's next call goes to its last server,
+    which has the prefix cached, unless that server is much busier than another.
 
     Args:
         on_out: Called with a server that gets no more calls, but may come back.
@@ -125,7 +128,8 @@ class ServerPool:
     ) -> Server:
         """Return the server to ask next.
 
-        If none is ready, a server that is not barred is returned, to test it.
+        If no server is ready, one of those that are not barred (see
+        ``Server.is_barred``) is returned, to test it.
 
         Args:
             replicas: The servers that may answer.
@@ -160,14 +164,15 @@ class ServerPool:
     def wait_s(self) -> float:
         """Return the seconds until the first ``Retry-After`` wait of a server ends.
 
-        Servers that get no calls are not counted. 0 if a server does not wait.
+        Servers that get no calls are not counted. The result is 0 if one of the others
+        does not wait.
         """
         up = (server for server in self._servers if not server.out)
         until = min((server.quiet_until for server in up), default=0.0)
         return max(0.0, round(until - time.monotonic(), 2))
 
     def answered(self, server: Server) -> None:
-        """Record that a server answered; it gets calls again unless it is barred."""
+        """Record that a server answered; unless it is barred, it gets calls again."""
         if server.out and not server.is_barred:
             self.take_back(server)
         server.failures, server.rest_s = 0, _REST_S
@@ -188,9 +193,10 @@ class ServerPool:
             self._on_out(server)
 
     def is_gone(self, server: Server) -> None:
-        """Bar a server at whose address nothing listens, if weights change.
+        """Record that nothing listens at a server's address.
 
-        The server may come back with other weights.
+        If weights change (``Replicas.trains``), a server that has answered before gets
+        no calls until :meth:`renew`, since it may come back with other weights.
         """
         if self.replicas.trains and server.has_answered and not server.is_barred:
             server.is_barred = True

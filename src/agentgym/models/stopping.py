@@ -7,7 +7,7 @@ from agentgym.core.policy import ChatResult
 
 
 def _end(stop: Sequence[str] | None, text: str) -> int | None:
-    """Return the position of the first stop sequence, or None."""
+    """Return the position of the first stop sequence in ``text``, or None."""
     found = [at for end in stop or () if end and (at := text.find(end)) >= 0]
     return min(found, default=None)
 
@@ -28,9 +28,10 @@ def until_stop(stop: Sequence[str] | None, result: ChatResult) -> ChatResult:
 async def stream_until_stop(
     stop: Sequence[str] | None, pieces: AsyncIterator[str | ChatResult]
 ) -> AsyncIterator[str | ChatResult]:
-    """Stream text up to the first stop sequence, and then the whole, cut answer.
+    """Yield text up to the first stop sequence; at the end, yield the cut ChatResult.
 
-    Text that may be the start of a stop sequence is sent only with a later piece.
+    If the end of the text may begin a stop sequence, it is held back until the next
+    piece shows whether it does.
     """
     text, shown = "", 0
     async for piece in pieces:
@@ -50,7 +51,7 @@ async def stream_until_stop(
 
 
 def _held(stop: Sequence[str] | None, text: str) -> int:
-    """Return how many last characters of ``text`` may be a stop sequence's start."""
+    """Return how many last characters of ``text`` may begin a stop sequence."""
     return max(
         (n for end in stop or () for n in range(len(end)) if text.endswith(end[:n])),
         default=0,

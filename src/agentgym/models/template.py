@@ -48,7 +48,8 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
     Args:
         source: The model's folder or Hugging Face id.
-        given: The run's settings, or None. Unset ones are read from the folder.
+        given: The run's settings; None for none. Those that are not set are read from
+            the model's folder.
 
     Raises:
         ModelError: The folder's settings cannot be read.
@@ -68,7 +69,7 @@ def template_of(source: str, given: TemplateSettings | None) -> TemplateSettings
 
 
 def keep_template(folder: Path, settings: TemplateSettings) -> None:
-    """Write template settings into a model's folder, unless they are the defaults."""
+    """Write template settings into a model's folder; leave defaults out."""
     if settings.chat_template:
         file = folder / "chat_template.jinja"
         file.write_text(settings.chat_template, encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Run users' programs: parse the command, start it with limits, end all processes."""
+"""Run users' programs: parse the command, start it with limits, end its processes."""

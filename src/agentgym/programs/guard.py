@@ -1,15 +1,15 @@
 """Guard: kill programs that use too much memory, or whose parent process has ended.
 
-The parent process, which starts the programs, runs this file as a script. The script
-imports only the standard library, so that it stays small. It does not use psutil, which
-takes 4 ms instead of 0.8 to read the environments of 120 processes. This is done four
-times a second and at the end of each program.
+The parent process, which starts the programs, runs this file as a script, the guard.
+The script imports only the standard library, so that it stays small. The environments
+of processes are read four times a second and at the end of each program. For 120
+processes this takes 0.8 ms; with psutil it would take 4 ms.
 
-Each program has a mark, a variable in its environment. Child processes inherit it, even
-if they leave the process group. The parent writes a line to the guard for each program
-that starts (``+ MARK MEGABYTES``) or ends (``- MARK``). The guard writes a line for
-each program that it kills (``memory MARK``). When the parent has ended, the guard kills
-all marked processes and removes the parent's folder.
+Each program has a mark, a variable in its environment (``AGENTGYM_EPISODE=...``). Child
+processes inherit it, even if they leave the process group. The parent writes a line to
+the guard for each program that starts (``+ MARK MEGABYTES``) or ends (``- MARK``). The
+guard writes a line for each program that it kills (``memory MARK``). When the parent
+has ended, the guard kills all processes with a mark and removes the parent's folder.
 """
 
 import os
@@ -27,7 +27,10 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Return the mark of each process that has one of ``marks``, by process id."""
+    """Find processes whose environment has one of ``marks``; return it by process id.
+
+    A mark is ``NAME=VALUE``, as in ``/proc/ID/environ``.
+    """
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -39,7 +42,10 @@ def marked(marks: set[bytes]) -> dict[int, bytes]:
 
 
 def end_marked(marks: set[bytes]) -> None:
-    """Kill all processes that have one of ``marks``, until no such process is left."""
+    """Kill all processes whose environment has one of ``marks`` (``NAME=VALUE``).
+
+    Repeat this until no such process is left, at most 20 times.
+    """
     if not os.path.isdir("/proc/self"):
         return
     for _ in range(_ROUNDS):
@@ -73,9 +79,10 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Watch programs until the parent process ends; then kill them.
+    """Watch the memory of programs until the parent process ends; then kill them.
 
-    ``folder`` is the parent's folder for programs, which is then removed.
+    Standard input has a line for each program that starts or ends, and ends with the
+    parent. ``folder`` is the parent's folder for programs, which is removed at the end.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

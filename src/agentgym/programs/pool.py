@@ -7,8 +7,8 @@ as one line to standard output, and reads the next task::
     {"answer": "…"}
 
 A process has one task at a time. If it writes ``{"error": "…"}``, the attempt has
-failed, but the process gets the next task. After another line or a timeout, the process
-is killed, and a new process gets the next task.
+failed, but the process gets the next task. If it writes any other line or takes too
+long, it is killed, and a new process gets the next task.
 """
 
 import json
@@ -23,18 +23,18 @@ from agentgym.errors import ProgramError
 from agentgym.programs.process import ProgramRun, new_folder
 
 SAID_ERROR = "program: error"
-"""Kind of a ProgramError for an error that the program itself has reported."""
+"""``ProgramError.kind`` of an error that the program itself has reported."""
 
 
 class PooledProgram:
-    """A process of the pool.
+    """A running program that attempts several tasks, one after the other.
 
     Args:
         run: The running program.
         folder: The program's working folder, which :meth:`close` removes.
 
     Attributes:
-        had: Number of tasks that the process has got so far.
+        had: Number of tasks that the program has received so far.
     """
 
     def __init__(self, run: ProgramRun, folder: Path) -> None:
@@ -62,10 +62,10 @@ class PooledProgram:
 
 
 def _parsed(line: bytes) -> dict[str, str]:
-    """Parse a program's line; return a dict with either ``answer`` or ``error``.
+    """Parse a line of a program's output; return its ``answer`` or ``error`` in a dict.
 
     Raises:
-        ProgramError: The line has neither.
+        ProgramError: The line has neither an answer nor an error.
     """
     text = line.decode("utf-8", "replace")
     try:
@@ -88,7 +88,7 @@ class ProgramPool:
 
     Args:
         start: Starts the program in the given folder.
-        most: Maximum number of tasks of a process; then it is ended.
+        most: Maximum number of tasks of a process. After them, the process is ended.
     """
 
     def __init__(self, start: Callable[[Path], ProgramRun], most: int) -> None:
@@ -126,8 +126,8 @@ class ProgramPool:
     ) -> str:
         """Send a task to a process from :meth:`take`, and return its answer.
 
-        The process then becomes idle again. It is ended if it failed, has had all its
-        tasks, or the pool is closed.
+        Then the process can be taken again, also if it reported an error. It is ended
+        instead if it did not reply correctly, had its last task, or the pool is closed.
 
         Raises:
             ProgramError: The process gave no answer; the message says why.
@@ -149,7 +149,7 @@ class ProgramPool:
         return answer
 
     def close(self) -> None:
-        """End idle processes now, and busy processes when their tasks end."""
+        """End idle processes now, and each busy process at the end of its task."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []

@@ -20,9 +20,10 @@ from agentgym.errors import ProgramError
 from agentgym.programs import guard
 
 MARK = "AGENTGYM_EPISODE"
-"""Name of the environment variable that marks all processes of one program."""
+"""Environment variable that all processes of a program inherit. Its value is different
+for each program, so that all processes can be found and killed."""
 MOST_OUTPUT = 1 << 20
-"""Maximum size, in bytes, of a program's standard output, which is its answer."""
+"""Maximum size, in bytes, of a program's answer, which it writes to standard output."""
 MEMORY_MB = 4096
 """Default limit on the memory of a program and its children, in megabytes."""
 
@@ -35,10 +36,10 @@ _LIMITS = (
     'ulimit -S -v unlimited 2>/dev/null; ulimit -S -d "$1" 2>/dev/null; '
     'shift; exec "$@"'
 )
-"""Shell script that limits the data memory of a program instead of its address space.
+"""Shell script that starts a program with a limit on data memory, not address space.
 
-A program inherits a limit on address space. Some languages reserve much more of it than
-they use, and would fail.
+A program would inherit this process's limit on address space. The runtimes of some
+languages reserve much more address space than they use, and would fail.
 """
 
 
@@ -58,7 +59,7 @@ class ProgramEnd:
 
     @property
     def why(self) -> str:
-        """Sentence with the exit code and the last line of standard error."""
+        """Text with the exit code and the last line of standard error."""
         lines = self.errors.strip().splitlines()
         last = f": {lines[-1]:.300}" if lines else ""
         if self.exit_code < 0:
@@ -67,10 +68,14 @@ class ProgramEnd:
 
 
 class Watcher:
-    """Starts the guard, a process that kills the programs if this process ends.
+    """Starts the guard: a process that kills programs which this process has started.
+
+    The guard kills a program that uses too much memory, and all programs when this
+    process ends.
 
     Attributes:
-        folder: Parent of the programs' folders; removed when this process ends.
+        folder: Folder in which programs have their folders. It is removed when this
+            process ends.
     """
 
     def __init__(self) -> None:
@@ -89,25 +94,27 @@ class Watcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the guard still runs."""
+        """Whether the guard (the process that kills programs) still runs."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The guard's process id."""
+        """Process id of the guard, which kills programs."""
         return self._process.pid
 
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
-        """Let the guard watch a program; return an event that is set if it kills it.
+        """Limit the memory of a program; return an event for a breach of the limit.
 
-        ``memory_mb`` is the limit for the program and its children together.
+        The event is set when the program was killed for it. ``mark`` is ``NAME=VALUE``
+        of a variable in the program's environment. ``memory_mb`` is the limit for the
+        program and its children together.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
         return over
 
     def end(self, mark: bytes) -> None:
-        """Let the guard stop watching a program."""
+        """Stop watching a program; ``mark`` is that of :meth:`begin`."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 
@@ -125,7 +132,10 @@ class Watcher:
 
 
 def watcher() -> Watcher:
-    """Return this process's watcher; start a new one if needed or its guard died."""
+    """Return this process's :class:`Watcher`, whose guard process is running.
+
+    Start a new one if there is none yet, or if its guard process has ended.
+    """
     with _STARTING:
         found = _watcher_of(os.getpid())
         if not found.is_alive:
@@ -143,7 +153,7 @@ def _watcher_of(pid: int) -> Watcher:
 
 
 def new_folder() -> Path:
-    """Make a folder for a program; it is removed at the latest with this process."""
+    """Make a folder for a program; it is removed when this process ends."""
     return Path(tempfile.mkdtemp(dir=watcher().folder))
 
 
@@ -196,9 +206,9 @@ class ProgramRun:
             ) from error
 
     def kill(self, why: ProgramError | None = None) -> None:
-        """Kill the program's process group. Thread-safe.
+        """Kill the program and its process group. Thread-safe.
 
-        If ``why`` is given, calls that wait for the program raise it.
+        If ``why`` is given, methods that wait for the program raise this error.
         """
         self._killed = self._killed or why
         if self._process.returncode is None or not _HAS_PROC:
@@ -214,7 +224,7 @@ class ProgramRun:
         """Wait until the program ends, and kill the children that it leaves behind.
 
         Args:
-            given: Bytes for the program's standard input.
+            given: Bytes to write to the program's standard input.
             timeout_s: Wall seconds after which the program is killed; None waits
                 without limit.
 
@@ -231,15 +241,15 @@ class ProgramRun:
     def ask[T](
         self, line: bytes, timeout_s: float | None, parse: Callable[[bytes], T]
     ) -> T:
-        """Write a line to the program's standard input; return its parsed answer.
+        """Write a line to the program's standard input, and return the parsed answer.
 
         The program keeps running until :meth:`close`, even after an error.
 
         Args:
             line: The line without its newline.
             timeout_s: Wall seconds to wait for the answer; None waits without limit.
-            parse: Parses the first line of the answer. If it raises, that error is
-                raised even if the program wrote more lines, which is an error too.
+            parse: Parses the line that the program answers. An error that it raises is
+                passed on.
 
         Raises:
             ProgramError: The program ended or was killed, did not answer in time, wrote
@@ -283,7 +293,10 @@ class ProgramRun:
     def _talk(
         self, given: bytes, timeout_s: float | None, until: bytes | None = None
     ) -> None:
-        """Write and read until the program ends, or its output contains ``until``."""
+        """Write ``given`` to the program, and read its output and errors meanwhile.
+
+        Return when the program has ended, or when its output contains ``until``.
+        """
         process, output, errors = self._process, self._output, self._errors
         assert process.stdin is not None
         assert process.stdout is not None
@@ -354,7 +367,7 @@ class ProgramRun:
         """Return how the program ended.
 
         Raises:
-            ProgramError: It was killed, or used too much memory.
+            ProgramError: The program was killed, or used too much memory.
         """
         if self._killed is not None:
             raise self._killed
@@ -381,8 +394,8 @@ def _is_readable(number: int) -> bool:
 def _exit_descriptor(pid: int) -> int | None:
     """Return a file descriptor that becomes readable when a process ends.
 
-    Return None if the system has no such descriptors. The end of the output does not
-    show the end of a process, because a child may keep the pipe open.
+    Return None if the system cannot do this. The end of a process's output does not
+    show that the process has ended, because a child may keep the pipe open.
     """
     if sys.platform == "linux":
         with suppress(OSError):

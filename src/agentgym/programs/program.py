@@ -27,8 +27,8 @@ class ProgramCommand:
     In the command, ``{task}`` becomes the user's request, ``{task_file}`` the path of a
     file with the request, and ``{project}`` the folder in which training was started.
     Without ``{task}`` and ``{task_file}``, the request is the program's standard input.
-    A process attempts one task and ends, unless the command has ``{tasks:50}``; see
-    :attr:`tasks`.
+    A process attempts one task and ends. If the command contains ``{tasks:50}``, a
+    process attempts up to 50 tasks; see :attr:`tasks`.
 
     Attributes:
         words: The program and its arguments.
@@ -44,7 +44,7 @@ class ProgramCommand:
 
         Raises:
             UsageError: The command is empty, a quotation mark is not closed, or
-                ``{tasks:50}`` is used wrongly.
+                ``{tasks:50}`` is not used correctly.
         """
         text = text.removeprefix(COMMAND)
         try:
@@ -67,10 +67,11 @@ class ProgramCommand:
 
     @property
     def tasks(self) -> int | None:
-        """Number of tasks of one process, from ``{tasks:50}`` in the command.
+        """Maximum number of tasks of one process: 50 if the command has ``{tasks:50}``.
 
-        Such a process reads each task as a line of JSON, and ``{tasks:50}`` becomes
-        ``50``. None without it: then a process attempts one task.
+        Such a process reads each task as a line of JSON. In its arguments,
+        ``{tasks:50}`` becomes ``50``. The number is None if the command does not have
+        it; then a process attempts one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])
@@ -94,7 +95,7 @@ class ProgramCommand:
         return type(self)(tuple(words))
 
     def require(self, *, option: str = "--command") -> None:
-        """Check that the program of the command is installed.
+        """Check that the command's program is installed.
 
         Raises:
             UsageError: The program was not found; the message says what to do.
@@ -107,7 +108,7 @@ class ProgramCommand:
 
     @property
     def reads_input(self) -> bool:
-        """Whether the request is passed as standard input, not as an argument."""
+        """Whether the program gets the request on standard input, not as arguments."""
         text = " ".join(self.words)
         return TASK not in text and TASK_FILE not in text
 
@@ -135,7 +136,10 @@ class ProgramCommand:
 
 
 def _problem_of_tasks(text: str) -> str:
-    """Return the mistake in a command's ``{tasks:50}``, or "" if it is right."""
+    """Return the mistake in a command's use of ``{tasks:50}``, or "" if correct.
+
+    ``{tasks:50}`` means that one process attempts 50 tasks; see ``ProgramCommand``.
+    """
     if "{tasks" not in text:
         return ""
     numbers = [int(number) for number in _TASKS.findall(text)]
@@ -153,11 +157,11 @@ def _problem_of_tasks(text: str) -> str:
 
 
 def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
-    """Write a task to ``task.json``, and its request to ``task.txt``.
+    """Write a task to ``task.json``, and the user's request to ``task.txt``.
 
     Args:
         folder: Folder for both files.
-        task: The values that the program may see; ``instruction`` is the request.
+        task: The task as the program may see it; ``instruction`` is the request.
 
     Returns:
         The path of ``task.txt``.
@@ -171,7 +175,8 @@ def write_task(folder: Path, task: Mapping[str, Any]) -> Path:
 def base_variables() -> dict[str, str]:
     """Return the environment variables that every program gets.
 
-    They exclude the local model from proxies, and name the project's folder.
+    They turn off proxies for requests to the local model's server, and contain the path
+    of the project's folder, also as the first entry of ``PYTHONPATH``.
     """
     found = {}
     for name in ("NO_PROXY", "no_proxy"):

@@ -1,4 +1,4 @@
-"""Run rollouts: an agent attempts a task, and its calls become a trajectory.
+"""Run rollouts: an agent attempts a task, and a trajectory records each step.
 
 To run rollouts without training, with any model::
 
@@ -7,7 +7,8 @@ To run rollouts without training, with any model::
     batch = run_rollouts_sync(["What is 6 * 7?"], llm="openai:gpt-4.1-mini",
                               tools=["calculator"], save="out.jsonl")
 
-``run_rollouts`` is in ``solo``. The other modules serve training; see the README.
+The subpackage ``solo`` defines ``run_rollouts``. The other modules serve training; see
+the README.
 """
 
 from typing import TYPE_CHECKING

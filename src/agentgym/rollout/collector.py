@@ -1,4 +1,4 @@
-"""Tune Python's garbage collector for a process that serves for days."""
+"""Tune Python's garbage collector for a process that answers requests for days."""
 
 import gc
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _THRESHOLDS = (20_000, 20, 20)
 def calm_collector() -> Iterator[None]:
     """Exclude the existing objects from garbage collection inside the block.
 
-    Most objects live as long as the process, and scanning them pauses requests. Use
-    this only if the process does nothing else after the block: existing objects in an
-    unused reference cycle are not freed before the block ends.
+    Most objects live as long as the process, and scanning them pauses requests. Inside
+    the block, existing objects in an unused reference cycle are not freed. So use this
+    only if the block lasts almost as long as the process.
     """
     before = gc.get_threshold()
     gc.collect()

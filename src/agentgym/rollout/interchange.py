@@ -35,7 +35,7 @@ def records(made: Trajectory, form: TrajectoryFormat) -> list[dict[str, Any]]:
 
     Returns:
         One object for ``atif`` and ``jsonl``, and one per conversation for ``openai``.
-        A rollout without a model call gives none for ``atif`` and ``openai``.
+        If the rollout has no model call, the list is empty for ``atif`` and ``openai``.
     """
     return list(_WRITERS[form](made))
 
@@ -77,7 +77,7 @@ def _by_agent(made: Trajectory) -> dict[str, list[ModelCall]]:
 
 
 def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
-    """Yield the last call of each conversation, which no later call continues."""
+    """Yield the last call of each conversation: no later call continues it."""
     for place, call in enumerate(calls):
         before = len(call.messages)
         if not any(
@@ -131,7 +131,7 @@ def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
 
 
 def _results(made: Trajectory) -> list[list[ToolCall]]:
-    """Return a list of tool calls per model call: those that ran after it."""
+    """Return, for each model call, the tool calls that ran after it."""
     found: list[list[ToolCall]] = []
     for step in made.steps:
         if isinstance(step, ModelCall):

@@ -1,4 +1,4 @@
-"""Make settings independent of the current folder, for other processes."""
+"""Make a run's settings independent of the current folder, for other processes."""
 
 from pathlib import Path
 
@@ -20,8 +20,9 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     """Return settings that work from any folder, and resolve the agent's framework.
 
     If the user names no agent, the scenario's own agent is used. A tasks file without
-    tools gets the tools of the agent. If a scenario pack trains on a remote machine,
-    only the remote machine imports the pack and looks for its agent.
+    tools gets the tools of the agent. A scenario pack is a folder that defines a
+    scenario. If the run trains on a remote machine, only that machine imports the pack
+    and looks for the pack's agent.
 
     Args:
         config: The settings.
@@ -56,7 +57,9 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
 
 
 def rubric_text(given: str) -> str:
-    """Return the text of a judge's rubric.
+    """Return the text of a judge's rubric, from a file or as given.
+
+    A rubric describes which attempt is better, for the model that judges attempts.
 
     Args:
         given: The path of a file, or the text itself (several words). An empty string
@@ -85,7 +88,11 @@ def rubric_text(given: str) -> str:
 
 
 def _own_agent(reference: str, framework: str) -> str | None:
-    """Return the scenario's own agent for a framework; None if it has no agent."""
+    """Return the agent of the scenario ``reference``; None if it has no agent.
+
+    Raises:
+        UsageError: The scenario's agent uses another framework than ``framework``.
+    """
     agents = agents_of(reference)
     if agents and framework not in agents:
         raise UsageError(

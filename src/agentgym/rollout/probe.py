@@ -72,7 +72,7 @@ class AgentReport:
         way: How AgentGym replaces the agent's model.
         bound: Names of the agent's tools that the scenario also has; they act on the
             scenario's environment.
-        own: The agent's other tools, by name, and how their calls are answered.
+        own: How calls of the agent's other tools are answered, by tool name.
         missing: Names of scenario tools that the agent does not offer to its model.
         differences: Sentences about tools whose schema differs from the scenario's.
         concerns: Warnings about the agent's behaviour in training.
@@ -137,7 +137,7 @@ def require_trainable(config: TrainingConfig, report: AgentReport) -> None:
 
 
 def role_names(config: TrainingConfig, scenario: Scenario) -> list[str]:
-    """Return the names of the user's agents; empty if they cannot be listed."""
+    """Return the role names of the user's agent; empty if they cannot be listed."""
     return [role.name for role in _looked_into(config, scenario)[1]]
 
 

@@ -105,7 +105,8 @@ def _lengths(
 ) -> tuple[list[int], int]:
     """Return each call's prompt length and the model's context length, in tokens.
 
-    Returns an empty list if the model's files are not on this machine.
+    The list is empty if the model's files are not on this machine, or do not say the
+    context length.
     """
     from tokenizers import Tokenizer
 

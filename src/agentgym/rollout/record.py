@@ -66,9 +66,9 @@ def to_trajectory(
 ) -> Trajectory:
     """Return a rollout's trajectory, built from the events of its last attempt.
 
-    Unless the rollout succeeded and reported a reward, the trajectory is dropped, with
-    a reason. A rollout that another program queued may have no group; then the task's
-    id is its group.
+    The trajectory counts as dropped, with a reason, unless the rollout succeeded and
+    reported a reward. A rollout that another program queued may have no group name
+    (training compares the rollouts of a group). Then the task's id is the group name.
 
     Args:
         rollout: The rollout.
@@ -115,7 +115,10 @@ def to_trajectory(
 def _unused_calls(
     attempts: Mapping[str, Sequence[RecordedEvent]], last: str
 ) -> dict[str, dict[str, int]]:
-    """Count requests that are not steps of the trajectory, by agent and reason."""
+    """Count model calls that are not steps of the trajectory, by agent and reason.
+
+    ``last`` is the id of the last attempt.
+    """
     unused: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt, events in attempts.items():
         requests = [event.call for event in events if event.call is not None]
@@ -148,7 +151,8 @@ def _interleave(calls: list[ModelCall], outcomes: list[ToolCall]) -> list[Step]:
     """Insert each tool outcome after the model call that requested it.
 
     ``outcomes`` have the order of the requested calls. Tool calls that the agent's code
-    made by itself come last. A requested call that this code replaced has no outcome.
+    made by itself come last. A requested call that the agent's code replaced by another
+    call has no outcome.
     """
     steps: list[Step] = []
     rest = deque(outcomes)

@@ -50,7 +50,7 @@ class RolloutRequest:
     def of_groups(
         cls, tasks: Sequence[Task], size: int, step: int, first: int = 0
     ) -> list[Self]:
-        """Return a training step's requests: for each task, a group of ``size``.
+        """Return a training step's requests: for each task, a group of rollouts.
 
         Args:
             tasks: The tasks.
@@ -80,7 +80,8 @@ class Runner:
     Args:
         store: The store for rollouts and events.
         scenario: Name of the scenario, recorded with each rollout.
-        max_attempts: A suspect that ran alone and killed this many workers fails.
+        max_attempts: A suspect fails after it killed this many workers while it ran
+            alone.
     """
 
     def __init__(self, store: Store, *, scenario: str, max_attempts: int) -> None:
@@ -101,7 +102,8 @@ class Runner:
     ) -> list[Trajectory]:
         """Run every request to its end, and return the trajectories.
 
-        ``on_done`` and ``beat`` are called in this thread, and may raise to give up.
+        ``on_done`` and ``beat`` are called in this thread. If one of them raises an
+        error, the remaining rollouts end as failed.
 
         Args:
             requests: The rollouts to run.
@@ -198,6 +200,7 @@ class Runner:
         """Retry the next suspect if nothing else runs.
 
         A suspect is not retried if its result arrived after its worker's death.
+        ``waiting`` has the ids of the rollouts that have not ended.
         """
         with self._lock:
             while self._suspects and waiting <= self._suspects.keys():

@@ -27,9 +27,10 @@ _RESTARTED = Reason(kind="the gateway was restarted")
 class GatewayService:
     """Serves Agent Lightning's protocol within a ``with`` block.
 
-    A trainer queues rollouts and registers the servers of its policy. Either a
-    controller runs the rollouts and starts a process for each, or workers of this
-    service do. The workers retry crashed rollouts, up to the config's ``max_attempts``.
+    A trainer queues rollouts and registers the servers of its policy. With ``workers``,
+    processes of this service run the rollouts, and retry crashed ones up to the
+    config's ``max_attempts``. Without, Agent Lightning's controller runs the rollouts:
+    it starts a process for each.
 
     Args:
         database: SQLite file of the records; its unfinished rollouts are continued. The

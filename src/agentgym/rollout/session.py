@@ -131,7 +131,7 @@ class RolloutSession:
         """Run every request to its end; see :meth:`Runner.run`.
 
         Raises:
-            ProviderError: The model's server refuses for good.
+            ProviderError: The model cannot answer any more, e.g. after a refused key.
             StoreError: Nothing can be recorded any more.
         """
 
@@ -176,8 +176,9 @@ class RolloutSession:
 def gateway_settings(config: TrainingConfig, **more: Any) -> GatewaySettings:
     """Return a gateway's settings, with the sampling of ``config``.
 
-    A provider's model uses the provider's default temperature, unless ``config`` has
-    another ``eval_temperature`` than the default. ``more`` are other settings.
+    A provider's model uses ``eval_temperature`` only if the value differs from that
+    setting's default; otherwise, it uses the provider's default temperature. ``more``
+    are other settings of the gateway.
     """
     usual = TrainingConfig.model_fields["eval_temperature"].default
     own = config.eval_temperature
@@ -216,7 +217,7 @@ def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
 
 
 def worker_count(config: TrainingConfig) -> int:
-    """Return the number of worker processes: by default cores minus 1, at most 8."""
+    """Return the number of workers; the default is CPU cores minus 1, from 1 to 8."""
     if config.workers is not None:
         return config.workers
     return max(1, min(8, len(os.sched_getaffinity(0)) - 1))

@@ -13,9 +13,9 @@ _FIELD = "task"
 def read_task(given: Any) -> Task:
     """Parse the task in a rollout's input.
 
-    ``given`` is a task, the JSON text of a task, or a row of a data set whose field
-    ``task`` is one of the two. In a data set, text is better: a table of nested tasks
-    would add the keys of all tasks to each task.
+    ``given`` is a task or the JSON text of a task; or a row of a data set, which has
+    the task or its JSON text in the field ``task``. In a data set, JSON text is better:
+    a table of nested tasks would add the keys of all tasks to each task.
 
     Raises:
         RolloutError: ``given`` is not a task; the message names the first problem.

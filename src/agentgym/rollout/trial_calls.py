@@ -16,15 +16,16 @@ _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 class TrialCalls:
     """Calls each offered tool once, one call per answer; then gives a final answer.
 
-    Frameworks refuse some calls in the same message, e.g. a hand-off and another call,
-    so each answer has one call. Tools that were not called in one attempt are called in
-    the next. Hand-offs are repeated in each attempt, to reach other agents' tools.
+    A hand-off is a call that passes control to another agent. Frameworks refuse some
+    calls in the same message, e.g. a hand-off and another call, so each answer has one
+    call. Tools that were not called in one attempt are called in the next. Hand-offs
+    are repeated in each attempt, to reach other agents' tools.
 
-    If a request requires a call and offers one unknown tool, this tool stands for an
-    answer with a JSON schema. Such an answer may decide which agent is next, so each
-    answer has other enum and boolean values. For the same reason, a request without
-    tools whose last message names several agents is answered with one of the names, a
-    different name each time.
+    If a request requires a call and offers only one tool, which is not in ``known``,
+    this tool stands for an answer with a JSON schema. Such an answer may decide which
+    agent is next, so each answer has other enum and boolean values. For the same
+    reason, a request without tools whose last message names several agents is answered
+    with one of the names, a different name each time.
 
     Args:
         most_turns: Most model calls of one agent in an attempt.
@@ -63,7 +64,7 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """Number of offered calls that have not been made in any attempt yet."""
+        """Number of calls that the agent offered, but that no attempt has made yet."""
         return len(self._offered - self._made)
 
     def begin(self) -> None:
@@ -102,7 +103,10 @@ class TrialCalls:
             return Reply(calls=[(call[0], self._arguments(calls[call], call[1]))])
 
     def _next_of(self, calls: list[_Call], *, forced: bool) -> Iterator[_Call]:
-        """Yield the calls that may be made next, best first; hand-offs come last."""
+        """Yield the calls that may be made next, best first; hand-offs come last.
+
+        With ``forced`` (the request requires a call), calls may be repeated.
+        """
         ordered = sorted(calls, key=self._passes)
         yield from (call for call in ordered if call not in self._made)
         passing = [call for call in calls if self._passes(call)]

@@ -103,7 +103,7 @@ def system_text(message: Any) -> str | None:
 
 
 def wording_text(given: str) -> str:
-    """Read a wording, and return it as JSON text, so that the file may be deleted.
+    """Return a wording as JSON text, read from a file or from the text itself.
 
     Args:
         given: The path of a file with :attr:`Wording.text`, or that text itself; an

@@ -5,13 +5,13 @@
 - ``commands``, ``result``: the input and the parsed output of an execution.
 - ``cache``: the cache of results.
 - ``packages``: the interpreter and its importable packages.
-- ``gives``: judges code by its values, which it compares outside the sandbox.
+- ``gives``: evaluates expressions in the sandbox, and checks the values outside it.
 - ``languages``: JavaScript, Go and Rust, in addition to Python.
 - ``on_demand``: a sandbox that opens at its first use.
 - ``ladder``: finds the safest kind of isolation (rung) that works.
-- ``guest_process``, ``launch``: starting a zygote and talking to it.
+- ``guest_process``, ``launch``: start a zygote, and send it jobs.
 - ``syscalls``, ``filter``: the allowed system calls, and their seccomp filter.
-- ``memory``: a control group around a zygote, if one can be made.
+- ``memory``: limits the memory of a zygote with a control group, where possible.
 - ``workspace``: the text files of one episode, for tools that read and edit them.
 - ``guest``: the code that runs inside, and the settings it shares with the host.
 """

@@ -48,7 +48,8 @@ class ResultCache:
 
         The key is a hash of everything that the result depends on: the job, the
         interpreter, the toolchains, the kind of isolation, the limits, this package's
-        version, and the times, sizes and inode numbers of the files in ``python_path``.
+        version, and the change times, sizes and inode numbers of the files in
+        ``python_path``.
         """
         if not self._config.cache_entries or not self._config.cache_bytes:
             return None
@@ -68,10 +69,11 @@ class ResultCache:
             return replace(self._results[key][0], cached=True)
 
     def put(self, key: bytes | None, result: SandboxResult) -> None:
-        """Cache a result under ``key``, and drop the least recently used results.
+        """Cache a result under ``key``; if the cache is full, drop older results.
 
-        Do nothing if ``key`` is None, if the program did not exit by itself, or if the
-        result is larger than an eighth of the cache.
+        The least recently used results are dropped. Do nothing if ``key`` is None, if
+        the program did not exit by itself, or if the result is larger than an eighth of
+        the cache.
         """
         size = _size(result)
         most = self._config.cache_bytes

@@ -14,33 +14,33 @@ from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.languages import PYTHON, Steps, language_named, language_of
 
 LONGEST_S = 86_400.0
-"""The longest time limit: a day."""
+"""Maximum time limit of an execution, in seconds: one day."""
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""Longest name of a file, and longest path; bytes."""
+"""Maximum length of each name in a path, and of a path, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxConfig:
-    """How to open a sandbox.
+    """Settings of a sandbox.
 
     Attributes:
         rung: Name of the rung (kind of isolation, see ``guest.settings.RUNGS``), or
             None for the safest that works on this machine.
-        warm: Whether executions fork from a long-lived interpreter. A cold sandbox
-            starts a new one for each.
-        concurrency: Most executions at the same time.
+        warm: Whether executions fork from a long-lived interpreter. If not, each
+            execution starts a new interpreter.
+        concurrency: Maximum number of executions at the same time.
         limits: Limits of one execution.
-        cache_entries: Most results to cache; 0 for none.
-        cache_bytes: Most memory of the cache.
-        unsafe_local_exec: Whether to run without isolation if nothing better works.
-        subprocesses: Whether programs must be able to start others, as a shell does;
-            rungs that forbid it are then skipped.
+        cache_entries: Maximum number of results to cache; 0 caches none.
+        cache_bytes: Maximum memory of the cached results; 0 caches none.
+        unsafe_local_exec: Whether code may run without isolation if no isolation works.
+        subprocesses: Whether programs must be able to start other programs, as a shell
+            does. Rungs that forbid it are then skipped.
         languages: Languages that executions may use in addition to Python:
-            "javascript", "go", "rust". Their toolchains must be installed, and
-            ``limits`` are raised to the least that they need.
-        python_path: Folders to import from, after the standard library, on every rung.
-            Executions can read everything in them. No other installed package can be
-            imported.
+            "javascript", "go", "rust". Their toolchains must be installed. ``limits``
+            are raised to the minimum that these languages need.
+        python_path: Folders of packages that executions can import, after the standard
+            library. Executions can read everything in these folders. Other installed
+            packages cannot be imported.
 
     Raises:
         SandboxError: An entry of ``python_path`` is not a folder, a language is
@@ -85,7 +85,7 @@ class SandboxConfig:
         self._allow_languages()
 
     def _allow_languages(self) -> None:
-        """Check the languages, and raise the limits to the least that they need."""
+        """Check the languages, and raise the limits to the minimum that they need."""
         if isinstance(self.languages, str):
             raise SandboxError(f"languages takes several names: ({self.languages!r},).")
         names = tuple(dict.fromkeys(self.languages))
@@ -101,13 +101,13 @@ class SandboxConfig:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it requires nothing that some sandboxes lack."""
+        """Whether all settings except ``unsafe_local_exec`` have their defaults."""
         return self == SandboxConfig(unsafe_local_exec=self.unsafe_local_exec)
 
 
 @dataclass(frozen=True)
 class PythonScript:
-    """``python path args...`` in the workspace; the path is relative to it."""
+    """Command that runs ``python PATH ARGS...``; PATH is relative to the workspace."""
 
     path: str
     args: tuple[str, ...] = ()
@@ -115,11 +115,12 @@ class PythonScript:
 
 @dataclass(frozen=True)
 class Program:
-    """A program in any supported language, compiled first if needed.
+    """Command that runs a program of any supported language, compiled if needed.
 
     Attributes:
-        path: Its file, relative to the workspace; the extension decides the language.
-        args: Its arguments.
+        path: Source file, relative to the workspace. Its extension decides the
+            language.
+        args: Arguments of the program.
     """
 
     path: str
@@ -128,16 +129,16 @@ class Program:
 
 @dataclass(frozen=True)
 class RunTests:
-    """Run the tests of a language.
+    """Command that runs the tests in the workspace.
 
-    For Python these are the ``test_*`` functions of test files, with the built-in
-    runner; for JavaScript those of ``node:test``, for Go those of ``go test``, for Rust
-    those of ``rustc --test``, or of ``cargo test`` if there is a ``Cargo.toml``.
+    Python tests are ``test_*`` functions, run by the built-in runner. JavaScript tests
+    use ``node:test``, Go tests ``go test``, and Rust tests ``rustc --test``, or
+    ``cargo test`` if the workspace has a ``Cargo.toml``.
 
     Attributes:
-        paths: Test files or folders, relative to the workspace; empty for all that the
-            language's runner finds, such as ``test_*.py`` and ``*_test.py``.
-        select: Ids ``file::name`` to run, as in the results; empty for all of them.
+        paths: Test files or folders, relative to the workspace. Empty: all files that
+            the language's runner finds, such as ``test_*.py`` and ``*_test.py``.
+        select: Ids of the tests to run, ``file::name`` as in the results. Empty: all.
         language: The language of the tests.
     """
 
@@ -148,7 +149,7 @@ class RunTests:
 
 @dataclass(frozen=True)
 class Argv:
-    """A command line, without a shell. ``python`` is the sandbox's interpreter."""
+    """Command line, run without a shell; ``python`` is the sandbox's interpreter."""
 
     argv: tuple[str, ...]
 
@@ -160,8 +161,8 @@ def check_files(files: Iterable[str]) -> None:
     """Check that files with these names can be created inside the workspace.
 
     Raises:
-        SandboxError: A name is absolute, leaves the folder, is not a plain path, or is
-            also the folder of another file.
+        SandboxError: A name is absolute, leaves the workspace, is not a plain path, or
+            is also the folder of another file.
     """
     names = frozenset(files)
     for name in names:
@@ -179,17 +180,18 @@ def check_files(files: Iterable[str]) -> None:
 
 
 def _is_plain(name: object) -> bool:
-    """Return whether a name is a relative path in the workspace, and not too long."""
+    """Return whether a name is a valid relative path of a file in the workspace."""
     if not isinstance(name, str) or "\0" in name:
         return False
-    parts = name.encode(errors="surrogatepass").split(b"/")
-    fits = max(map(len, parts)) <= _LONGEST_NAME and len(name) <= _LONGEST_PATH
+    encoded = name.encode(errors="surrogatepass")
+    longest = max(map(len, encoded.split(b"/")))
+    fits = longest <= _LONGEST_NAME and len(encoded) <= _LONGEST_PATH
     plain = posixpath.normpath(name) == name and name not in (".", "..")
     return fits and plain and not name.startswith(("/", "../"))
 
 
 def _are_texts(values: object) -> bool:
-    """Return whether a value is a tuple or list of texts, and not a text itself."""
+    """Return whether a value is a tuple or list of strings; False for a string."""
     if not isinstance(values, tuple | list):
         return False
     return all(isinstance(value, str) for value in values)
@@ -197,15 +199,15 @@ def _are_texts(values: object) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """One execution to run.
+    """One execution: the files, the command and the time limit.
 
     Attributes:
         files: The workspace: relative path to text.
-        command: The command to run in it.
-        timeout_s: Limit, in seconds, for the CPU time of all processes and for the time
-            that all of them sleep. Waiting for a CPU does not count, for up to 20 times
-            as long.
-        collect: Whether to read changed files back.
+        command: The command to run in the workspace.
+        timeout_s: Time limit in seconds, for the CPU time of all processes plus the
+            time in which all of them sleep. Waiting for a CPU does not count, but an
+            execution always ends after a wall time of about 20 times the limit.
+        collect: Whether the result includes the changed files.
 
     Raises:
         SandboxError: A file, the command or the time limit is malformed, or the command
@@ -247,7 +249,7 @@ class Job:
             case Argv(()):
                 raise SandboxError("A command line needs at least a program.")
             case PythonScript(path) | Program(path) if path not in [*self.files]:
-                # It may be a list.
+                # A path of a wrong type, such as a list, cannot be looked up in a dict.
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
                     f"{sorted(self.files)[:20]}."
@@ -257,7 +259,7 @@ class Job:
 
     @property
     def language(self) -> str:
-        """The command's language; Python by default."""
+        """Name of the command's language; "python" if the command names none."""
         match self.command:
             case Program(path):
                 return language_of(path)
@@ -267,14 +269,14 @@ class Job:
 
     @cached_property
     def payload(self) -> bytes:
-        """JSON of the files and the command, for the guest."""
+        """The files and the command as JSON, to send into the sandbox."""
         command = self._steps()
         kind = type(command).__name__
         content = {"files": self.files, "command": {"kind": kind, **vars(command)}}
         return json.dumps(content, sort_keys=True).encode()
 
     def _steps(self) -> Command:
-        """Return the command in the form that the guest takes."""
+        """Return the command in a form that the sandbox's own code can run."""
         match self.command:
             case Program(path, args) if self.language == PYTHON:
                 return PythonScript(path, args)
@@ -288,14 +290,14 @@ class Job:
 
     @cached_property
     def key(self) -> bytes:
-        """A hash of the job; equal for equal jobs."""
+        """Hash of the files, the command, the time limit and ``collect``."""
         digest = hashlib.sha256(self.payload)
         digest.update(f"{self.timeout_s} {self.collect}".encode())
         return digest.digest()
 
 
 def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
-    """Return the test files of a command, sorted."""
+    """Return the Python test files that a command selects, sorted."""
     folders = {path.rstrip("/") for path in command.paths}
     wanted = {identity.partition("::")[0] for identity in command.select}
     found = []

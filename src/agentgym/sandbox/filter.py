@@ -2,8 +2,8 @@
 
 The process in the sandbox only installs the compiled bytes. The ``strict`` filter is
 for a process that keeps the caller's user id. Such a process may not start processes or
-send signals to others. Its changes of file metadata report success but do nothing,
-because Landlock does not cover them.
+send signals to others. System calls that change file metadata report success but change
+nothing, because Landlock cannot restrict these calls.
 """
 
 import errno
@@ -29,8 +29,8 @@ _SIGNALLING = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open"
 _OF_ITSELF = """
 prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 """
-"""Calls that a process may make only for itself: with 0 as process id, the first
-argument."""
+"""System calls that a process may make only for itself: the first argument, a process
+id, must be 0."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
@@ -45,7 +45,7 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Return filter code that fails a call with this ``errno``; 0 reports success."""
+    """Return filter code: do not make the call, but return ``errno`` (0: success)."""
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -64,7 +64,10 @@ def _argument(index: int) -> bytes:
 
 
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
-    """Return code that runs ``hit`` if an argument is in ``values``, else ``miss``."""
+    """Return filter code: run ``hit`` or ``miss``, depending on an argument.
+
+    Run ``hit`` if the system call's argument number ``index`` is in ``values``.
+    """
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
 
@@ -77,8 +80,9 @@ def build_filter(
 
     Args:
         strict: Whether the process keeps the caller's own user id.
-        shared_memory: Whether processes may share anonymous memory. The sum of their
-            sizes does not measure such memory.
+        shared_memory: Whether processes may share anonymous memory. Allow this only
+            if memory is not measured as the sum of the processes' sizes, which does
+            not contain unmapped shared memory.
         mounted: Whether the process sees only the sandbox's own folders. If not, the
             filter refuses extended attributes, because Landlock does not cover them. It
             also refuses to reserve disk space without writing, because only written
@@ -108,7 +112,7 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the end of the filter: allow or refuse each range of call numbers."""
+    """Return the end of the filter: allow or refuse calls by their number only."""
 
     def verdict(number: int) -> bytes:
         if number in allowed:

@@ -1,9 +1,9 @@
-"""gives: judge a program by its values, which the host compares outside the sandbox.
+"""gives: evaluate expressions in the sandbox, and check the values outside it.
 
 A program can deceive tests that run in its own process: it may write the test report,
 patch the test runner, or return an object that equals everything. With :func:`gives`,
 the sandbox returns only the values, as texts made by ``guest.plain``, and the expected
-values never enter the sandbox. So the program can only choose its values.
+values never enter the sandbox. So a program can only influence its own values.
 """
 
 import ast
@@ -51,13 +51,13 @@ def _write_all(asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Result of :func:`gives`; true if all values were right.
+    """Result of a call of :func:`gives`; true if all expressions had the right value.
 
     Attributes:
-        asked: Number of expressions.
-        wrong: Each wrong expression, as ``module.py: expression``, with its value, or
-            the reason for having none, as a short text. The tested program may have
-            chosen that text: only show it to people.
+        asked: Number of expressions that were evaluated.
+        wrong: The wrong expressions. A key is ``module.py: expression``. Its text is
+            the start of the wrong value, or the reason why there was no value. The
+            tested program may have chosen that text: only show it to people.
     """
 
     asked: int
@@ -79,19 +79,19 @@ def gives(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Verdict:
-    """Evaluate expressions in a sandbox, and compare their values on the host.
+    """Evaluate expressions in a sandbox, and compare their values outside of it.
 
     Each expression is evaluated in the namespace of its module. A value is right if it
-    and everything in it equal the expected value in both value and type: 1, 1.0 and
-    True differ, nan equals nan. Only None, bool, int, float, str, bytes, list, tuple,
-    set, frozenset and dict are accepted. So let expressions return values, not
-    comparisons: ``add(1, 2)``, not ``add(1, 2) == 3``; ``round(f(2), 6)`` for a float,
-    ``list(f(2))`` for an object of another type.
+    equals the expected value and has the same type, and so for all items in it: 1, 1.0
+    and True differ, nan equals nan. Values may only contain None, bool, int, float,
+    str, bytes, list, tuple, set, frozenset and dict. So let expressions return values,
+    not comparisons: ``add(1, 2)``, not ``add(1, 2) == 3``; ``round(f(2), 6)`` for a
+    float, ``list(f(2))`` for an object of another type.
 
-    A path's extension decides the language. Values of JavaScript, Go and Rust leave the
-    sandbox as JSON: 1 equals 1.0, a list equals a tuple, and the keys of objects are
-    texts. In Go and Rust, expressions are compiled together: if one does not compile,
-    all of them are wrong.
+    The extension of a module's path decides the language. Values of JavaScript, Go and
+    Rust leave the sandbox as JSON: 1 equals 1.0, a list equals a tuple, and the keys of
+    objects are texts. In Go and Rust, all expressions are compiled together: if one
+    does not compile, all of them are wrong.
 
     An expression that raises is wrong. If the program hangs, crashes or exits, all
     expressions are wrong.
@@ -102,8 +102,8 @@ def gives(
         expected: Expected values by module path and expression, such as
             ``{"cart.py": {"add(1, 2)": 3}}``. Python modules in the folder ``src/`` are
             imported without ``src`` in their names.
-        timeout_s: Time limit for the expressions of one language together, as in
-            :meth:`Sandbox.run`.
+        timeout_s: Time limit, as in :meth:`Sandbox.run`, for all expressions of one
+            language together.
 
     Raises:
         SandboxError: An expression, a path or an expected value cannot be used, or the
@@ -154,10 +154,10 @@ def _job(
 
 
 def _values(result: SandboxResult, language: str) -> dict[str, tuple[str | None, str]]:
-    """Return (text to compare, original text) of each value, by expression number.
+    """Return each value as (text to compare, original text), by expression number.
 
     The dict is empty if the execution failed. The text to compare is None if a program
-    of another language than Python did not write JSON.
+    in JavaScript, Go or Rust wrote a value that is not valid JSON.
     """
     lines = result.stdout.split("\n") if result.ok else []
     found: dict[str, tuple[str | None, str]] = {}
@@ -179,7 +179,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Return the text of an expected value.
+    """Check an expression, and return its expected value as a text to compare.
 
     Raises:
         SandboxError: The expression is not valid, or the value cannot be compared.

@@ -1,4 +1,7 @@
-"""GuestProcess: start a zygote from the host, send it jobs, and read the results."""
+"""GuestProcess: start a zygote, send it executions (jobs), and read the results.
+
+A zygote is an interpreter inside the sandbox that forks one process per execution.
+"""
 
 import json
 import os
@@ -36,7 +39,7 @@ from agentgym.sandbox.result import SandboxResult, complete
 _START_S = 30.0
 _GRACE_S = 15.0
 _ANSWER_S = 300.0
-"""Seconds after an execution's longest time, for cleaning up and collecting files."""
+"""Seconds to clean up and to collect files, after the longest time of an execution."""
 _OVER_MEMORY = "The sandbox process ran out of memory because of the execution."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
@@ -44,10 +47,10 @@ _OVER_OUTPUT = "It wrote more output than is read, 16 MB, and waited."
 
 
 class GuestDiedError(SandboxError):
-    """A zygote ended or stopped answering.
+    """A zygote (the interpreter that forks executions) ended or stopped answering.
 
     Attributes:
-        started: Whether the execution had begun. If so, it may be the cause.
+        started: Whether the execution had begun, and so may be the cause.
     """
 
     started = False
@@ -60,7 +63,7 @@ def _places(folders: list[Path]) -> tuple[Path, ...]:
 
 @dataclass
 class _Stream:
-    """Reads one pipe: keeps the first ``keep`` bytes, and counts all bytes."""
+    """Reads a pipe; keeps the first ``keep`` bytes, and counts all bytes."""
 
     descriptor: int
     keep: int
@@ -69,7 +72,7 @@ class _Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Read available bytes; return whether another read may find more right now."""
+        """Read available bytes; return False if no more can be read now."""
         try:
             chunk = os.read(self.descriptor, 65536)
         except BlockingIOError:
@@ -81,14 +84,18 @@ class _Stream:
 
 
 class GuestProcess:
-    """One running zygote, as the host sees it.
+    """Starts a zygote (an interpreter that forks one process per execution).
 
     The thread that creates this object must run as long as the zygote: when that thread
     ends, the kernel kills the zygote.
 
+    Args:
+        rung: The kind of isolation.
+        config: Settings of the sandbox.
+
     Attributes:
         process: The zygote, or the bubblewrap process around it.
-        spoiled: Whether the zygote is unusable and has to be closed.
+        spoiled: Whether the zygote has become unusable and has to be closed.
 
     Raises:
         SandboxError: The zygote did not start; the message quotes its output.
@@ -117,7 +124,7 @@ class GuestProcess:
             ) from error
 
     def _start(self) -> None:
-        """Start the zygote, and register all its resources to be freed by `close`."""
+        """Start the interpreter in the sandbox; `close` will free its resources."""
         rung, config = self._rung, self._config
         identity: int | None = None
         if os.geteuid() == 0 and rung.isolates:
@@ -198,7 +205,7 @@ class GuestProcess:
         self._owned.callback(self._end)
 
     def _filter(self) -> bytes:
-        """Return the compiled seccomp filter of this rung; empty if it needs none."""
+        """Return the compiled seccomp filter; empty for a sandbox without isolation."""
         if not self._rung.isolates:
             return b""
         counted = self._group is not None or not self._rung.forks
@@ -209,18 +216,18 @@ class GuestProcess:
         )
 
     def is_stale(self) -> bool:
-        """Return whether ``python_path`` changed since it was copied.
+        """Return whether ``python_path`` changed after it was copied for executions.
 
-        Return False if the zygote uses the original folders.
+        Return False if executions use the original folders.
         """
         folders = self._config.python_path
         return self._copied is not None and signature(folders) != self._copied
 
     def run(self, job: Job) -> SandboxResult:
-        """Run a job in the zygote, and return the result.
+        """Run an execution in the sandbox, and return its result.
 
         Raises:
-            GuestDiedError: The zygote ended or stopped answering.
+            GuestDiedError: The process in the sandbox ended or stopped answering.
         """
         limits = self._config.limits
         collected = 2 * limits.collect_bytes if job.collect else 0
@@ -274,11 +281,16 @@ class GuestProcess:
     def _wait_for(
         self, key: str, deadline: float, streams: Iterable[_Stream] = ()
     ) -> dict[str, Any]:
-        """Wait for the zygote's next message, and read ``streams`` meanwhile.
+        """Return the sandbox's next message; read ``streams`` while waiting for it.
+
+        Args:
+            key: A key that the message must have.
+            deadline: Latest time of the message, in ``time.monotonic()``.
+            streams: Output of the execution.
 
         Raises:
-            GuestDiedError: The zygote ended, did not answer in time, or sent a message
-                without ``key``.
+            GuestDiedError: The process in the sandbox ended, did not answer in time, or
+                sent a message without ``key``.
         """
         sources = {stream.descriptor: stream for stream in streams}
         poll = select.poll()
@@ -318,16 +330,16 @@ class GuestProcess:
         return f"it ended (exit code {code}): {text or 'without a word'}"
 
     def interrupt(self) -> None:
-        """Make the zygote end, with all its processes; a running :meth:`run` raises."""
+        """End all processes in the sandbox; a running call of :meth:`run` raises."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the zygote and all its processes, and remove its folders."""
+        """End all processes in the sandbox, and remove their folders."""
         self._owned.close()
 
     def _end(self) -> None:
-        """Close the socket so that the process ends; kill it if it does not."""
+        """Close the socket so that the process ends; kill it if it does not end."""
         self._control.close()
         try:
             self.process.wait(1.0 if self._rung.bubblewrap else _GRACE_S)
@@ -337,9 +349,9 @@ class GuestProcess:
 
 
 def _file_with(content: bytes, opened: ExitStack) -> int:
-    """Return the descriptor of a temporary file with this content.
+    """Return the descriptor of a new temporary file with this content.
 
-    ``opened`` closes the file.
+    The file is closed with ``opened``.
     """
     if sys.platform == "linux":
         descriptor = os.memfd_create("job")
@@ -353,6 +365,6 @@ def _file_with(content: bytes, opened: ExitStack) -> int:
 
 
 def _remove(scratch: Path) -> None:
-    """Remove the files that a killed zygote has left; ignore errors."""
+    """Remove the files that a killed sandbox process has left; ignore errors."""
     with suppress(OSError):
         remove_tree(str(scratch))

@@ -76,11 +76,11 @@ def choose_rung(config: SandboxConfig) -> Rung:
 
 
 def tried(config: SandboxConfig) -> Rung:
-    """Choose the rung for a configuration, and check that a program runs on it.
+    """Choose the rung (kind of isolation), and check that a program runs on it.
 
     Raises:
-        SandboxUnavailableError: No rung is suitable, or no program can run within the
-            limits.
+        SandboxUnavailableError: No rung is suitable, or the program cannot run within
+            the limits of ``config``.
         SandboxError: The sandbox cannot start, e.g. because packages are too large.
     """
     rung = choose_rung(config)
@@ -99,7 +99,10 @@ def tried(config: SandboxConfig) -> Rung:
 
 
 def _unfit(rung: Rung, config: SandboxConfig) -> str:
-    """Return why a rung cannot run the programs that ``config`` requires, or ""."""
+    """Return why programs that ``config`` requires cannot run, or "" if they can.
+
+    ``rung`` is the kind of isolation.
+    """
     if config.subprocesses and not rung.forks:
         return "programs on it cannot start others, which a shell must"
     for name in config.languages:
@@ -135,7 +138,10 @@ def _named(name: str, config: SandboxConfig) -> Rung:
 
 
 def described(rung: Rung) -> str:
-    """Describe a rung; add the reason if bubblewrap is installed but unusable."""
+    """Describe a kind of isolation (rung) in one line.
+
+    If bubblewrap is installed but cannot be used, the text has the reason.
+    """
     reason = "" if rung.bubblewrap else _hidden()
     if not reason or shutil.which("bwrap") is None:
         return rung.in_words
@@ -143,7 +149,7 @@ def described(rung: Rung) -> str:
 
 
 def _hidden() -> str:
-    """Return why this interpreter would not be visible in bubblewrap, or ""."""
+    """Return why this Python interpreter would be invisible in bubblewrap, or ""."""
     prefix = own_python().parents[1]
     for place in map(Path, MountedBox.TARGETS):
         if prefix.is_relative_to(place):
@@ -156,9 +162,9 @@ def _hidden() -> str:
 
 @functools.cache
 def probe(rung: Rung) -> str:
-    """Return why a rung is unusable or unsafe, or "" if it works. Cached.
+    """Return why a rung (kind of isolation) is unusable or unsafe, or "". Cached.
 
-    The check runs a program on the rung that tries to break out of the sandbox.
+    To find out, run a program that tries to reach files and the network outside.
     """
     if sys.platform != "linux":
         return "it needs Linux"

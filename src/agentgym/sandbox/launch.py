@@ -1,8 +1,9 @@
-"""Prepare the start of a zygote: a user id, an interpreter, a command line.
+"""Prepare the start of a zygote (an interpreter that forks one process per execution).
 
-If the interpreter is in a private home directory such as ``/root``, the unprivileged
-user id of executions cannot read it. Bubblewrap mounts the interpreter at the same
-path. The other rungs need a copy, which is made once per machine.
+It needs a user id, a Python interpreter and a command line. If the interpreter is in a
+private folder such as ``/root``, the unprivileged user id of executions cannot read it.
+Bubblewrap mounts the interpreter at the same path. Without bubblewrap, executions use a
+copy, which is made once per machine.
 """
 
 import atexit
@@ -54,10 +55,11 @@ main(int(sys.argv[2]), sys.argv[3])
 
 
 def reserve_identity() -> tuple[int, socket.socket]:
-    """Reserve a user and group id for one zygote on this machine.
+    """Reserve a user and group id for the executions of one zygote.
 
-    Two zygotes may not share an id: ``RLIMIT_NPROC`` counts all processes of a user id,
-    and the clean-up kills all of them. Ids with an account or running processes are
+    A zygote is an interpreter that forks one process per execution. Two zygotes on a
+    machine may not share an id: ``RLIMIT_NPROC`` counts all processes of a user id, and
+    the clean-up kills all of them. Ids with an account or running processes are
     skipped.
 
     Returns:
@@ -97,7 +99,7 @@ def _is_somebodys(identity: int) -> bool:
 
 
 def own_python() -> Path:
-    """Return the path of this process's interpreter, not that in a virtualenv."""
+    """Return the path of this Python; in a virtualenv, of the Python it is based on."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     python = Path(sys.base_prefix).resolve() / "bin" / name
     return python if python.exists() else Path(sys.executable).resolve()
@@ -112,7 +114,7 @@ def readable_by_anyone(path: Path) -> bool:
 
 @functools.cache
 def readable_python() -> Path:
-    """Return the path of this interpreter, or of a copy that every user can read."""
+    """Return the path of a Python that every user can read: this one, or a copy."""
     python = own_python()
     stdlib = Path(sysconfig.get_paths()["stdlib"])
     if readable_by_anyone(python) and readable_by_anyone(stdlib):
@@ -128,8 +130,8 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 
     Args:
         name: Prefix of the folder's name.
-        identity: Text that changes with the content; each text has its own folder.
-        write: Called with a new, empty folder to fill.
+        identity: Text from which the content follows; each text has its own folder.
+        write: Called with a new, empty folder, to write the content into it.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = _cache_folder() / f"{name}-{digest}"
@@ -181,7 +183,7 @@ def _copy(python: Path, stdlib: Path, draft: Path) -> None:
 
 
 def environment(home: PythonHome, tools: Iterable[Path] = ()) -> dict[str, str]:
-    """Return all environment variables of the zygote and its executions.
+    """Return all environment variables of executions in the sandbox.
 
     Untrusted code can read them, so they contain no secrets. ``tools`` are folders of
     programs, which come before the system's folders in ``PATH``.
@@ -213,10 +215,14 @@ def command_line(
     control: int,
     mounts: list[str],
 ) -> list[str]:
-    """Return the command that starts a zygote.
+    """Return the command that starts a zygote (the interpreter that forks executions).
 
-    ``guest`` is the host's folder with the zygote's modules. ``control`` is the
-    descriptor of the zygote's end of the socket. ``mounts`` are options of bubblewrap.
+    Args:
+        settings: Settings of the zygote.
+        home: The virtual environment to start it in.
+        guest: The host's folder with the zygote's modules.
+        control: File descriptor of the socket that sends executions to the zygote.
+        mounts: Further options of bubblewrap.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:

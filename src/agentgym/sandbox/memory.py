@@ -1,8 +1,10 @@
-"""MemoryGroup: a memory control group around a zygote, if this process may make one.
+"""MemoryGroup: limit the memory of executions with a Linux control group.
 
 Only a control group counts all memory of programs, including shared memory that is not
-mapped, temporary files, and kernel memory. The limit is set when the zygote is ready,
-in addition to the memory that the zygote uses by then.
+mapped, temporary files, and kernel memory. The zygote (the interpreter that forks one
+process per execution) joins the group, and so do its children. When the zygote is
+ready, the limit is set to the memory that it uses by then, plus the limit of an
+execution.
 """
 
 import functools
@@ -38,7 +40,7 @@ _V2 = _Names("memory.max", "memory.swap.max", "memory.current", "memory.events")
 
 
 class MemoryGroup:
-    """A new control group, empty until the zygote joins it.
+    """A new control group of Linux, empty until a process joins it.
 
     Attributes:
         members: Descriptor of the member list: a process writes ``0`` to join the
@@ -59,7 +61,7 @@ class MemoryGroup:
 
     @classmethod
     def make(cls) -> Self | None:
-        """Return a new group, or None if this process may not create one."""
+        """Create a control group; return None if this process may not do so."""
         place = _place()
         if place is None:
             return None
@@ -69,7 +71,7 @@ class MemoryGroup:
         return None
 
     def limit(self, size: int) -> None:
-        """Set the memory limit to ``size`` bytes above the memory in use."""
+        """Set the memory limit to ``size`` bytes more than the group uses now."""
         size += int((self._folder / self._names.used).read_text())
         (self._folder / self._names.limit).write_text(str(size))
         swap = self._folder / self._names.swap
@@ -78,7 +80,7 @@ class MemoryGroup:
 
     @property
     def killed(self) -> int:
-        """Number of processes that the kernel has killed at the limit."""
+        """Number of processes that the kernel has killed at the memory limit."""
         return killed_at_limit(self.deaths)
 
     def close(self) -> None:
@@ -95,9 +97,9 @@ class MemoryGroup:
 
 @functools.cache
 def _place() -> tuple[Path, _Names] | None:
-    """Return a folder in which new groups work, and their file names.
+    """Return a folder in which new control groups work, and the names of their files.
 
-    None if this process cannot make and limit groups.
+    Return None if this process cannot create and limit control groups.
     """
     for parent, names in _candidates():
         with suppress(OSError, ValueError, subprocess.SubprocessError):
@@ -114,11 +116,11 @@ def _place() -> tuple[Path, _Names] | None:
 
 
 def _candidates() -> list[tuple[Path, _Names]]:
-    """Return the folders in which new groups may work, and their file names.
+    """Return the folders in which new control groups may work, and their file names.
 
-    These are this process's own group and, in version 2, its parent. A version 2 group
-    that has processes cannot have limited subgroups, but a new group in the parent
-    works if the tree was delegated to this user.
+    These are this process's own control group and, in version 2, its parent. A version
+    2 group that has processes cannot have subgroups with limits. A new group in the
+    parent works if this user may write to the parent.
     """
     found = []
     with suppress(OSError):
@@ -136,7 +138,7 @@ def _candidates() -> list[tuple[Path, _Names]]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the groups that killed processes have left in ``parent``."""
+    """Remove the control groups in ``parent`` that killed processes have left."""
     for group in parent.glob("agentgym-*"):
         owner = group.name.split("-")[1]
         if not Path("/proc", owner).exists():

@@ -20,12 +20,15 @@ _MOST_FILES = 50
 
 
 Note = Callable[[SandboxResult | BaseException | None], None]
-"""Function to call at the end of an execution, with its result or error, or with None
-if it was cancelled before it began."""
+"""Function to call at the end of an execution, with the result or the error; with None
+if the execution was cancelled before it began."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution, with the current caller's name."""
+    """Return a function that logs an execution, under the current caller's name.
+
+    The function does nothing if no audit log is open.
+    """
     log = audit.log_or_none()
     if log is None:
         return lambda _: None
@@ -87,7 +90,7 @@ def _words(job: Job) -> str:
 
 
 def _script(job: Job) -> str | None:
-    """Return the start of the script that a job runs; None if it runs no script."""
+    """Return the start of the script that a job runs; None for other commands."""
     match job.command:
         case PythonScript(path) | Program(path):
             return audit.head(job.files[path])

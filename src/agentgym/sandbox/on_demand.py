@@ -1,4 +1,4 @@
-"""LazySandbox: a sandbox that opens when something first runs in it."""
+"""LazySandbox: a sandbox that opens when it is first used."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -9,10 +9,11 @@ from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox, open_sandbox
 
 
 class LazySandbox:
-    """A sandbox that opens at its first use, and at the first use after a close.
+    """A sandbox that opens at its first use, and again at the first use after a close.
 
     Args:
-        config: Returns the settings, each time the sandbox opens. None: the defaults.
+        config: Function that returns the settings; called each time the sandbox opens.
+            If it is None, the sandbox has the default settings.
     """
 
     def __init__(self, config: Callable[[], SandboxConfig] | None = None) -> None:

@@ -1,8 +1,8 @@
 """PythonHome: the Python of a sandbox, with the packages that it can import.
 
-A sandbox has its own virtual environment, based on the host's interpreter. On every
-rung, the packages installed for that interpreter are hidden, and the folders of
-``python_path`` can be imported, after the standard library.
+A sandbox has its own virtual environment, based on the host's interpreter. Code in the
+sandbox cannot import the packages installed for that interpreter. It can import the
+standard library and the folders of ``python_path``.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from pathlib import Path
 from agentgym.errors import SandboxError
 
 INSIDE = Path("/run/agentgym")
-"""Folder in bubblewrap for our files. The execution's own folders do not hide it."""
+"""Folder for AgentGym's files inside bubblewrap; executions mount nothing over it."""
 _MOST_COPIED = 256 << 20
 
 
@@ -55,8 +55,8 @@ class PythonHome:
     ) -> tuple[list[str], list[int]]:
         """Return bubblewrap options that make the environment and mount ``folders``.
 
-        ``folders[i]`` is mounted at ``path[i]``. Also return the file descriptors that
-        bubblewrap must inherit; ``owned`` closes them.
+        Also return the file descriptors that bubblewrap must inherit. ``folders[i]`` is
+        mounted at ``path[i]``. The file descriptors are closed with ``owned``.
         """
         options: list[str] = []
         descriptors = []
@@ -97,7 +97,7 @@ class PythonHome:
         return links | {f"bin/{other}": name for other in sorted(others)}
 
     def _make(self, name: str) -> Path:
-        """Return the path of a file in the environment, and create its folders."""
+        """Return the path of a file in the environment; create the folders above it."""
         path = self.place / name
         for parent in reversed(path.relative_to(self.place.parent).parents[:-1]):
             folder = self.place.parent / parent
@@ -109,12 +109,13 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return the folders; replace those that not every user can read by copies.
+    """Return the folders, with a copy of each folder that not every user can read.
 
     Args:
         folders: The folders.
         scratch: Folder for the copies.
-        reachable: Whether to ignore the permissions of the folders' parents.
+        reachable: Whether bubblewrap mounts the folders, so that the permissions of
+            their parents do not matter.
 
     Raises:
         SandboxError: A folder is too large to copy.
@@ -156,16 +157,18 @@ def _copied(folder: Path, target: Path) -> Path:
 def signature(
     folders: Sequence[Path], *, most: int = sys.maxsize, before_ns: int = sys.maxsize
 ) -> bytes | None:
-    """Return a hash of the times, sizes and inode numbers of all files in folders.
+    """Return a hash that differs if a file in the folders has changed.
+
+    It is a hash of the change times, sizes and inode numbers of all files.
 
     Args:
         folders: The folders.
         most: Maximum number of files and folders.
-        before_ns: Latest allowed time of a change, in nanoseconds.
+        before_ns: Latest allowed change time, in nanoseconds.
 
     Returns:
-        The hash; None if there are more files, a later change, or a file that cannot
-        be read, for instance because it was just removed.
+        The hash; None if there are more files than ``most``, if a file has changed
+        after ``before_ns``, or if a file cannot be read, e.g. because it was removed.
     """
     digest = hashlib.sha256()
     try:
@@ -182,9 +185,9 @@ def signature(
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and status of a folder and of everything below it, in fixed order.
+    """Yield the path and status of a folder and of everything below it.
 
-    Symbolic links are not followed.
+    The order is the same each time. Symbolic links are not followed.
     """
     waiting = [str(folder)]
     yield waiting[0], os.stat(folder)

@@ -28,7 +28,8 @@ class TestOutcome:
 
     Attributes:
         name: ``file.py::test_name``, or the file if it could not be imported.
-        outcome: ``failed`` for an assertion, ``error`` for anything else.
+        outcome: ``passed``; ``failed`` after a failed assertion; ``error`` after
+            another exception, or if the test did not end.
         message: ``file:line: Type: text`` of the failure; empty if it passed.
         seconds: Duration in wall seconds.
     """
@@ -68,7 +69,7 @@ class SandboxResult:
         warm: Whether the sandbox forks executions from a long-lived interpreter.
         cached: Whether this result comes from the cache.
         error: The reason of a ``sandbox_error``; or the exceeded limit, if the sandbox
-            and not the kernel enforced it; else empty.
+            ended the execution for it; else empty.
     """
 
     status: Status
@@ -109,7 +110,10 @@ class SandboxResult:
 
 
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
-    """Add the tests, changed files and set-up error in a report to a result.
+    """Parse an execution's report, and add its content to the result.
+
+    The report has the tests' outcomes, the changed files, and an error before the
+    command began.
 
     Args:
         result: The result so far: how the process ended, and its output.
@@ -128,7 +132,7 @@ def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
 
 
 def _read(line: bytes) -> dict[str, Any]:
-    """Parse a line of a report; return an empty dict if it is malformed."""
+    """Parse a line of an execution's report; return {} if it is malformed."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -137,7 +141,7 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
-    """Return each test's outcome; a test that did not end has the outcome ``error``."""
+    """Return the outcome of each test; ``error`` for a test that did not end."""
     found: dict[str, TestOutcome] = {}
     running: str | None = ""
     for number, line in enumerate(BytesIO(report)):
@@ -166,9 +170,9 @@ def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
 
 
 def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
-    """Return the text of each changed file by path, or None for a removed file.
+    """Return a dict with the text of each changed file by path; None if it was removed.
 
-    Return None instead of a dict if the report is missing or malformed.
+    Return None instead of a dict if the execution's report is missing or malformed.
     """
     match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
         case {"left": {"files": dict(changed), "gone": list(gone)}}:

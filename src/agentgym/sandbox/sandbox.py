@@ -1,4 +1,7 @@
-"""Sandbox: run commands on files, in a pool of zygotes (interpreters that fork)."""
+"""Sandbox: run commands on files, isolated from the machine and from each other.
+
+A pool of zygotes runs them: interpreters that fork one process per execution.
+"""
 
 import asyncio
 import os
@@ -24,7 +27,7 @@ _CLOSED = "This sandbox is closed: open a new one."
 
 
 class _Execution:
-    """An execution's zygote, and whether the caller still waits for the result."""
+    """The process of an execution, and whether the caller waits for the result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +35,14 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the zygote; end the zygote if the caller has already stopped waiting."""
+        """Set the process that runs this; end it if the caller has stopped waiting."""
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
                 guest.interrupt()
 
     def give_up(self) -> None:
-        """End the execution: the caller has stopped waiting."""
+        """End the execution, because the caller has stopped waiting."""
         with self._lock:
             self.given_up = True
             if self._guest:
@@ -53,10 +56,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ``config.concurrency`` executions run at the same time.
 
     Attributes:
-        config: The settings with which it was opened.
+        config: Settings with which the sandbox was opened.
         rung: The kind of isolation.
-        restarts: Number of zygotes that were replaced because they died or became
-            unusable.
+        restarts: Number of times that a zygote (an interpreter that forks executions)
+            was replaced, because it died or became unusable.
     """
 
     def __init__(self, config: SandboxConfig, rung: Rung) -> None:
@@ -66,7 +69,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self._owner = os.getpid()
         self._cache = ResultCache(config, rung)
         self._idle: deque[GuestProcess] = deque()
-        """Idle zygotes; the most recently used is taken first."""
+        """Idle zygotes; the most recently used one is taken first."""
         self._running: set[_Execution] = set()
         self._pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
         self._finalizer = weakref.finalize(
@@ -90,8 +93,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             files: The workspace: relative path to text.
             command: The command to run.
             timeout_s: Time limit in seconds, for the CPU time of all processes plus the
-                time in which all of them sleep. Waiting for a CPU does not count; only
-                after about 20 times the limit does it end the execution too.
+                time in which all of them sleep. Waiting for a CPU does not count, but
+                an execution always ends after a wall time of about 20 times the limit.
             collect: Whether the result includes the changed files.
 
         Raises:
@@ -124,7 +127,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
-        """Return a future with the cached result, or of a thread that runs the job."""
+        """Return a future of the result, which is cached or comes from a thread."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
@@ -169,7 +172,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def _result(self, job: Job, execution: _Execution) -> SandboxResult:
-        """Run one job; try again on another zygote if the job could not begin."""
+        """Run one job; try again in another process if the job could not begin."""
         try:
             try:
                 result = self._attempt(job, execution)
@@ -217,7 +220,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return result
 
     def close(self) -> None:
-        """Wait for running executions, and end all zygotes.
+        """Wait for running executions, and end all processes of the sandbox.
 
         Executions that have not begun do not run; their callers get a ``SandboxError``.
         """
@@ -237,7 +240,11 @@ def _take(idle: deque[GuestProcess]) -> GuestProcess | None:
 
 
 def _shut(owner: int, pool: ThreadPoolExecutor, idle: deque[GuestProcess]) -> None:
-    """Wait for running executions, and end the zygotes; queued executions fail."""
+    """Close a sandbox: wait for running executions, and end idle processes.
+
+    Queued executions fail. Do nothing in a fork of the process with the id ``owner``,
+    which opened the sandbox.
+    """
     if os.getpid() == owner:  # A fork has neither threads nor zygotes.
         pool.shutdown(wait=True)
         while guest := _take(idle):

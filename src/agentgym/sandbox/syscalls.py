@@ -1,12 +1,12 @@
 """List the system calls that programs in a sandbox may make.
 
-These are the calls that Docker's default profile allows a process without capabilities,
-except calls that reach out of the sandbox or take memory that is not counted. So these
-are not allowed: named sockets, shared memory and queues of System V and POSIX,
+Docker's default profile for a process without capabilities allows these calls, and some
+more. Its further calls reach out of the sandbox or take memory that is not counted, so
+a sandbox refuses them: named sockets, shared memory and queues of System V and POSIX,
 ``memfd``, asynchronous I/O, ``inotify``, ``fanotify``, ``ptrace``, adjusting clocks,
 whole-disk ``sync``, I/O priorities, ``vmsplice``, and ``pidfd_send_signal``, for which
-a filter cannot check the target process. Other calls, such as those of newer kernels,
-are refused too.
+a filter cannot check the target process. All other calls, such as those of newer
+kernels, are refused too.
 """
 
 ALLOWED = """
@@ -65,7 +65,7 @@ tkill 200 130, truncate 76 45, umask 95 166, uname 63 160, unlink 87 -1,
 unlinkat 263 35, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork 58 -1,
 wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """
-"""For each call: name, number on x86_64, number on aarch64; -1 if it does not exist."""
+"""For each call: name, number on x86_64, number on aarch64; -1 if it is missing."""
 
 LAST_CLASSIC = 450
 """Up to this number, calls that are not allowed fail with EPERM. Higher numbers fail
@@ -84,4 +84,4 @@ PRCTLS = (
     *(50, 51, 52, 53, 54, 55, 56, 0x53564D41),
 )
 """Allowed ``prctl`` options, which concern only the caller. PR_SET_PDEATHSIG is not
-allowed: a program could undo that it is killed when the sandbox ends."""
+allowed, because with it a program could survive the end of the sandbox."""

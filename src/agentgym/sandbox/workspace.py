@@ -44,7 +44,7 @@ class Workspace:
         self._sandbox = sandbox
 
     def resolve(self, path: str) -> str:
-        """Return ``path`` in its shortest form; ``"."`` for the workspace itself.
+        """Return a path in its shortest form; ``"."`` for the workspace itself.
 
         Raises:
             ToolError: The path is absolute or outside of the workspace.
@@ -69,7 +69,7 @@ class Workspace:
         raise ToolError(f"there is no file {plain}. Files: {' '.join(instead)}")
 
     def below(self, folder: str) -> list[str]:
-        """Return the sorted paths of all files below a folder, given as resolved."""
+        """Return the sorted paths of all files below a folder (a resolved path)."""
         if folder == ".":
             return sorted(self.files)
         return sorted(path for path in self.files if path.startswith(folder + "/"))
@@ -124,10 +124,10 @@ class Workspace:
     async def run(self, argv: tuple[str, ...], timeout_s: float) -> SandboxResult:
         """Run a command on the files, and keep the text files that it changed.
 
-        If the workspace is full, changed files are lost, and stderr mentions it.
+        If the workspace is full, changed files are lost, and stderr mentions this.
 
         Raises:
-            SandboxError: There is no sandbox, or it could not be started.
+            SandboxError: The workspace has no sandbox, or it could not be started.
         """
         if self._sandbox is None:
             raise SandboxError("No command can run here: the toolbox is not open.")
@@ -146,9 +146,10 @@ class Workspace:
         return replace(result, stderr=result.stderr + most)
 
     def _keep(self, name: str, text: str) -> bool:
-        """Store a file; return whether the workspace had room for it.
+        """Store a file that a command wrote; return whether there was room for it.
 
-        Files whose paths block the new path are removed in any case.
+        In any case, remove files that cannot exist together with it: a file with the
+        path of a folder above it, and files below its path.
         """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
@@ -161,13 +162,13 @@ class Workspace:
         return False
 
     def _has_folders_for(self, name: str) -> bool:
-        """Return whether this path stays within the limit on folders."""
+        """Return whether a file ``name`` keeps the number of folders in the limit."""
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
 
     def _has_bytes_for(self, name: str, text: str) -> bool:
-        """Return whether all files fit into a sandbox if ``name`` gets this text."""
+        """Return whether all files fit into a sandbox if ``name`` has this text."""
         sizes = {path: _most_bytes(held) for path, held in self.files.items()}
         more = _most_bytes(text) - sizes.get(name, 0)
         return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
@@ -193,5 +194,5 @@ class Workspace:
 
 
 def _most_bytes(text: str) -> int:
-    """Return an upper bound of the bytes that a file with this text takes."""
+    """Return an upper bound of the disk space of a file with this text, in bytes."""
     return _PAGE + len(text) * (1 if text.isascii() else 4)

@@ -1,4 +1,4 @@
-"""Warn if a reward reads the text of answers, which is not trained by default."""
+"""Warn about a reward that reads answers: by default, answers are not trained."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,8 @@ def answer_notes(scenario: Scenario, trainable: Mapping[str, bool]) -> list[str]
 
     Args:
         scenario: The scenario with the reward.
-        trainable: Whether the loss covers each component of the policy's text.
+        trainable: For each kind of text (:class:`Component`, e.g. tool calls or
+            answers), whether the loss covers this kind.
 
     Returns:
         One sentence, or an empty list if there is nothing to warn about.
@@ -48,7 +49,7 @@ def _reads(
 ) -> bool:
     """Return whether the code of a function mentions all of the names.
 
-    The code includes functions that it calls in the same package.
+    The functions of the same package that ``function`` calls are searched too.
 
     Args:
         function: The function to search.
@@ -65,7 +66,7 @@ def _reads(
 
 
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
-    """Yield the code objects of a function and of functions that it uses.
+    """Yield the code objects of a function and of the functions that it calls.
 
     Only functions of its own package count, and methods of ``owner``.
     """

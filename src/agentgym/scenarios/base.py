@@ -88,10 +88,10 @@ class Environment(ABC):
 
 
 def own_environment[E: Environment](kind: type[E], environment: Environment) -> E:
-    """Return the environment after a check that it is of the scenario's class.
+    """Return the environment, after a check that its class is ``kind``.
 
     Raises:
-        ScenarioError: The environment is of another class than ``kind``.
+        ScenarioError: The environment is not an instance of ``kind``.
     """
     if not isinstance(environment, kind):
         raise ScenarioError(f"{environment!r} is not an environment of this scenario.")
@@ -111,9 +111,9 @@ class Scenario(ABC):
             the user sends.
         splits: Splits that have tasks. Add ``Split.OUT_OF_VOCABULARY`` if there are
             test tasks with words that no other split uses.
-        options: Names of the options that a reference may have, such as ``data`` in
-            ``bfcl?data=wheel.whl``. The class gets each option as a keyword argument, a
-            str.
+        options: Names of the options that users may write after the scenario's name,
+            such as ``data`` in ``bfcl?data=wheel.whl``. The class gets each option as a
+            keyword argument, a str.
         agents: The scenario's own agent for each framework, as ``module:name``. It is
             used if the user names no agent. Empty (the default): the framework's usual
             agent with the scenario's prompt and tools.
@@ -196,7 +196,7 @@ class Scenario(ABC):
 
     @abstractmethod
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return ``count`` tasks of ``split``, taken from the task families in turn.
+        """Return ``count`` tasks of ``split``, from each family (kind of task) in turn.
 
         There may be fewer tasks if the split does not have enough. The same arguments
         give the same tasks on every machine, and no task, phrase or entity of one split
@@ -204,7 +204,7 @@ class Scenario(ABC):
         """
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return the task sets for the comparison before and after training.
+        """Return the held-out tasks for the evaluations before and after training.
 
         Args:
             seed: Seed of the tasks.
@@ -247,7 +247,7 @@ class Scenario(ABC):
         return None
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
-        """Return the reward of a task's project after these changes; optional.
+        """Return the reward for these changes to a task's project; optional.
 
         Override it if the scenario rewards code. ``agentgym scenarios check`` then
         tries changes that must earn nothing, such as more tests, or tidy code that does
@@ -273,9 +273,9 @@ class Scenario(ABC):
     def broadcast_rewards(self, trajectory: Trajectory) -> list[float]:
         """Return a reward for each model call.
 
-        By default each call gets the reward of the trajectory, plus the inner rewards
-        (:func:`agentgym.reward`) of this call alone. Only called for scored
-        trajectories.
+        By default each call gets the trajectory's reward without inner rewards
+        (:func:`agentgym.reward`), plus the inner rewards of this call alone. Only
+        called for scored trajectories.
 
         Returns:
             One reward per model call. Giving each turn the final outcome follows
@@ -289,9 +289,10 @@ class Scenario(ABC):
         return [shared + own for own in inner]
 
     def define_trainable_components(self) -> dict[str, bool]:
-        """Return whether the loss covers each component of the policy's text.
+        """Return whether the loss covers each kind of text that the policy writes.
 
-        By default ``train_tokens`` decides. Override this method for another choice.
+        The kinds are the values of :class:`agentgym.core.components.Component`. By
+        default ``train_tokens`` decides. Override this method for another choice.
         """
         return components_of(self.train_tokens)
 
@@ -299,8 +300,8 @@ class Scenario(ABC):
         """Return this scenario with tools that are safe to call; by default itself.
 
         Override it if the tools act on the real world: return a scenario whose tools do
-        not. It is used with agents that have no model and call arbitrary tools, also in
-        the tripwires of ``agentgym scenarios check``.
+        not. The returned scenario is used with agents that have no model and call
+        arbitrary tools, also in the tests of ``agentgym scenarios check``.
         """
         return self
 

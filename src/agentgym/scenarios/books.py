@@ -36,7 +36,7 @@ class Books:
 
     @contextmanager
     def recording(self, call: ReceivedCall) -> Iterator[None]:
-        """Run the block, then record ``call`` in the list that fits its outcome."""
+        """Run the ``with`` block; record ``call`` in the list that fits its outcome."""
         try:
             yield
         except RuleViolation:
@@ -48,7 +48,7 @@ class Books:
         self.calls.append(call)
 
     def forbid(self, message: str, *, enforce: bool) -> None:
-        """Refuse a call that breaks a rule, if ``enforce`` is True; else only count it.
+        """Refuse a call that breaks a rule; without ``enforce``, only count the call.
 
         Raises:
             RuleViolation: ``enforce`` is True; the error has the message.

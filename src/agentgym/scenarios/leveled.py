@@ -1,4 +1,4 @@
-"""LeveledScenario: a base class for tasks from families of three levels."""
+"""LeveledScenario: a base class for tasks of three levels of difficulty."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FIRST_LEVELS = (1, 2)
 
 
 class LeveledFamily(Protocol):
-    """A kind of task."""
+    """A family: one kind of task."""
 
     @property
     def level(self) -> int:
@@ -22,7 +22,7 @@ class LeveledFamily(Protocol):
 
 
 class LeveledScenario[F: LeveledFamily](Scenario):
-    """A scenario whose tasks come from families of three levels."""
+    """A scenario whose families (kinds of task) have three levels of difficulty."""
 
     splits: ClassVar[tuple[Split, ...]] = tuple(Split)
 
@@ -41,15 +41,15 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         count: int,
         levels: Sequence[int] | None = None,
     ) -> list[Task]:
-        """Return tasks of mixed levels, the families in turn.
+        """Return tasks of mixed levels, from each family in turn.
 
         Args:
             split: Split of the words, names and faults.
             seed: Seed of the tasks.
             count: Number of tasks.
-            levels: Levels of the families. None takes all three for training, and for
-                other splits the first two, for which :meth:`success_criteria` gives the
-                goals.
+            levels: Levels of the families. None takes all three for the split
+                ``TRAIN``, and levels 1 and 2 for other splits: the goals of
+                :meth:`success_criteria` are for these two levels.
 
         Raises:
             UsageError: A level does not exist.

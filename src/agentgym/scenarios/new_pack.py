@@ -1,4 +1,4 @@
-"""write_pack: create a new scenario pack from one of ``templates/``."""
+"""write_pack: create a scenario pack (a folder with a scenario) from a template."""
 
 import re
 import shutil

@@ -1,4 +1,8 @@
-"""Options in a scenario's reference, ``bfcl?data=wheel.whl&categories=multiple``."""
+"""Options in a scenario's reference.
+
+A reference is the text by which users choose a scenario: its name and, after a ``?``,
+options. For example, ``bfcl?data=wheel.whl&categories=multiple``.
+"""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +21,7 @@ def has_options(reference: str) -> bool:
 
 
 def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the options of a reference.
+    """Return the options of a reference, by name.
 
     Args:
         reference: The scenario's reference.
@@ -40,7 +44,7 @@ def read_options(reference: str, known: Sequence[str] | None = None) -> dict[str
 
 
 def with_options(reference: str, **given: str) -> str:
-    """Return the reference with options added or replaced; empty ones are removed."""
+    """Return the reference with the ``given`` options; empty options are removed."""
     from urllib.parse import urlencode
 
     name = reference.partition("?")[0]
@@ -57,7 +61,7 @@ def with_absolute_data(reference: str) -> str:
 
 
 def data_of(reference: str) -> "Path | None":
-    """Return the path of a scenario's data; None if it has none.
+    """Return the path of a scenario's data files; None if it has none.
 
     That is the path in the reference or, for BFCL, the downloaded package.
     """

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load_pack(path: str) -> Scenario:
-    """Return a new instance of a pack's scenario.
+    """Return a new instance of the scenario in a pack (a folder with a scenario).
 
     The pack's folder becomes a separate package, so that ``scenario.py`` may import its
     other modules: ``from .words import NAMES``.
@@ -90,8 +90,8 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
     folder = os.path.dirname(source)
     requirements = os.path.join(folder, "requirements.txt")
     install = missing.partition(".")[0]
-    beside = os.path.join(folder, install)
-    if os.path.isfile(f"{beside}.py") or os.path.isdir(beside):
+    place = os.path.join(folder, install)
+    if os.path.isfile(f"{place}.py") or os.path.isdir(place):
         raise ScenarioError(
             f"{source} needs the module {missing!r}, which lies next to it: write "
             f"`from .{missing} import …` with the dot."
@@ -105,7 +105,7 @@ def _refuse_missing(error: ModuleNotFoundError, source: str, package: str) -> No
 
 
 def _scenario_class(module: ModuleType, path: str) -> type[Scenario]:
-    """Return the only scenario class of a module, except names that start with _."""
+    """Return the module's only scenario class whose name does not start with ``_``."""
     package = module.__name__.rpartition(".")[0]
     found = [
         value

@@ -18,7 +18,7 @@ CARD_FIELDS = ("name", "description", "difficulty", "estimated_time")
 
 
 class PackCard(NamedTuple):
-    """A pack's entry in a list of scenarios.
+    """A pack's entry in a list of scenarios: name, description and more.
 
     Attributes:
         path: Folder of the pack.
@@ -34,19 +34,19 @@ class PackCard(NamedTuple):
 
 
 def is_path(reference: str) -> bool:
-    """Return whether a scenario reference is a path, not a name."""
+    """Return whether the text that names a scenario is a path, not a name."""
     if has_options(reference):
         return False
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
 
 
 def is_tasks_file(reference: str) -> bool:
-    """Return whether a reference is a tasks file, maybe with tools after a ``?``."""
+    """Return whether a reference names a tasks file, maybe with tools after a ``?``."""
     return reference.partition("?")[0].endswith(".jsonl")
 
 
 def locate_pack(reference: str) -> str | None:
-    """Return the absolute path of a pack.
+    """Return the absolute path of a scenario pack.
 
     Args:
         reference: A path to the folder or file, or the name of a folder in
@@ -67,7 +67,7 @@ def locate_pack(reference: str) -> str | None:
 
 
 def pack_name(path: str) -> str:
-    """Return a pack's name from its path, without loading it."""
+    """Return a pack's name: that of its folder, or of its file without ``.py``."""
     return os.path.basename(path).removesuffix(".py")
 
 
@@ -104,7 +104,7 @@ def _card(path: str) -> PackCard:
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:
-    """Return the fields of an entry that a class sets to literal texts."""
+    """Return the fields for a pack's entry that a class sets to literal texts."""
     import ast
 
     found = {}

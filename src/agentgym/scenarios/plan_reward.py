@@ -1,9 +1,9 @@
-"""The common parts of rewards for a plan of needed calls.
+"""The common parts of rewards for a plan: the calls that a task needs.
 
-A success earns 1 minus a little for needless calls: these are slow, but only guessing
-is wrong. Otherwise each step of the plan that was made earns a share of ``PROGRESS``,
-and the right tool for the next step earns a part of a share. Many needless calls remove
-this credit.
+A success earns 1 minus a little for needless calls. Needless calls are slow, but only
+guessing is wrong. Otherwise each step of the plan that was made earns a share of
+``PROGRESS``, and the right tool for the next step earns a part of a share. Many
+needless calls remove this credit.
 """
 
 import json
@@ -40,7 +40,7 @@ class Attempts:
     Attributes:
         done: Calls that succeeded, in order.
         tools: Tool of every call, refused ones included.
-        failed: Tools of the calls that failed or did not validate.
+        failed: Tool of each call that failed, or whose arguments were invalid.
         violations: Number of broken rules.
     """
 
@@ -67,7 +67,7 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the share of credit left after needless calls: 1 for none, 0 from 3 on."""
+    """Return the factor for the credit: 1 for 0 needless calls, 0 for 3 or more."""
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 
@@ -102,7 +102,7 @@ def is_guessed(
 def success_parts(
     attempts: Attempts, needed: int, error: float, spare: int | None = None
 ) -> dict[str, float]:
-    """Return the parts of the reward of a success.
+    """Return the parts of a success's reward, by name.
 
     Their sum is at least 0.9 with up to ``spare`` needless calls, and at least 0.5 with
     more. If ``spare`` is None, the sum is always at least 0.9.
@@ -122,7 +122,7 @@ def success_parts(
 
 
 def tools_called(needed: Iterable[str], called: Iterable[str]) -> int:
-    """Count the needed calls whose tool was called; a call counts only once."""
+    """Count the needed calls whose tool was called; each call counts only once."""
     left = list(called)
     count = 0
     for tool in needed:

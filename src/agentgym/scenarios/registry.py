@@ -27,7 +27,7 @@ ENTRY_POINT_GROUP = "agentgym.scenarios"
 
 
 class ScenarioCard(NamedTuple):
-    """A scenario's entry in a list.
+    """A scenario's entry in a list of scenarios.
 
     Attributes:
         target: ``module:class``, or the folder of a pack.
@@ -164,15 +164,14 @@ def scenario_names() -> list[str]:
 
 
 def absolute_reference(reference: str) -> str:
-    """Return a reference to the same scenario that works from any folder.
+    """Return a scenario's reference, changed so that it works from any folder.
 
     Args:
-        reference: A name, maybe with options, as ``bfcl?data=wheel.whl``; a pack's
-            path; or a tasks file with its tools.
+        reference: The scenario's name, maybe with options, as ``bfcl?data=wheel.whl``;
+            a pack's path; or a tasks file with its tools.
 
     Returns:
-        The reference with absolute paths: of a pack, of a file, and in options. Other
-        references are unchanged.
+        The reference; paths of packs and files, and paths in options, are absolute.
 
     Raises:
         ScenarioError: A pack in ./scenarios has the name of a built-in scenario.
@@ -244,7 +243,7 @@ def get_scenario(reference: str) -> "Scenario":
 
 
 def agents_of(reference: str) -> dict[str, str]:
-    """Return a scenario's own agents as ``module:name``, by framework; maybe none.
+    """Return a scenario's own agents, as ``module:name`` by framework; maybe empty.
 
     A built-in scenario is not instantiated: it may need an extra that only another
     machine has.
@@ -308,8 +307,8 @@ def _pack(path: str) -> "Scenario":
 def _entry_points() -> "list[EntryPoint]":
     """Return the scenarios of installed packages.
 
-    Importing and searching importlib.metadata takes 40 ms, so installed packages are
-    first searched for the group's name, which takes 2 ms.
+    To import and search importlib.metadata takes 40 ms. So the files of installed
+    packages are first searched for ``ENTRY_POINT_GROUP``, which takes 2 ms.
     """
     if not any(map(_declares_scenarios, sys.path)):
         return []

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def spec_of_openai(tool: Any) -> ToolSpec:
-    """Convert a tool in OpenAI's form, or only its ``function``, to a spec.
+    """Convert a tool in OpenAI's form, or only its ``function``, to a `ToolSpec`.
 
     Raises:
         ValueError: The value is not such a tool; the message says why.
@@ -60,10 +60,10 @@ def spec_of_openai(tool: Any) -> ToolSpec:
 
 
 def _require_references(schema: dict[str, Any]) -> None:
-    """Check that the references in a schema only refer to parts of it.
+    """Check that each ``$ref`` in a schema refers to a part of the same schema.
 
     Raises:
-        Unresolvable: A reference points to something outside; nothing is fetched.
+        Unresolvable: A ``$ref`` points outside of the schema; nothing is fetched.
     """
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(root)

@@ -27,7 +27,9 @@ def make_tasks(scenario: Scenario, split: Split, seed: int, count: int) -> list[
 def tasks_to_measure(
     scenario: Scenario, split: str, seed: int, count: int
 ) -> list[Task]:
-    """Return tasks of a split or of all (:data:`EVERY_SPLIT`), the families in turn.
+    """Return tasks of one split, or of all splits (:data:`EVERY_SPLIT`).
+
+    Tasks of all splits come from each family (kind of task) in turn.
 
     Raises:
         ScenarioError: The scenario has no tasks, or returns other objects.
@@ -57,7 +59,7 @@ def with_id(tasks: Sequence[Task], task_id: str) -> Task:
 
 
 def needs_of(scenario: Scenario, tasks: Iterable[Task]) -> Needs:
-    """Return the needed calls of tasks, as far as the scenario knows them."""
+    """Return the calls that the tasks need, as far as the scenario knows them."""
     tasks = list(tasks)
     by_task = {task.id: scenario.needed_calls(task) for task in tasks}
     if usual := scenario.tools():
@@ -80,7 +82,7 @@ def tools_of(scenario: Scenario, task: Task) -> list[ToolSpec]:
 
 
 def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
-    """Return the tools of all tasks; if each has its own, those of a training task.
+    """Return the scenario's tools; if tasks have their own, those of one task.
 
     Raises:
         ScenarioError: There are no training tasks.
@@ -90,10 +92,10 @@ def usual_tools(scenario: Scenario, seed: int) -> list[ToolSpec]:
 
 
 def held_out_sets(scenario: Scenario, seed: int, count: int) -> dict[str, list[Task]]:
-    """Return the sets of :meth:`Scenario.held_out` after a check, the main one first.
+    """Return the task sets of :meth:`Scenario.held_out`, the main one first.
 
     Raises:
-        ScenarioError: There are no sets, or a set has no tasks.
+        ScenarioError: There are no sets, or a set has no tasks or other objects.
     """
     sets = scenario.held_out(seed, count)
     if not sets:
@@ -113,11 +115,11 @@ def task_list(made: Any, what: str) -> list[Task]:
     """Return a scenario's result as a list, after a check that it has only tasks.
 
     Args:
-        made: The scenario's result.
+        made: The result of the scenario's method.
         what: Description of the result, for messages.
 
     Raises:
-        ScenarioError: The result has no tasks, or something else.
+        ScenarioError: The result is empty, or has objects that are not tasks.
     """
     try:
         tasks = list(made)

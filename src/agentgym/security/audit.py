@@ -31,10 +31,10 @@ from agentgym.security.redaction import (
 
 FILE = "audit.jsonl"
 MACHINES_FILE = "audit-machines.jsonl"
-"""Log of rented machines, on the computer that rents them. :data:`FILE` is the log of
-commands, on the machine that executes them."""
+"""Name of the log of rented machines, on the computer that rents them. :data:`FILE` is
+the name of the log of commands, on the machine that executes them."""
 MOST_BYTES = 32 << 20
-"""Size of the file, in bytes, at which a new one begins."""
+"""Size of a log file, in bytes, at which a new file begins."""
 KEPT = 8
 """Number of log files to keep, the newest included; older ones are removed."""
 _HEAD = 200
@@ -44,15 +44,15 @@ logger = get_logger(__name__)
 
 
 class AuditLog:
-    """Appends to the audit log of a run or of another activity. Thread-safe.
+    """Appends to the audit log of a run, or of actions outside of runs. Thread-safe.
 
     The file is opened at the first entry. If writing fails, for instance on a full
-    disk, the run goes on. The failure is logged, and later an entry with the number of
-    lost entries is written.
+    disk, the caller gets no exception. The failure is logged, and an entry with the
+    number of lost entries is written later.
 
     Args:
         path: The file; its folder is made if it does not exist.
-        most_bytes: Size of the file at which a new one begins.
+        most_bytes: Size of the file at which a new file begins.
     """
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
@@ -65,7 +65,7 @@ class AuditLog:
         self._redactor = Redactor.of_environment()
 
     def write(self, what: str, **facts: Any) -> None:
-        """Append an entry with the time, the action ``what``, and the facts."""
+        """Append an entry: the time, the action ``what``, and ``facts`` about it."""
         with self._lock:
             try:
                 self._open()
@@ -88,7 +88,10 @@ class AuditLog:
             self._turn_over()
 
     def _open(self) -> None:
-        """Open the file if this process has not; log its command, user and host."""
+        """Open the file, and log this process's command, user and host.
+
+        Do nothing if this process has opened the file already.
+        """
         if self._file >= 0 and self._owner == os.getpid():
             return
         self._redactor = Redactor.of_environment()
@@ -110,7 +113,10 @@ class AuditLog:
         return private(self.path, flags)
 
     def _turn_over(self) -> None:
-        """Rename the full file and begin a new one; only one process renames it."""
+        """Rename the full file and begin a new one.
+
+        If several processes write to the file, only one of them renames it.
+        """
         old = self._file
         fcntl.flock(old, fcntl.LOCK_EX)  # held until it is closed
         try:
@@ -149,9 +155,9 @@ def audit_into(path: Path) -> None:
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Set the caller in entries of the block: ``rollout``, ``agent``, ``tool`` etc.
+    """Set the caller in all entries of the block, such as ``rollout`` and ``agent``.
 
-    The names are added to those that an outer block has set.
+    Callers that an outer block has set are kept.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -167,17 +173,17 @@ def note(what: str, **facts: Any) -> None:
 
 
 def is_audited() -> bool:
-    """Return whether this context has a log that :func:`note` writes to."""
+    """Return whether an audit log is open, so that :func:`note` writes an entry."""
     return _LOG.get() is not None
 
 
 def asker() -> dict[str, Any]:
-    """Return the caller that :func:`asking` has set, to use it in another thread."""
+    """Return the caller that :func:`asking` has set, e.g. for use in another thread."""
     return _ASKER.get({})
 
 
 def log_or_none() -> AuditLog | None:
-    """Return the log of this context; None if it has no log."""
+    """Return the open audit log of this context; None if no log is open."""
     return _LOG.get()
 
 
@@ -202,11 +208,11 @@ def default_log() -> Path:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, the oldest first. Skip truncated lines.
+    """Yield the entries of an audit log, the oldest first. Skip truncated lines.
 
     Args:
-        path: The log's newest file, whose older files are read too; or the folder of a
-            run, for the entries of both its logs.
+        path: The newest file of the log; its older files are read too. Or a run's
+            folder, for the entries of both logs: commands and rented machines.
     """
     files = [path]
     if path.is_dir():

@@ -20,7 +20,7 @@ NOT_FROM_FILE = frozenset(
     }
 )
 """AgentGym's variables that ``.env`` may not set. They name code to run (a module, a
-scenario pack, a saved agent, a server's flag), switch protection off, or choose the
+scenario's folder, a saved agent, a server's flag), switch protection off, or choose the
 machine or server to which a run, its rollouts or its keys are sent."""
 _LOADERS = re.compile(
     r"""
@@ -37,14 +37,14 @@ _LOADERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Other variables that ``.env`` may not set: with them, Python, uv, git and other
-programs find code, or keys are sent to other addresses."""
+"""Other variables that ``.env`` may not set. They name code that Python, uv, git and
+other programs run, or addresses to which keys are sent."""
 
 
 def load_env_file() -> None:
-    """Add the variables of ``./.env`` that the environment does not have yet.
+    """Add the variables of the file ``./.env`` that the environment does not have yet.
 
-    Variables that it may not set are skipped, with a message on standard error.
+    Variables that the file may not set are skipped, with a message on standard error.
 
     Raises:
         OSError: The file cannot be read.

@@ -17,7 +17,7 @@ _END_S = 2.0
 
 
 class LogFile:
-    """A file for the standard error of other processes, without secrets.
+    """A file for the standard error of other processes, from which secrets are removed.
 
     Use it as ``stderr`` of ``subprocess.Popen``. A thread copies the output to the file
     and removes the secrets of this process's environment. When this process has ended,
@@ -54,7 +54,7 @@ class LogFile:
             self._writer = -1
 
     def wait(self, most_s: float = _END_S) -> None:
-        """Wait until all processes have closed the descriptor, at most ``most_s`` s."""
+        """Wait at most ``most_s`` seconds until all processes have closed the file."""
         self._thread.join(most_s)
 
     def _copy(self) -> None:

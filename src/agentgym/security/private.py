@@ -1,7 +1,7 @@
-"""Create files and folders that only this user can read. Standard library only.
+"""Create files and folders that only this user can read.
 
 The permissions of existing files are not changed, because a user may have changed them
-to share a run.
+to share a run. This module only needs the standard library.
 """
 
 import os
@@ -13,14 +13,17 @@ _FOLDER = 0o700
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file, private if it is new; use this as the ``opener`` of `open`."""
+    """Open a file; if it is new, only this user can read it.
+
+    Use this function as the argument ``opener`` of :func:`open`.
+    """
     return os.open(path, flags, _FILE)
 
 
 def make_private_folder(path: Path) -> None:
     """Make a folder that only this user can enter; do nothing if it exists.
 
-    New parents of the folder get the usual permissions.
+    Folders above it that do not exist are made with the usual permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -30,10 +33,10 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty private file, unless it exists, for a library to open later.
+    """Create an empty file that only this user can read, for a library to open later.
 
-    An existing file is not even opened, because closing it would release the locks that
-    SQLite has on it in this process.
+    Do nothing if the file exists. It is not even opened, because closing it would
+    release the locks that SQLite has on it in this process.
     """
     with suppress(FileExistsError):
         os.close(private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))

@@ -1,9 +1,9 @@
 """Replace secrets in texts before they are written to disk or shown.
 
-Secrets are the values of variables with a name like ``API_KEY`` (or named in
-``AGENTGYM_SECRETS``), and texts in the published key formats of providers. Scanners
-such as detect-secrets know more formats, but they only search source files and replace
-nothing.
+Secrets are the values of environment variables with a name like ``API_KEY`` or with a
+name that is listed in ``AGENTGYM_SECRETS``, and texts in the published key formats of
+providers. Scanners such as detect-secrets know more formats, but they only search
+source files and replace nothing.
 
 This module only needs the standard library, because other Python environments import it
 too.
@@ -24,12 +24,12 @@ VARIABLE = "AGENTGYM_SECRETS"
 GONE = "[redacted]"
 
 _READ = 2**16
-"""Number of characters after the cut of a shortened text to search for secrets too."""
+"""If a text is shortened, search this many characters after the cut for secrets too."""
 _LEAST = 8
-"""Minimum length of a secret value: shorter values occur in ordinary text too."""
+"""Minimum length of a secret; shorter values would also be found in ordinary text."""
 _LOOSE = "utf-8", "surrogateescape"
 _WORD = 12
-"""A secret value shorter than this is only replaced where it is a whole word."""
+"""A secret shorter than this is only replaced where it is a whole word."""
 _NAMED = re.compile(
     r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET)?_?KEYS?|APIKEY|TOKEN|SECRETS?|PASSWORD"
     r"|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|CONNECTION_STRING|DSN)(?:_|$)",
@@ -84,14 +84,15 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
-"""Key formats, each as a regular expression in three parts.
+"""Key formats. Each is a regular expression in three parts, which follow each other.
 
-The second part is a rare character. Texts are first searched only for this character,
-which takes 3 ns per character of text. The first part must have a fixed length. If the
-last part has a group, only the group is the secret.
+The second part is a single rare character. A text is first searched only for these
+characters, which takes 3 ns per character of text. The first part must have a fixed
+length. If the last part has a group, only the group is the secret.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""For those rare characters that are more frequent: a pattern of their neighbours."""
+"""Some of these characters are not so rare. For each of them: a pattern of characters
+that must be next to it, so that few places in a text are searched further."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -99,7 +100,7 @@ _TOKENS = frozenset(
         *("prompt_logprobs", "routed_experts"),
     }
 )
-"""Fields with token ids or log-probabilities. A text can be read from them, too."""
+"""Names of JSON fields from which a text could be decoded, such as token ids."""
 
 
 class Redactor:
@@ -119,7 +120,7 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, more: Mapping[str, str] | None = None) -> "Redactor":
-        """Return a redactor of the secrets in this process's environment.
+        """Return a redactor for the secrets in this process's environment variables.
 
         Args:
             more: Further secrets, by name.
@@ -127,7 +128,7 @@ class Redactor:
         return _known((*_secrets_of(os.environ), *(more or {}).items()))
 
     def finds(self, text: str) -> bool:
-        """Return whether a text may contain a secret; it may be JSON text.
+        """Return whether a text, or text in JSON, may contain a secret.
 
         This check must be fast, because most texts contain no secret.
         """
@@ -146,8 +147,8 @@ class Redactor:
 
         Args:
             text: The text.
-            by: Called with the secret, and with the mask that :meth:`text` would write
-                instead; returns the replacement.
+            by: Called with a secret and the text with which :meth:`text` replaces
+                secrets; returns the replacement.
         """
         if not self.finds(text):
             return text
@@ -171,14 +172,14 @@ class Redactor:
         return self.json(value)
 
     def written(self, text: str) -> str:
-        """Return a text without secrets; parse JSON text to find escaped ones too."""
+        """Return a text without secrets; in JSON text, also find escaped secrets."""
         return self._rewritten(text, lambda value: value)
 
     def record(self, text: str) -> str:
-        """Return the JSON text of recorded model calls without secrets.
+        """Return recorded model calls, a JSON text, without secrets.
 
         If a secret is replaced, token ids and log-probabilities are removed too, since
-        the text can be read from them. Only the number of tokens is kept.
+        the secret could be decoded from them. Only the number of tokens is kept.
         """
         return self._rewritten(text, _without_tokens)
 
@@ -212,7 +213,7 @@ def redacted(text: str) -> str:
 def beginning(text: str, most: int) -> str:
     """Return the first ``most`` characters of a text, without secrets.
 
-    A secret that the cut would split is recognised too.
+    A secret that is only partly in these characters is replaced too.
     """
     return redacted(text[: most + _READ])[:most]
 
@@ -225,9 +226,9 @@ def quoted(value: object, most: int = 80) -> str:
 def without_secrets(words: Iterable[str]) -> list[str]:
     """Return a command line's words with secret values replaced.
 
-    The name of an option or setting makes its value a secret, however short it is:
-    ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``. The text between
-    ``://`` and ``@`` of a URL is a secret too.
+    If the name of an option or setting is that of a secret, its value is replaced,
+    however short it is: ``--api-key VALUE``, ``--api-key=VALUE``, ``hub.token=VALUE``.
+    The text between ``://`` and ``@`` in a URL is replaced too.
     """
     shown: list[str] = []
     is_secret = False
@@ -252,7 +253,7 @@ def new_key() -> str:
 def looks_secret(name: str, value: str) -> bool:
     """Return whether the value of a variable in ``.env`` looks like a random key.
 
-    Variables whose names show that they are not keys, such as ``MODEL``, do not.
+    Return False if the name shows that the value is not a key, such as ``MODEL``.
     """
     letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
     is_random = letters and digits and re.fullmatch(r"[^\s/]{16,}", value)
@@ -261,7 +262,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Remove secrets from Python's standard output and standard error."""
+    """Inside the block, remove secrets from Python's stdout and stderr."""
     stdout, stderr = sys.stdout, sys.stderr
     ours = RedactedStream(stdout), RedactedStream(stderr)
     sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], ours)
@@ -275,7 +276,7 @@ class RedactedStream:
     """A text stream that removes secrets from its output.
 
     Args:
-        stream: The stream to write to. Other methods than those for writing are passed
+        stream: The stream to write to. All methods except those for writing are passed
             on to it.
     """
 
@@ -304,10 +305,10 @@ class LogFilter(logging.Filter):
         """Remove secrets from a record; return True, to keep the record."""
         redactor = Redactor.of_environment()
         try:
-            told = record.getMessage()
+            text = record.getMessage()
         except Exception:  # noqa: BLE001 - the handler of the record reports it
             return True
-        record.msg, record.args = redactor.text(told), None
+        record.msg, record.args = redactor.text(text), None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
@@ -316,7 +317,7 @@ class LogFilter(logging.Filter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger with this name, with a filter that removes secrets."""
+    """Return the logger with this name, which removes secrets from its records."""
     logger = logging.getLogger(name)
     if not any(isinstance(each, LogFilter) for each in logger.filters):
         logger.addFilter(LogFilter())
@@ -355,7 +356,7 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 
 @functools.cache
 def _any_form() -> re.Pattern[str]:
-    """Return one pattern for all key formats except URLs."""
+    """Return one fast pattern that finds any key format of :data:`_SHAPES`."""
     after: dict[str, list[str]] = {}
     for before, rare, rest in _SHAPES:
         after.setdefault(rare, []).append(f"(?<={before}{rare})(?={rest})")
@@ -376,12 +377,12 @@ def _exchanged(by: Callable[[str, str], str], mask: str, found: re.Match[str]) -
 
 
 def _plainest(value: str) -> str:
-    """Return the longest part of a value that is never escaped in JSON or URLs."""
+    """Return the longest part of a secret that is never escaped in JSON or URLs."""
     return max(re.split(r"[^A-Za-z0-9_.~-]", value), key=len)
 
 
 def _spelt(value: str) -> str:
-    """Return a pattern for a value as it is, escaped in JSON, or encoded in a URL."""
+    """Return a pattern for a secret: as it is, escaped in JSON, or encoded in a URL."""
     ways = [value]
     for plain in (True, False):
         inner = value
@@ -394,7 +395,7 @@ def _spelt(value: str) -> str:
 
 
 def _in_address(value: str) -> str:
-    """Return a pattern for a value in which characters may be percent-encoded."""
+    """Return a pattern for a secret in which characters may be percent-encoded."""
     parts = []
     for character in value:
         part = re.escape(character)

@@ -38,7 +38,7 @@ def model_card(
 
     Args:
         trained: The agent whose weights are exported.
-        form: ``hf`` or ``merged``, see :func:`~agentgym.serving.export.export_model`.
+        form: Format of the weights, see :func:`~agentgym.serving.export.export_model`.
         base_model: The model that training started from.
         steps: Number of policy updates.
         episodes: Number of training rollouts.
@@ -130,8 +130,8 @@ _LOADED = {
 The model `NAME/ROLE` is the one with the adapter of that role.
 """,
 }
-"""Instructions to load and serve weights, by their kind. Words in capitals such as NAME
-are placeholders; NAME is the model name in requests."""
+"""Instructions to load and serve weights, by the kind of weights. Words in capitals are
+placeholders; NAME is the model name in requests."""
 
 
 def _use(
@@ -164,7 +164,7 @@ def _use(
 
 
 def _base(model: str) -> str:
-    """Return the base model's name, without local paths."""
+    """Return the base model's name; for a local path, only its last part."""
     if model == NANO:
         return "the policy that ships with AgentGym (nano)"
     return f"`{model if hub.is_id(model) else Path(model).name}`"

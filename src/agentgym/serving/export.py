@@ -26,9 +26,9 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
     Args:
         trained: The agent.
         form: ``hf`` writes the weights as they were trained, which may be an adapter.
-            ``merged`` writes full weights, with an adapter merged in.
-        folder: The new folder. It only appears when it is complete.
-        card: Text of the folder's README.
+            ``merged`` writes full weights: an adapter is merged into its base model.
+        folder: The new folder, which appears only when it is complete.
+        card: Text of the model card, the folder's ``README.md``.
 
     Returns:
         The folder.
@@ -77,10 +77,10 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
 
 
 def _open_to_readers(folder: Path, usual: int) -> None:
-    """Give a folder and all in it the permissions that new files usually get.
+    """Give a folder and all files in it the permissions that new files usually get.
 
     Libraries write weights that only this user can read, but a server in a container
-    may run as another user.
+    may run as another user. ``usual`` are the permissions of a new folder.
     """
     folder.chmod(usual)
     for path in folder.rglob("*"):

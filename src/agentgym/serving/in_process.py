@@ -15,14 +15,14 @@ from agentgym.serving.server import asked_chat
 
 
 class PolicyTransport(httpx.AsyncBaseTransport):
-    """httpx transport that answers chat completions with a policy, without network.
+    """httpx transport in which a policy answers chat completions, without network.
 
     A request without a seed gets a seed: 0 for the first request, 1 for the next. The
     policy decides the number of tool calls in an answer, as in training, so
     ``parallel_tool_calls`` is ignored.
 
     Args:
-        policy: The policy that answers; it is closed with the client.
+        policy: The policy that answers. Closing the client closes the policy too.
         model: The model's name in answers.
         temperature: Default temperature; 0 is greedy.
         max_tokens: Default token limit of an answer.
@@ -68,7 +68,7 @@ class PolicyTransport(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.AsyncByteStream):
-    """A streamed answer whose first bytes were already read."""
+    """A streamed answer: the first bytes, which were already read, and the rest."""
 
     def __init__(
         self, first: bytes, answer: AsyncGenerator[bytes | Ended, None]

@@ -58,7 +58,7 @@ class AgentServer:
         api_key: Bearer key that requests must have; None requires no key.
         temperature: Default temperature; 0 is greedy.
         max_tokens: Default token limit of an answer.
-        grace_s: Seconds that running answers may take after the server is closed.
+        grace_s: Seconds for which :meth:`close` waits for running answers.
 
     Attributes:
         models: All model names, those with a role included.
@@ -113,8 +113,8 @@ class AgentServer:
     def of(cls, trained: Trained, name: str, **options: Any) -> Self:
         """Load the weights of a trained agent and serve them.
 
-        Sampling options that a request does not set are those of the agent's
-        evaluation.
+        If a request does not set the temperature or the token limit, they are those
+        with which the agent was evaluated.
 
         Args:
             trained: The agent.
@@ -152,15 +152,15 @@ class AgentServer:
         return f"{self._listener.url}/v1"
 
     def start(self, policy: Policy) -> Self:
-        """Start to answer requests with ``policy``; :meth:`close` closes it too."""
+        """Start to answer requests with ``policy``, which :meth:`close` closes too."""
         self._policy = policy
         self._listener.start()
         return self
 
     def close(self) -> None:
-        """Stop the server; abort running answers after the grace time.
+        """Stop the server; abort answers that still run after ``grace_s`` seconds.
 
-        Ctrl-C aborts them at once.
+        Ctrl-C aborts running answers at once.
         """
         try:
             self._listener.close()
@@ -188,7 +188,10 @@ class AgentServer:
         return response
 
     async def _convert(self, dialect: Dialect, request: Request) -> web.Response:
-        """Answer a request of another API, which ``dialect`` converts."""
+        """Answer a request in another API format than chat completions.
+
+        ``dialect`` converts the request to a chat completion, and the answer back.
+        """
         try:
             body = json_object(await request.read())
             asked = dialect.read(body)
@@ -212,7 +215,7 @@ class AgentServer:
             return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Return the chat completion for a request; refuse unsupported fields."""
+        """Return the chat completion for a request; raise for unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
         return asked_chat(
@@ -252,7 +255,7 @@ def asked_chat(
     max_tokens: int,
     agent: str = "",
 ) -> Chat:
-    """Return the chat completion for a request to a policy, not yet generated.
+    """Return the chat completion for a request, before its tokens are generated.
 
     Args:
         policy: The policy that answers.

@@ -1,7 +1,7 @@
 """Solve a problem with the coding team, with any models and without training.
 
 - ``models``: a chat model for each role, from names such as ``openai:NAME``.
-- ``events``: events of the running team, and token counts.
+- ``events``: reports events of the running team, and counts tokens.
 - ``solution``: the result: files, tests, findings, history, cost.
 - ``session``: a team that works on one project, over several requests.
 - ``solve``: sends one request to the team, and returns the solution.

@@ -44,9 +44,9 @@ class TeamEvents(BaseCallbackHandler):
         listener: Called with each event. The team waits until it returns.
 
     Attributes:
-        usage: Calls and tokens by role.
-        no_answer: The last error of a model call, as long as no call has succeeded;
-            else empty.
+        usage: Number of model calls and tokens, by role.
+        no_answer: The last error of a model call, if all calls so far have failed; else
+            empty.
     """
 
     run_inline = True
@@ -59,7 +59,7 @@ class TeamEvents(BaseCallbackHandler):
         self._roles: dict[UUID, str] = {}
 
     def begin(self) -> None:
-        """Clear the usage and the errors of an earlier request."""
+        """Clear the counts and the errors of an earlier request to the team."""
         self.usage.clear()
         self.no_answer, self._has_answered = "", False
 
@@ -71,7 +71,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, **more: Any
     ) -> None:
-        """Report that a role calls its model, and record the role of the call."""
+        """Report that a role calls its model, and remember the role for the answer."""
         role = self._roles[run_id] = _role_of(more.get("metadata"))
         self.report(TeamEvent("asked", role))
 
@@ -105,7 +105,7 @@ class TeamEvents(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, **more: Any
     ) -> None:
-        """Record which role calls which tool."""
+        """Remember which role calls which tool, for the tool's result."""
         name = (serialized or {}).get("name", "")
         self._roles[run_id] = f"{_role_of(more.get('metadata'))}\0{name}"
 
@@ -118,7 +118,7 @@ class TeamEvents(BaseCallbackHandler):
 
 
 def _role_of(metadata: dict[str, Any] | None) -> str:
-    """Return the role that is running: the outermost node of the LangGraph graph."""
+    """Return the role that is running: the outermost LangGraph node in ``metadata``."""
     place = str((metadata or {}).get("langgraph_checkpoint_ns", ""))
     outer = place.partition("|")[0].partition(":")[0]
     return outer or str((metadata or {}).get("langgraph_node", ""))

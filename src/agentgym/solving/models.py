@@ -37,9 +37,10 @@ def chat_models(
     """Return the chat model of each role, and notes for the user about the models.
 
     Args:
-        model: Model for roles missing in ``models``: a name, or a LangChain chat model.
-        models: Models by role.
-        agent: A trained agent, or its name, for roles missing in ``models``.
+        model: Model for roles that are not in ``models``: a name, or a LangChain chat
+            model.
+        models: Models by role: names, or LangChain chat models.
+        agent: A trained agent, or its name, for roles that are not in ``models``.
 
     Raises:
         UsageError: A role has no model, a key is missing, or ``model`` and ``agent``

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from agentgym.solving.events import Listener
 
 Human = Callable[[dict[str, Any]], Any]
-"""Function that answers a team's question: a dict with ``kind``, ``text``, and in some
-cases ``files``. It returns a text, or None to stop. It may be async."""
+"""Function that asks a person a question of the team. The question is a dict with
+``kind``, ``text`` and in some cases ``files``. The function returns the answer as text,
+or None to stop the work. It may be async."""
 
 MOST_CHARACTERS = 20_000
-"""Maximum number of characters of a problem."""
+"""Maximum number of characters of a request to the team."""
 
 _STEPS = 1_000
 
@@ -40,16 +41,17 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         models: The chat model of each role, or one for all roles.
         files: The user's files: relative path to text.
         language: Language of new files.
-        human: Function that asks a person; None if no person can be asked.
+        human: Function that asks a person a question of the team; None if no person can
+            be asked.
         max_rounds: Maximum number of turns of the generator per request.
         fallback: A chat model for roles whose model has failed twice.
-        listener: Called with each event.
+        listener: Called with each event of the team, such as a tool's result.
         prices: Prices of the models' tokens, to compute the cost.
-        notes: Sentences to add to each solution.
+        notes: Sentences for the user that each solution contains.
         sandbox: Settings of the sandbox that runs the code.
 
     Attributes:
-        notes: The argument ``notes``, plus one if the linters are not installed.
+        notes: The argument ``notes``, plus a sentence if the linters are not installed.
 
     Raises:
         UsageError: The language is unknown, a number is out of range, or a file is not
@@ -126,8 +128,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
 
-        The work ends early after an error, if the person stops it, or if the team does
-        not finish. The solution then has all files written so far, and the reason.
+        The work ends early after an error, or if the person stops it. The solution then
+        has all files written so far, and the reason.
 
         Raises:
             UsageError: The problem is empty or too long.
@@ -161,14 +163,14 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     def so_far(self, why: str) -> Solution:
         """Return the work so far as a solution with the outcome ``stopped``.
 
-        ``why`` is the reason, which becomes its ``error``.
+        ``why`` is the reason, which becomes the solution's ``error``.
         """
         return self._solution("stopped", why)
 
     async def _run(self, given: Any) -> Outcome:
-        """Run the team's graph to its end; let the person answer its questions.
+        """Run the team's LangGraph graph with the input ``given``; return the outcome.
 
-        ``given`` is the graph's input. Return the outcome.
+        When the graph asks a question, ``human`` answers it, and the graph continues.
         """
         from langgraph.types import Command
 

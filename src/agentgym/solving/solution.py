@@ -65,7 +65,7 @@ class Solution:
         return self.outcome == "passed"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write the changed files below a folder, and return their paths.
+        """Write the changed files into a folder, and return their paths.
 
         Existing files are replaced. Nothing outside of the folder is written, even
         through symbolic links.

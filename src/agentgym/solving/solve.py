@@ -90,7 +90,9 @@ def open_session(
     fallback: "str | BaseChatModel | None" = None,
     **options: Any,
 ) -> TeamSession:
-    """Return a session for several requests, with the arguments of :func:`solve`.
+    """Return a team that answers several requests and keeps its files between them.
+
+    The arguments are those of :func:`solve`, without ``problem``.
 
     Raises:
         UsageError: A model, role or language cannot be used.
@@ -106,9 +108,10 @@ def open_session(
 
 
 def read_files(paths: list[Path]) -> dict[str, str]:
-    """Read the user's files, and return their texts by their paths in the project.
+    """Read the user's files, and return each text by its path in the project.
 
-    The path is relative to the working folder; for a file outside, only the file name.
+    The path in the project is relative to the working folder. For a file outside of the
+    working folder, it is only the file's name.
 
     Raises:
         UsageError: A file cannot be read or is not text, or two files have one path.

@@ -1,1 +1,1 @@
-"""Training: the loop, its run folder, and the trained agent."""
+"""The training loop, the folder of a run, and the trained agent."""

@@ -1,4 +1,4 @@
-"""Convert scored rollouts to training data: sequences, trained tokens, the ledger."""
+"""Convert scored rollouts to training data, and record how each call was used."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,28 +30,30 @@ from agentgym.engines.credit import batch_advantages, call_failures, token_weigh
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""The components that are trained by default: choice of a tool, and its arguments."""
+"""For each component (a kind of text in a response, such as reasoning), whether it is
+trained by default: only the choice of a tool and its arguments are."""
 Label = Callable[[ModelCall], list[Components] | None]
-"""A function that returns the components of each token of a call's response; None if
-they are unknown."""
+"""A function that returns, for each token of a model call's response, its components
+(choice of a tool, arguments, reasoning, other text); None if they are unknown."""
 Replay = Callable[[ModelCall], Sequence[Allowed] | None]
-"""A function that returns, for each position of a call's response, the tokens that the
-call's grammar allowed; None if they are unknown."""
+"""A function that returns, for each position of a model call's response, the tokens
+that the call's grammar (a constraint on sampling) allowed; None if they are unknown."""
 Places = Mapping[int, Allowed | None]
-"""Positions of a response's trained tokens, each with the tokens that the grammar
-allowed at this position; None without a grammar."""
+"""Positions of the trained tokens in a response. The value has the tokens that the
+call's grammar allowed at the position; it is None for a call without a grammar."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """A function that returns one reward for each model call of a scored rollout."""
 
 
 @dataclass
 class Credited:
-    """The training batch of a step, its rollouts, and how each model call was used.
+    """A step's rollouts, their training data, and how each model call was used.
 
     Attributes:
-        groups: The step's rollouts; attempts at one task are a group.
+        groups: The step's rollouts; attempts at the same task form a group.
         batch: The engine's training data.
-        ledger: By rollout id, a :class:`Bucket` for each model call, in order.
+        ledger: For each rollout id, how each model call was used (trained, masked or
+            dropped), in the order of the calls.
         skipped_groups: Number of groups without a training signal, e.g. because all
             their rewards are equal.
     """
@@ -70,8 +72,8 @@ class Credited:
     def sequences(self) -> float:
         """Mean number of token sequences per rollout.
 
-        Model calls that continue each other's tokens share a sequence. At best, each
-        agent of a team has one sequence.
+        If a call's prompt begins with all tokens of an earlier call, both share a
+        sequence. At best, each agent of a team has one sequence.
         """
         known = [made for made in self.rollouts if made.model_calls]
         count = sum(len(_sequences(made.model_calls)) for made in known)
@@ -79,11 +81,19 @@ class Credited:
 
     @property
     def breaks(self) -> int:
-        """Number of calls that continue earlier messages, but with other tokens."""
+        """Number of calls that continue an earlier call's messages, but not its tokens.
+
+        Such a call cannot share the earlier call's token sequence.
+        """
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
-        """Mark the trained calls of ``sequences`` as masked: the loss left them out."""
+        """Mark trained calls as masked, since the loss left them out.
+
+        Args:
+            sequences: The sequences that the loss left out.
+            reason: Why it left them out.
+        """
         left_out = {id(call) for sequence in sequences for call in sequence.calls}
         masked = Bucket("masked", reason)
         for rollout in self.rollouts:
@@ -93,10 +103,11 @@ class Credited:
                     buckets[place] = masked
 
     def conclude(self, update: UpdateMetrics) -> None:
-        """Correct the ledger after the engine's update.
+        """Correct the record of each call's use after the engine's update.
 
-        An engine that reads the rollouts itself (``update.credit``) replaces ledger and
-        sequences. Calls that the loss left out become masked.
+        An engine that reads the rollouts itself sets ``update.credit``. Its sequences
+        and its record then replace those of this object. Calls that the loss left out
+        become masked. If the engine refused the update, all trained calls are masked.
         """
         if update.credit is not None:
             self.batch.sequences = update.credit.sequences
@@ -117,17 +128,19 @@ class BatchBuilder:
     """Builds a training batch from a step's rollouts.
 
     Attributes:
-        algorithm: Name of the advantage algorithm.
-        trainable: Whether the loss covers a component, by the component's name.
+        algorithm: Name of the algorithm that computes advantages, e.g. ``rloo``.
+        trainable: For each component (a kind of text in a response, such as reasoning),
+            whether the loss covers it.
         label: Returns the components of each token of a call's response; None if they
             are unknown, which masks the call.
-        failure_cost: Penalty for each failed tool call, subtracted from its call's
-            advantage.
-        train_roles: Names of the trained agents in a team; None trains all.
+        failure_cost: Penalty that a model call's advantage loses for each of its tool
+            calls that failed.
+        train_roles: Names of the team's agents to train; None trains all.
         longest: Most tokens of a trained call, prompt and response together; longer
             calls are masked. None for no limit.
-        replay: Returns the tokens that a call's grammar allowed at each position. Calls
-            with a grammar are masked if ``replay`` is None or returns None.
+        replay: Returns the tokens that a call's grammar (a constraint on sampling)
+            allowed at each position of the response. Calls with a grammar are masked if
+            ``replay`` is None or returns None.
     """
 
     algorithm: Algorithm
@@ -151,8 +164,8 @@ class BatchBuilder:
         Args:
             config: Every setting.
             scenario: Decides which tokens are trained if ``config`` does not.
-            label: The engine's ``label``.
-            replay: The engine's ``allowed``.
+            label: The engine's method ``label``; see :data:`Label`.
+            replay: The engine's method ``allowed``; see :data:`Replay`.
         """
         return cls(
             config.algorithm,
@@ -167,7 +180,12 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Build the batch of ``groups``, and record how each model call is used."""
+        """Build the batch of ``groups``, and record how each model call is used.
+
+        Args:
+            groups: The step's rollouts; attempts at the same task form a group.
+            broadcast: Returns one reward for each model call of a scored rollout.
+        """
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         credited = self._credited(attempts)
@@ -209,7 +227,9 @@ class BatchBuilder:
     def _weighted(
         self, rollouts: Sequence[Sequence[TrainingSequence]]
     ) -> list[TrainingSequence]:
-        """Multiply the advantages by the token weights; return all sequences.
+        """Multiply each advantage by the weight of its rollout; return all sequences.
+
+        The algorithm computes the weights from the rollouts' numbers of trained tokens.
 
         Args:
             rollouts: The trained sequences of each rollout.
@@ -248,12 +268,12 @@ class BatchBuilder:
     def _trained(
         self, group: int, rollout: Trajectory, earned: Sequence[float | Bucket]
     ) -> tuple[list[TrainingSequence], list[Bucket]]:
-        """Return a rollout's trained sequences, and the bucket of each of its calls.
+        """Return a rollout's trained sequences, and how each of its calls is used.
 
         Args:
             group: Number of the rollout's group.
             rollout: The rollout.
-            earned: The advantage of each call; its bucket if the call is not trained.
+            earned: For each call, its advantage, or the reason why it is not trained.
         """
         trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
@@ -270,7 +290,7 @@ class BatchBuilder:
         return merged(trained, group), entries
 
     def trained_positions(self, call: ModelCall) -> Places | Bucket:
-        """Return a response's positions to train; a bucket if there are none."""
+        """Return a response's positions to train; if there are none, the reason."""
         if not call.prompt_ids or not call.response_ids:
             return Bucket("masked", "no token ids were recorded")
         if self.longest and len(call.prompt_ids + call.response_ids) > self.longest:
@@ -299,9 +319,10 @@ class BatchBuilder:
 
 
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
-    """Return for each component's name whether the loss covers it.
+    """Return for each component of responses whether the loss covers it.
 
-    The scenario decides unless the setting ``train_tokens`` is set.
+    A component is a kind of text, such as reasoning or a tool's arguments. The scenario
+    decides unless the setting ``train_tokens`` is set.
     """
     if config.train_tokens is not None:
         return components_of(config.train_tokens)
@@ -311,7 +332,10 @@ def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, 
 def merged(
     calls: Iterable[tuple[ModelCall, Places, float]], group: int
 ) -> list[TrainingSequence]:
-    """Merge a rollout's calls into as few sequences as their tokens allow.
+    """Merge a rollout's model calls into as few token sequences as possible.
+
+    A call joins a sequence of the same agent if its prompt begins with the tokens of
+    the whole sequence.
 
     Args:
         calls: Each model call with the positions of its trained tokens and its
@@ -343,7 +367,7 @@ def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
 def _count_breaks(calls: Sequence[ModelCall]) -> int:
     """Count the calls that continue an earlier call's messages, but not its tokens.
 
-    If a call continues several earlier calls, its tokens are compared with the longest.
+    If a call continues several earlier calls, the longest of these is compared.
     """
     said = [list(map(_said, call.messages)) for call in calls]
     breaks = 0
@@ -401,7 +425,7 @@ class _Attempt:
 
     @property
     def left_out(self) -> list[Bucket]:
-        """One bucket per model call, for an attempt that is not trained on."""
+        """Why each model call is dropped, for an attempt that is not trained on."""
         rollout = self.rollout
         bucket = Bucket("dropped", "no reward for each model call")
         if rollout.status is RolloutStatus.DROPPED:
@@ -421,6 +445,13 @@ def _entries(
     If the calls are not trained, for example because all advantages are 0, return for
     each call a :class:`Bucket` with the reason. ``ppo`` has returns instead of
     advantages, and its calls are trained even if all returns are 0.
+
+    Args:
+        role: The role.
+        index: Index of the attempt in ``group``.
+        group: All attempts at the task.
+        credited: For each trained role, the advantages of each attempt's calls.
+        algorithm: Name of the algorithm that computes advantages.
     """
     count = len(group[index].places[role])
     if role not in credited:
@@ -450,6 +481,6 @@ def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
 def _continued(
     sequences: Sequence[TrainingSequence], prompt: Sequence[int]
 ) -> TrainingSequence | None:
-    """Return the longest sequence that ``prompt`` continues token by token."""
+    """Return the longest sequence with which ``prompt`` begins; None if none fits."""
     found = [s for s in sequences if list(prompt[: len(s.ids)]) == s.ids]
     return max(found, key=lambda s: len(s.ids), default=None)

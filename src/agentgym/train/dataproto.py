@@ -23,16 +23,18 @@ def to_dataproto(
     """Convert trajectories to a ``verl.DataProto`` for verl's own trainer.
 
     Rows, mask and advantages are the same as in AgentGym's own training. Each agent of
-    a team has its own rows; dropped calls have no row. ``old_log_probs`` holds the
-    log-probabilities at sampling.
+    a team has its own rows. Model calls that are not trained have no row.
+    ``old_log_probs`` holds the log-probabilities at sampling.
 
     Args:
-        trajectories: Complete groups of attempts: the baseline needs the whole group.
+        trajectories: All attempts at each task: an attempt's advantage is computed by
+            comparison with the other attempts at the same task.
         model: Name or folder of the model that sampled the trajectories.
-        algorithm: Name of the advantage algorithm.
-        failure_cost: See :class:`~agentgym.core.config.TrainingConfig`.
-        trainable: Whether to train a component, by the component's name. None trains
-            the choice of tools and their arguments.
+        algorithm: Name of the algorithm that computes advantages.
+        failure_cost: Penalty that a model call's advantage loses for each of its tool
+            calls that failed.
+        trainable: For each component (a kind of text in a response, such as reasoning),
+            whether to train it. None trains the choice of tools and their arguments.
         temperature: Temperature at which the trajectories were sampled.
 
     Raises:

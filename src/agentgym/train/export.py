@@ -1,4 +1,4 @@
-"""Save a run's agent as the next version of its name."""
+"""Save a run's trained agent as the next version under its name."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -55,7 +55,15 @@ def export_agent(
 ) -> tuple[Path, Saved]:
     """Write a run's trained agent into ``folder``, and save it as the next version.
 
-    ``folder`` is new; ``step`` is the number of updates of the exported weights.
+    Args:
+        engine: Exports the weights.
+        scenario: The scenario, which has the prompt and the tools.
+        config: Every setting.
+        folder: The folder to create.
+        step: Number of updates that the exported weights had.
+        state: The run's state.
+        baseline: Held-out metrics before training.
+        metrics: Held-out metrics of the exported weights.
 
     Returns:
         The folder, and the saved version.
@@ -127,7 +135,7 @@ class Identity(NamedTuple):
         return cls(spec.agent, spec.scenario, _source(trained.scenario), tools)
 
     def is_of(self, other: "Identity") -> bool:
-        """Return whether both identify the same agent."""
+        """Return whether this identity and ``other`` belong to the same agent."""
         same = (self.agent, self.scenario) == (other.agent, other.scenario)
         alike = bool(self.tools) and self.tools == other.tools
         return same and (alike or self.source == other.source)
@@ -155,7 +163,7 @@ class Identity(NamedTuple):
         return self._holder(name) is None
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return the other agent that is saved under a name; None if there is none."""
+        """Return another agent that is saved under a name; None if there is none."""
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)
@@ -166,16 +174,19 @@ class Identity(NamedTuple):
 
 
 def _source(reference: str) -> str:
-    """Return a scenario reference without the options after its ``?``."""
+    """Return the name or path in a setting ``scenario``, without its ``?`` options."""
     return reference.partition("?")[0]
 
 
 def keep(agent: TrainedAgent, wanted: str) -> Saved:
     """Save an agent as the next version, and make it the default if it is better.
 
-    The first version always becomes the default. A later one must be significantly
-    better than before training and than the default, on at least as many tasks. If
-    another agent has the name ``wanted``, a number is added to the name.
+    The first version always becomes the default. A later version must solve
+    significantly more held-out tasks than the untrained agent, and than the default
+    version. It must be measured on at least as many tasks as the default version, and
+    lose no family (kind) of tasks. A default that the user chose is kept.
+
+    If another agent has the name ``wanted``, a number is added to the name.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.

@@ -1,4 +1,4 @@
-"""TrainingLoop: one run, from its baseline to its trained agent."""
+"""TrainingLoop: execute a run, from the first measurement to the trained agent."""
 
 import dataclasses
 import time
@@ -54,12 +54,12 @@ STALLED = "validation got no better within the patience of {patience}"
 
 
 class TrainingLoop:
-    """Executes one training run. Checkpoints save ``state``, for resuming it.
+    """Executes one training run; checkpoints save ``state``, to resume the run.
 
     Args:
         plan: The checked plan, with the settings.
         run: The run's folder, which the caller has locked.
-        progress: Receives the events.
+        progress: Observer that receives the run's events, e.g. each finished step.
         began: When the run's time limit began, as a value of ``time.monotonic()``.
     """
 
@@ -78,7 +78,7 @@ class TrainingLoop:
         self._interrupt = InterruptFlag()
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
-        """Use these settings from now on; ``each`` is the seconds per rollout."""
+        """Use ``config`` from now on; ``each`` is the timed seconds per rollout."""
         held_out = cache(partial(held_out_count, self._scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
@@ -91,9 +91,9 @@ class TrainingLoop:
         Raises:
             TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
             TrainingHalted: The disk is full, or the database of rollouts failed.
-            TrainingFailedError: The baseline shows that training is hopeless and the
-                user did not confirm, all rollouts of a step were dropped, or no call
-                was trained.
+            TrainingFailedError: The first measurement shows that training is hopeless
+                and the user did not confirm, all rollouts of a step were dropped, or no
+                model call was trained.
         """
         with self._ended_readably():
             return self._run_whole()
@@ -170,7 +170,9 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts and fit the run to its time limit; do nothing without one.
+        """Time some rollouts, and choose sizes of the run that fit its time limit.
+
+        Without a time limit, do nothing.
 
         Raises:
             UsageError: The time limit is too short.
@@ -190,7 +192,7 @@ class TrainingLoop:
             self._fit(self._time.fit_rest(limit - state.wall_seconds, each), each)
 
     def _fit(self, sizes: dict[str, Any], each: float) -> None:
-        """Apply ``sizes`` to the settings; they suit rollouts of ``each`` seconds."""
+        """Change the settings by ``sizes``, chosen for rollouts of ``each`` seconds."""
         self.state.rollout_seconds = each
         self._size(self._config.replaced(**sizes), each)
         self._measuring = dataclasses.replace(self._measuring, config=self._config)
@@ -212,7 +214,7 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Run the warm start and measure its result, unless a resumed run has done so.
+        """Imitate known calls and measure the result; skip work done before a resume.
 
         Raises:
             UsageError: The run has already done training steps.
@@ -248,14 +250,14 @@ class TrainingLoop:
         return self._time.has_room(self.state, self._forecast.step, self._measured)
 
     def _report_time_left(self, lesson: int = 0) -> None:
-        """Report the remaining time; add ``lesson`` rollouts of a coming warm start."""
+        """Report the time left; ``lesson`` counts rollouts of a warm start to come."""
         state = self.state
         spent = state.episodes, state.step, lesson, state.wall_seconds
         if left := self._forecast.until_end(*spent):
             self._progress.forecast(*left)
 
     def _ask(self, offer: str) -> None:
-        """Ask the user whether to train if the baseline gives little hope.
+        """Ask the user whether to train if the first measurement gives little hope.
 
         Training goes on without a question if a warm start had any success.
 
@@ -332,7 +334,7 @@ class TrainingLoop:
     def _sample(
         self, tasks: TaskStream, builder: BatchBuilder, judge: Ranker, step: int
     ) -> tuple[Sequence[Sequence[Trajectory]], dict[str, Any]]:
-        """Run a step's rollouts; return the groups, and a judge's verdicts by id."""
+        """Run a step's rollouts; return groups, and the judge's verdict per rollout."""
         verdicts: dict[str, Any] = {}
 
         def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
@@ -389,7 +391,7 @@ class TrainingLoop:
         return report_step(credited, update, times, done, self._config.episodes, left)
 
     def _validate(self, report: StepReport) -> Metrics | None:
-        """Return a validation, or None if none is due; save the step if interrupted."""
+        """Run a validation if due, else return None; if interrupted, save the step."""
         if not self._measuring.is_due:
             return None
         try:
@@ -422,7 +424,7 @@ class TrainingLoop:
         self._check_interrupt()
 
     def _say_stalled(self, stalled: str | None) -> None:
-        """Report why writing waits, e.g. for disk space; None if it continues."""
+        """Report why writing to disk waits; ``stalled`` is None when it goes on."""
         if stalled != self._stalled:
             self._stalled = stalled
             self._progress.stalled(stalled)

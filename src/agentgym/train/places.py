@@ -21,7 +21,7 @@ _EXPECT = "agentgym.compute.auto:expected_time"
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A plan for a run on another machine: uploads and installation.
+    """A plan for a run on another machine: files to upload and packages to install.
 
     Attributes:
         config: Every setting.
@@ -29,7 +29,7 @@ class Elsewhere:
         uploads: Files to send, with their sizes in bytes.
         installs: Packages to install, as pip names them.
         variables: Names of environment variables to pass on.
-        folder: The folder on the machine.
+        folder: AgentGym's folder on the machine; empty if it is not known yet.
         engine: A sentence about the choice of the engine, if it depends on the
             machine's GPU; otherwise empty.
     """
@@ -46,8 +46,8 @@ class Elsewhere:
 class Place(ABC):
     """A machine, or a provider of machines, to train on.
 
-    Plugins register it under the entry point ``agentgym.places``. The setting ``gpu``
-    starts with the registered name.
+    Plugins register a subclass under the entry point ``agentgym.places``. The setting
+    ``gpu`` begins with the registered name, as in ``ssh:user@host``.
     """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Place(ABC):
             config: The run's settings, with paths of the local machine.
             run: The run's local folder, which the caller has locked. All results are
                 copied into it.
-            progress: Receives the events.
+            progress: Observer that receives the run's events, e.g. each finished step.
         """
 
     @abstractmethod
@@ -95,7 +95,7 @@ PLACES = Plugins(
 def place_of(gpu: str) -> Place:
     """Return the place for the setting ``gpu``, such as ``ssh:user@host``.
 
-    A name that no place has is taken as a provider of rented machines.
+    A name that is not registered is taken as a provider of rented machines.
     """
     name = gpu.partition(":")[0]
     return PLACES.get(name if name in PLACES.names() else _RENTED)
@@ -104,8 +104,8 @@ def place_of(gpu: str) -> Place:
 def settled(config: TrainingConfig) -> TrainingConfig:
     """Choose a machine for ``gpu="auto"``, maybe a rented one; return the settings.
 
-    For this machine, ``gpu`` stays ``auto``. For another one, ``engine="auto"`` becomes
-    ``local`` unless vLLM supports the model.
+    If this machine is chosen, ``gpu`` stays ``auto``. For another machine,
+    ``engine="auto"`` becomes ``local`` unless vLLM supports the model.
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.

@@ -46,9 +46,10 @@ _NO_CHECK = (
 
 
 def tried(plan: Plan, progress: Progress) -> Plan:
-    """Try the user's agent, if there is one; return the plan with a report on it.
+    """Test the user's agent, if there is one, and add a report on it to the plan.
 
-    The user is asked whether tools that the scenario does not have may run.
+    A scripted model answers the agent in a few trial episodes. Tools of the agent that
+    the scenario does not have run in training only if the user allows it.
 
     Raises:
         UnsupportedError: The agent cannot be trained without changes.
@@ -208,10 +209,12 @@ def _require_extras(config: TrainingConfig) -> None:
 
 
 def _refuse_secrets(scenario: Scenario) -> None:
-    """Raise if the agent's prompt or a tool contains a secret: both are saved.
+    """Raise if the system prompt or a tool's description contains a secret.
+
+    A trained agent's folder keeps both.
 
     Raises:
-        ScenarioError: The prompt or a tool contains a secret.
+        ScenarioError: One of them contains a secret.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}
@@ -226,12 +229,13 @@ def _refuse_secrets(scenario: Scenario) -> None:
 
 
 def require_sound(config: TrainingConfig) -> None:
-    """Check a new run's time limit, and run the checks of scenarios on a tasks file.
+    """Check a new run's time limit, and its scenario if this is a tasks file.
 
-    The author of a tasks file may never have run ``agentgym scenarios check``.
+    A tasks file is checked as by ``agentgym scenarios check``, which its author may
+    never have run.
 
     Raises:
-        UsageError: The time limit is too short for any model.
+        UsageError: The time limit is too short for a run of even the smallest model.
         ScenarioError: A check fails; the message names the check and the reason.
     """
     require_time(config)

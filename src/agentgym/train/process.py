@@ -111,7 +111,7 @@ class DeferredSignals:
 
     @property
     def can_interrupt(self) -> bool:
-        """Whether signals can interrupt the work: handlers were installed.
+        """Whether the signal handlers are installed, so that signals can interrupt.
 
         Only the main thread can install handlers.
         """
@@ -137,7 +137,7 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """Call SIGTERM's handler from before :meth:`install`, if SIGTERM came."""
+        """If SIGTERM came, call the handler that it had before :meth:`install`."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)
@@ -145,7 +145,7 @@ class DeferredSignals:
     def interrupt(self) -> None:
         """Interrupt the main thread from another thread, by SIGTERM if possible.
 
-        Code that only notes Ctrl-C for later is interrupted too.
+        Code that only records a Ctrl-C, to handle it later, is interrupted too.
         """
         main = threading.main_thread().ident
         number = signal.SIGTERM if signal.SIGTERM in self._old else signal.SIGINT
@@ -160,14 +160,15 @@ class DeferredSignals:
         """Delay signals until the end of the block.
 
         Args:
-            doing: Description of the work, for the message after a signal.
-            given_up: Message of the error if the work is abandoned.
-            patience: Number of signals that interrupt the block itself; with fewer,
-                nothing is raised. None: never interrupt it, but raise after its end.
+            doing: Description of the work in the block, printed after a signal.
+            given_up: Message of ``Interrupted`` if the block is interrupted.
+            patience: Number of signals after which the block itself is interrupted;
+                fewer signals raise nothing. None never interrupts the block, and raises
+                KeyboardInterrupt after its end.
 
         Raises:
             KeyboardInterrupt: A signal came, and ``patience`` is None.
-            Interrupted: As many signals came as ``patience`` says.
+            Interrupted: ``patience`` signals came.
         """
         self._doing, self._given_up = doing, given_up
         self._patience, self._came = patience, 0

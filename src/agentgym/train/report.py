@@ -1,4 +1,4 @@
-"""Compute the report of a finished training step, and its lines of the credit log."""
+"""Compute a finished training step's report, and its lines of ``credit.jsonl``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -79,8 +79,8 @@ def credit_lines(
     response. If the engine measured them, there are three more fields, in nats:
     ``gaps`` (for each trained token, the learner's log-probability minus that at
     sampling; empty if all are below 0.0005), and ``entropy`` and ``kl`` (means over the
-    trained tokens). A judged rollout has the verdict in ``judge``. An engine that reads
-    the rollouts itself adds how its rules changed a rollout.
+    trained tokens). If a judge model ranked the rollout, ``judge`` has its verdict. An
+    engine that reads the rollouts itself adds fields on how its own rules changed them.
 
     Args:
         credited: The step's rollouts, with their training data.
@@ -140,6 +140,6 @@ def _spans(places: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _mean(found: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None if all are."""
+    """Return the mean of the values that are not None; None if there are none."""
     known = [value for value in found if value is not None]
     return sum(known) / len(known) if known else None

@@ -24,7 +24,7 @@ def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
     """Raise if nothing has changed the weights: no trained call, and no warm start.
 
     Args:
-        ledger: How the model calls were used.
+        ledger: Numbers of trained, masked and dropped model calls.
         run: The run's folder.
         warmed: Whether there was a warm start.
 
@@ -57,6 +57,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     Attributes:
         scenario: Name of the scenario that the policy was trained on.
+        config: Every setting.
         baseline: Metrics of the untrained policy on the main set of held-out tasks.
         metrics: Metrics of the trained policy on the same tasks.
         breakdown: Metrics before and after training on the other held-out sets, by name
@@ -76,9 +77,10 @@ class TrainingResult(BaseModel, extra="forbid"):
         cpu_seconds: CPU seconds of this machine's processes; the sum over all resumes.
         peak_memory_mb: Peak memory of all processes together, in MiB. Shared memory
             counts once.
-        ledger: How every model call was used.
+        ledger: Numbers of trained, masked and dropped model calls, with reasons.
         forgetting: How much training changed the model's answers to plain questions.
         saved: The saved version of the agent, and whether it became the default.
+        artifacts: Paths of the results.
     """
 
     scenario: str
@@ -144,7 +146,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def goals(self) -> list[Goal]:
-        """The success criteria, each with the share that held-out tasks reached."""
+        """The success criteria, each with the value measured on held-out tasks."""
         return compare_goals(self.criteria, self.baseline, self.metrics)
 
     @property
@@ -167,7 +169,7 @@ class TrainingResult(BaseModel, extra="forbid"):
 
     @property
     def export(self) -> str:
-        """Name of the ``TrainedAgent`` method that converts to the run's framework."""
+        """Name of the ``TrainedAgent`` method that exports to the run's framework."""
         name = f"to_{self.config.get('framework')}"
         return name if hasattr(TrainedAgent, name) else "to_langchain"
 

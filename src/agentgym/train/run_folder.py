@@ -56,7 +56,7 @@ class RunState(BaseModel, extra="forbid"):
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
-        stream: Position in the stream of training tasks.
+        stream: Which training tasks come next.
         wall_seconds: Wall seconds so far; the sum over all resumes.
         cpu_seconds: CPU seconds so far; the sum over all resumes.
         rollout_seconds: Wall seconds per rollout, used to fit the run to its time
@@ -67,11 +67,11 @@ class RunState(BaseModel, extra="forbid"):
         warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation; None while a new one is due.
-        confirmation: Metrics of as many other validation tasks, if ``validation``
-            reached the goal; otherwise None.
-        confirmations: Number of confirmations in the whole run.
+        confirmation: A second measurement, on as many other validation tasks, made if
+            ``validation`` reached the goal; otherwise None.
+        confirmations: Number of such second measurements in the whole run.
         watch: The results of all validations so far.
-        ledger: Counts of model calls so far.
+        ledger: Numbers of trained, masked and dropped model calls so far.
         forgetting: The untrained model's answers to plain questions, and the newest
             distance from that model; None before the questions were asked.
     """
@@ -113,7 +113,7 @@ class RunFolder:
         checkpoints/        step-000012/: the two newest and that of the best validation
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
-        result.json         before and after, once done
+        result.json         metrics before and after training, once done
 
     Attributes:
         path: The folder.
@@ -230,7 +230,7 @@ class RunFolder:
         return TrainingInterrupted(str(self.path), step, lost)
 
     def can_go_on(self) -> bool:
-        """Return whether a checkpoint, or a record of another machine, exists."""
+        """Return whether the run can be resumed, on this or on another machine."""
         if not (self.path / "run.json").exists():
             return False
         return bool(self.checkpoints() or self.record().get("elsewhere"))
@@ -303,7 +303,7 @@ class RunFolder:
 
     @contextmanager
     def new_checkpoint(self, state: RunState) -> Iterator[Path]:
-        """Yield a new folder for a checkpoint, which appears complete after the block.
+        """Yield a temporary folder, which becomes a checkpoint when the block ends.
 
         Then old checkpoints are removed, except for the two newest, that of the best
         validation, and that of a warm start.
@@ -319,7 +319,7 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove all checkpoints but the ``newest`` newest, the best and the first."""
+        """Remove checkpoints except the ``newest`` newest, the best and the first."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:
@@ -335,7 +335,7 @@ class RunFolder:
         return self._checkpoint(0) if state.warmed else None
 
     def validation(self, step: int) -> Metrics | None:
-        """Return the validation after a step; None if there was none."""
+        """Return the metrics of a step's validation; None if there was none."""
         for line in self.metrics():
             if line["step"] == step and "validation" in line:
                 return Metrics.model_validate(line["validation"])
@@ -397,7 +397,7 @@ class RunFolder:
         """Return the lines of metrics.jsonl; ignore a last line without its line end.
 
         Raises:
-            RunFolderError: A line is not a step; the message has its number.
+            RunFolderError: A line is not a step; the message has the line's number.
         """
         return self.metrics_from(0)[0]
 
@@ -405,7 +405,7 @@ class RunFolder:
         """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
         Raises:
-            RunFolderError: See :meth:`metrics`; the number counts from ``start``.
+            RunFolderError: See :meth:`metrics`; lines are counted from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -460,7 +460,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 def _refuse_secrets(config: TrainingConfig) -> None:
     """Raise ConfigError if a setting contains a secret.
 
-    The run folder keeps its settings, and secrets must not be written to it.
+    The run folder keeps the run's settings, and secrets must not be written to it.
     """
     redactor = Redactor.of_environment()
     for name, value in config.model_dump(mode="json").items():

@@ -1,10 +1,11 @@
-"""TaskStream: choose training tasks; prefer task families with a training signal.
+"""TaskStream: choose training tasks; prefer families of tasks with a training signal.
 
-A group of attempts that all earn the same reward has no training signal: its advantages
-are zero. Late in a run, most families have only such groups. DAPO (arXiv:2503.14476),
-and the algorithm ``dapo``, sample until enough groups have different rewards, and
-discard the others. TaskStream helps any algorithm: earlier groups predict which
-families are worth sampling, so that fewer rollouts are wasted.
+A family is a kind of task. A group of attempts that all earn the same reward has no
+training signal: its advantages are zero. Late in a run, most families have only such
+groups. DAPO (arXiv:2503.14476), and the algorithm ``dapo``, sample until rewards differ
+within enough groups, and discard the other groups. TaskStream helps any algorithm:
+earlier groups predict which families are worth sampling, so that fewer rollouts are
+wasted.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +22,21 @@ from agentgym.scenarios.task_lists import make_tasks
 
 _TASKS_PER_EPOCH = 1024
 _NEWEST = 0.5
-"""Weight of the newest group in a family's running mean of the spread."""
+"""Weight of the newest group in the running mean :attr:`StreamState.spread`."""
 _FULL_SPREAD = 0.3
-"""Standard deviation of rewards from which on every task of a family is taken: about
-that of one failure in eight attempts."""
+"""Every task of a family is taken if the standard deviation of its rewards is at least
+this, which is about that of one failure in eight attempts."""
 _LEAST_SHARE = 0.25
 """Least probability of taking a task of a family, so that no family disappears."""
 
 
 class StreamState(BaseModel, extra="forbid"):
-    """Position of a task stream.
+    """The state of a :class:`TaskStream`, which a checkpoint keeps.
 
     Attributes:
         position: Number of training tasks taken or skipped so far.
-        spread: Training signal of each family: the standard deviation of the rewards in
-            a group, as a running mean over the family's groups.
+        spread: Training signal of each family (kind of task): the standard deviation of
+            the rewards in a group, as a running mean over the family's groups.
     """
 
     position: int = 0
@@ -50,8 +51,9 @@ class TaskStream:
     Args:
         scenario: The scenario that creates the tasks.
         config: The settings. ``task_choice="adaptive"`` skips tasks at random: those of
-            families with little training signal more often. Otherwise every task is
-            taken. ``failure_cost`` counts as a training signal, too.
+            families (kinds of tasks) with little training signal more often. Otherwise
+            every task is taken. The penalty ``failure_cost`` of failed tool calls also
+            makes a difference between attempts.
         state: The stream's state; it is updated in place.
     """
 
@@ -110,7 +112,7 @@ class TaskStream:
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Update the training signal of the groups' families in the state."""
+        """Update each family's training signal in the state by its new groups."""
         spread = self._state.spread
         for group in groups:
             rewards = [

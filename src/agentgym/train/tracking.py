@@ -19,7 +19,7 @@ _VALIDATED: tuple[MetricName, ...] = (
 )
 
 Track = Callable[[StepReport, Metrics | None], None]
-"""A function that records a step's metrics, and its validation or None."""
+"""A function that records a step's metrics, and its validation if there was one."""
 
 
 def require_tracker(name: str) -> None:

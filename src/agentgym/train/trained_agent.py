@@ -1,4 +1,4 @@
-"""TrainedAgent: weights, agent spec, provenance and metrics, in one folder."""
+"""TrainedAgent: weights, prompt, tools and metrics of a trained agent, in a folder."""
 
 import os
 from dataclasses import replace
@@ -46,7 +46,7 @@ class Provenance(BaseModel, extra="forbid"):
         folder: The training process's working directory; empty if unknown.
         steps: Number of policy updates.
         episodes: Number of training rollouts.
-        created: Time in ISO 8601.
+        created: Time of creation, in ISO 8601.
         versions: Versions of the relevant packages.
     """
 
@@ -100,26 +100,26 @@ class TrainedAgent(BaseModel):
 
     @property
     def scenario(self) -> str:
-        """Reference that loads the scenario: its name, or the path of its pack."""
+        """The run's setting ``scenario``: a name or path, maybe with ``?`` options."""
         return str(self.provenance.config.get("scenario", self.spec.scenario))
 
     @property
     def wording(self) -> Wording:
         """The new prompts and tool descriptions that the agent was trained with.
 
-        They replace the texts of the agent's code when this process runs the weights.
+        They replace the texts in the agent's code when this process runs the weights.
         """
         return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the reference of the tasks file that the agent was trained on.
+        """Return the setting ``scenario`` that loads the agent's tasks file.
 
         Args:
             scenario: The scenario's name, or the path of the tasks file.
 
         Returns:
-            The reference, with the tools; ``live`` tools do not run until the user
-            allows it again. None if ``scenario`` is another one or has no tasks file.
+            The file's path, with the tools as options; tools that really ran must be
+            allowed again. None if the agent was not trained on this tasks file.
         """
         if not is_tasks_file(self.scenario):
             return None
@@ -159,8 +159,7 @@ class TrainedAgent(BaseModel):
                 restricts nothing, ``auto`` does the same as training.
 
         Raises:
-            NotFoundError: The agent is unknown; the message has the nearest and all
-                names.
+            NotFoundError: The agent is unknown; the message lists the known names.
             UsageError: The version is not a number, ``constrain`` is invalid, or
                 Hugging Face cannot be reached or has no such agent.
             AgentGymError: The folder exists but cannot be read, or contains pickles.
@@ -267,8 +266,8 @@ class TrainedAgent(BaseModel):
         """Load the weights; return an httpx transport that answers chat completions.
 
         Pass it to ``httpx.AsyncClient(transport=...)``. This process then answers for
-        any address; temperature and length are those of the agent's evaluation unless a
-        request sets them. Closing the transport frees the weights.
+        any address. Temperature and maximum length are those of the agent's evaluation
+        unless a request sets them. Closing the transport frees the weights.
 
         Raises:
             CorruptModelError: The weights differ from those saved.
@@ -349,7 +348,7 @@ class TrainedAgent(BaseModel):
 
         Args:
             tools: LangChain tools or functions to use; None takes the scenario's tools,
-                on a new example environment.
+                bound to a new example environment.
             agent: Your own agent that gets the weights; None takes the one that was
                 trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -372,11 +371,11 @@ class TrainedAgent(BaseModel):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "ChatAgent | Team":
-        """Return an AutoGen ``AssistantAgent``, or the agent or team of your factory.
+        """Return an AutoGen ``AssistantAgent``, or your own agent if that was trained.
 
         Args:
             tools: AutoGen tools or functions to use; None takes the scenario's tools,
-                on a new example environment.
+                bound to a new example environment.
             agent: Your own agent that gets the weights; None takes the one that was
                 trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -397,14 +396,14 @@ class TrainedAgent(BaseModel):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> "Agent | Crew":
-        """Return the agent as a CrewAI Agent, or the Crew that your factory builds.
+        """Return a CrewAI Agent, or your own CrewAI object if that was trained.
 
         CrewAI then prints no panels and sends no traces in this process, unless
         ``CREWAI_TRACING_ENABLED`` is set.
 
         Args:
-            tools: CrewAI tools to use; None takes the scenario's tools, on a new
-                example environment.
+            tools: CrewAI tools to use; None takes the scenario's tools,
+                bound to a new example environment.
             agent: Your own agent that gets the weights; None takes the one that was
                 trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -428,8 +427,8 @@ class TrainedAgent(BaseModel):
         """Return the agent as an ``Agent`` or Workflow of Microsoft Agent Framework.
 
         Args:
-            tools: Tools of Agent Framework to use; None takes the scenario's tools, on
-                a new example environment.
+            tools: Tools of Agent Framework to use; None takes the scenario's tools,
+                bound to a new example environment.
             agent: Your own agent or workflow that gets the weights; None takes the one
                 that was trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -455,8 +454,8 @@ class TrainedAgent(BaseModel):
         """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
 
         Args:
-            tools: The SDK's function tools to use; None takes the scenario's tools, on
-                a new example environment.
+            tools: The SDK's function tools to use; None takes the scenario's tools,
+                bound to a new example environment.
             agent: Your own agent that gets the weights; None takes the one that was
                 trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None
@@ -482,8 +481,8 @@ class TrainedAgent(BaseModel):
         """Return the agent as an ``Agent`` of pydantic-ai.
 
         Args:
-            tools: pydantic-ai's tools to use; None takes the scenario's tools, on a new
-                example environment.
+            tools: pydantic-ai's tools to use; None takes the scenario's tools,
+                bound to a new example environment.
             agent: Your own agent that gets the weights; None takes the one that was
                 trained, if it was your own. It is not changed.
             base_url: Address of an OpenAI-compatible server that has the weights. None

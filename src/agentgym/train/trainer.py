@@ -58,8 +58,8 @@ class Trainer:
 
     Args:
         config: Every setting; None takes defaults and ``AGENTGYM_*`` variables.
-        progress: Receives the events; True prints lines to standard error, False is
-            silent.
+        progress: Observer that receives each run's events; True prints lines to
+            standard error, False is silent.
         began: When a run's time limit begins, as a value of ``time.monotonic()``; None:
             when ``train`` is called.
     """
@@ -141,14 +141,15 @@ class Trainer:
             framework: The agent's framework; detected from ``agent`` if that is given.
             episodes: Budget of training rollouts.
             gpu: ``auto``, ``local``, ``none``, or a machine: ``ssh:user@host``.
-            resume: A run's name or folder to continue with its own settings.
+            resume: Name or folder of a run to continue, with that run's settings.
                 ``episodes`` may raise the budget, ``gpu`` may name another place, and
                 ``spot``, ``max_hourly``, ``max_cost``, ``judge_max_cost`` and settings
                 of memory and servers may change (``memory_share``,
                 ``vllm={"max_model_len": 4096}``, …).
-            yes: Train without a question even if the baseline gives little hope.
-            warm_start: Imitate known calls first. A resumed run can do so only before
-                its first step.
+            yes: Train without a question even if the first measurement gives little
+                hope.
+            warm_start: First imitate the calls that training tasks need. A resumed run
+                can do so only before its first step.
             progress: False to train silently, or another observer than the trainer's.
             **settings: Further fields of :class:`TrainingConfig`.
 
@@ -156,8 +157,8 @@ class Trainer:
             UsageError: A setting is unusable, or may not change on resuming.
             RunFolderError: The run folder is in use, full or not writable.
             TrainingInterrupted: Ctrl-C or SIGTERM; finished steps are saved.
-            TrainingFailedError: The baseline shows that training is hopeless, or
-                training gave no usable policy.
+            TrainingFailedError: The first measurement shows that training is hopeless,
+                or training gave no usable policy.
         """
         if progress is not None:
             other = Trainer(self.config, progress=progress, began=self._began)
@@ -201,7 +202,7 @@ class Trainer:
             return self._run_elsewhere(config, run, is_new=True)
 
     def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
-        """Fetch a run's remaining files from its previous place."""
+        """Fetch a run's remaining files from its previous machine (in ``config``)."""
         if why := place_of(config.gpu).fetch_results(config, run):
             text = f"{why} The run goes on from {run.path}."
             self._progress.warned([text])
@@ -363,7 +364,8 @@ class Trainer:
         Args:
             agent: A training result, an agent, or its name for ``TrainedAgent.load``.
             target: ``local``, the only target.
-            host: Address to listen on; one reachable from other machines needs a key.
+            host: Address to listen on. An address that other machines can reach needs
+                ``api_key``.
             port: Port to listen on; 0 takes a free port.
             api_key: Key that requests must have; None requires none.
 
@@ -422,10 +424,10 @@ def named_subject(
 
 @contextmanager
 def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
-    """Add to an error that ends the run how to resume it, if it can be resumed.
+    """If an error ends the run, add a note on how to resume, if this is possible.
 
-    After an interrupt or a UsageError, also remove a new run's folder if it has no
-    checkpoint.
+    After an interrupt or a UsageError, a new run's folder without a checkpoint is
+    removed instead.
     """
     try:
         yield
@@ -466,10 +468,10 @@ def _observer(progress: Progress | bool) -> Progress:
 
 
 def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
-    """Return the settings with which a user's own agent was trained.
+    """Return the settings that a user's own agent needs to run as in training.
 
-    The agent's own tools now get made-up results, even if they ran for real in
-    training: the user must allow that again.
+    The agent's own tools now get made-up results, even if they really ran in training:
+    the user must allow real calls again.
     """
     given = flattened(trained.provenance.config)
     has_own = given.get("own_tools") or given.get("allow_tools")

@@ -54,7 +54,7 @@ class Version(NamedTuple):
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version saved in ``folder``; None if it is not such a folder."""
+        """Return the version saved in ``folder``; None if no version is saved in it."""
         folder = Path(os.path.abspath(folder))
         name, number = folder.parent.name, folder.name
         home = os.path.abspath(agents_folder())
@@ -101,7 +101,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Lock the versions against other processes that add one or set the default.
+        """Lock out other processes that would add a version or set the default.
 
         Raises:
             UsageError: ``AGENTGYM_HOME`` cannot be written.
@@ -114,10 +114,10 @@ class Versions:
             yield self
 
     def add(self, agent: Path) -> Version:
-        """Copy an agent's folder as the next version; the caller must hold the lock.
+        """Copy an agent's folder as the next version.
 
-        The version appears complete or not at all. Weights become hard links if the
-        file system supports them.
+        The caller must hold the lock of :meth:`locked`. The version appears complete or
+        not at all. Weights become hard links if the file system supports them.
         """
         unfinished = self._folder / _UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)  # of a killed process
@@ -132,11 +132,13 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default; the caller must hold the lock.
+        """Make ``version`` the default version.
+
+        The caller must hold the lock of :meth:`locked`.
 
         Args:
             version: The new default.
-            pinned: Whether later runs may not change it.
+            pinned: Whether to forbid later runs to change the default.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:
@@ -145,7 +147,10 @@ class Versions:
             self.unpin()
 
     def unpin(self) -> None:
-        """Let later runs change the default again; the caller must hold the lock."""
+        """Allow later runs to change the default version again.
+
+        The caller must hold the lock of :meth:`locked`.
+        """
         (self._folder / _PINNED).unlink(missing_ok=True)
 
     @property
@@ -154,7 +159,11 @@ class Versions:
         return (self._folder / _PINNED).is_file() and self.default() is not None
 
     def _next(self) -> int:
-        """Return the next number; also above that of a default that was deleted."""
+        """Return the number of the next version.
+
+        It is higher than every existing number, and than the default's number even if
+        the default version was deleted.
+        """
         taken = [path.name for path in self._folder.iterdir()]
         if (self._folder / _DEFAULT).is_file():
             taken.append((self._folder / _DEFAULT).read_text(errors="replace").strip())

@@ -1,4 +1,4 @@
-"""Show a user's agent, not yet trained, in the terminal."""
+"""Show a user's agent before training, in the terminal."""
 
 from typing import Any
 

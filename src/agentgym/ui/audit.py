@@ -1,4 +1,4 @@
-"""Show an audit log (executed commands): the action, and a line with its caller."""
+"""Show the entries of an audit log: an action, such as a command, and its caller."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ _FOR = ("rollout", "attempt", "task", "agent", "tool", "purpose")
 
 
 def audit_lines(entries: Iterable[Entry]) -> list[str]:
-    """Format the entries of an audit log as lines to print."""
+    """Format the entries of an audit log as lines: the action, then its caller."""
     lines = []
     for entry in entries:
         lines.append(f"{_when(entry)}  {_what(entry)}")

@@ -69,9 +69,9 @@ def run_view(
 
     Args:
         run: The run's folder.
-        status: The run's status.
-        result: The run's result; None if it has none yet.
-        machine: State and cost of the rented machine; empty without one.
+        status: The run's status, such as ``running``.
+        result: The run's result; None if the run has none yet.
+        machine: Text with state and cost of the rented machine; empty without one.
     """
     config, steps = run.config(), run.metrics()
     facts = grid(
@@ -112,9 +112,9 @@ def run_view(
 
 
 def _history(steps: list[dict[str, Any]]) -> RenderableType:
-    """Return a table of the metrics of all validations, one row per step.
+    """Return a table of validation metrics, with one row per training step.
 
-    ``steps`` are those with a validation.
+    ``steps`` are the records of the steps that ended with a validation.
     """
     table = headed(3)
     for label in ("step", *_SHARES):
@@ -153,14 +153,14 @@ def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _standing(agent: TrainedAgent, version: Version) -> str:
-    """Describe whether a saved version is the default; if not, how to make it that."""
+    """Describe whether a version is its agent's default, and how to make it so."""
     if agent.is_default:
         return f"  the default of {version.name}"
     return f"  not the default; make it so with: agentgym agents use {version}"
 
 
 def _below(view: RenderableType) -> Padding:
-    """Return ``view`` with an indent, and with an empty line after it."""
+    """Return ``view``, indented and followed by an empty line."""
     return Padding(view, (0, 0, 1, 2))
 
 
@@ -192,7 +192,7 @@ def summary_view(summary: Summary) -> RenderableType:
 
 
 def _drop_view(drop: DropKind) -> RenderableType:
-    """Return a view of the rollouts dropped for one kind of reason."""
+    """Return a view of the rollouts that were dropped for the same kind of reason."""
     named = zip(drop.rollouts, drop.tasks, strict=True)
     which = ", ".join(f"{rollout} ({task})" for rollout, task in named)
     more = drop.count - len(drop.rollouts)
@@ -205,9 +205,9 @@ def _drop_view(drop: DropKind) -> RenderableType:
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
-    """Return a view of the places where conversations lost context.
+    """Return a view of the model calls where conversations lost earlier context.
 
-    ``losses`` describes these places for each rollout.
+    ``losses`` has, by rollout, a description of each such call.
     """
     if not losses:
         return Text("No conversation lost context.", "green")

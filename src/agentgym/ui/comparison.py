@@ -12,7 +12,7 @@ from agentgym.ui.words import number, number_span, share_span
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric before and after training, as texts."""
+    """One metric before and after training, formatted as texts."""
 
     label: str
     before: str  # value and interval
@@ -25,16 +25,16 @@ class MetricRow:
 
     @property
     def full_gain(self) -> str:
-        """The gain and its confidence interval, as one text."""
+        """The gain, followed by its confidence interval."""
         return f"{self.gain} {self.interval}".strip()
 
 
 @dataclass(frozen=True)
 class _Measure:
-    """Label, kind and scale with which a metric is shown.
+    """How a metric is shown: label, kind, and a factor (``scale``) for its value.
 
-    Of the kind ``cost``, less is better. Metrics that are not ``usual`` are only shown
-    in evaluations, and only if they were measured.
+    For metrics of kind ``cost``, a smaller value is better. Metrics that are not
+    ``usual`` are only shown in evaluations, and only if they were measured.
     """
 
     label: str
@@ -69,13 +69,14 @@ _MEASURES = (
 )
 USUAL = tuple(measure.name for measure in _MEASURES if measure.usual)
 BRIEF: tuple[MetricName, ...] = (*SHARES, "pass_1_of_all")
-"""Metrics to compare on the further held-out sets, next to the main one."""
+"""Metrics to compare on additional held-out sets, such as the out-of-vocabulary one."""
 
 
 def values(metrics: Metrics, *others: Metrics) -> list[tuple[str, ...]]:
-    """Return a row per metric: its label, and its value in each measurement.
+    """Return a row per metric: its label, and its value in each measurement, as texts.
 
-    Values have confidence intervals. Metrics that no measurement has are left out.
+    Values have confidence intervals. Metrics without a value in any measurement are
+    left out.
     """
     shown = (metrics, *others)
     return [
@@ -91,12 +92,15 @@ def rows(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> list[MetricRow]:
-    """Compare two measurements metric by metric, paired if the tasks are the same.
+    """Compare two measurements, and return a row per metric.
+
+    If both have the same tasks, differences are paired by task.
 
     Args:
         before: The first measurement.
         after: The second measurement.
-        names: The metrics to compare; those that are not usual only if measured.
+        names: The metrics to compare. Metrics that are not in ``USUAL`` are left out if
+            they were not measured.
         warm: A measurement between the two, after a warm start.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
@@ -114,9 +118,10 @@ def rows(
 def family_rows(
     before: Metrics, after: Metrics, warm: Metrics | None = None
 ) -> list[MetricRow]:
-    """Compare success by family of tasks; the worst family after training is first.
+    """Compare success by family (kind) of tasks, and return a row per family.
 
-    Return [] if there are fewer than two families.
+    The family with the least success after training is first. Return [] if there are
+    fewer than two families.
     """
     old, new = before.family_success(), after.family_success()
     between = {} if warm is None else warm.family_success()
@@ -140,10 +145,11 @@ def family_rows(
 
 
 def _tells(measure: _Measure, k: int, *shown: Metrics | None) -> bool:
-    """Return whether a metric can differ from the metrics in the rows above it.
+    """Return whether a metric can differ from ``pass_1``, and so is worth a row.
 
-    ``pass_1_of_all`` only can if rollouts were dropped, ``pass_k`` and ``pass_at_k``
-    only for more than one attempt per task (``k``).
+    ``pass_1_of_all`` can differ only if rollouts were dropped. ``pass_k`` and
+    ``pass_at_k`` can differ only for more than one attempt per task (``k``). For all
+    other metrics, return True.
     """
     if measure.name == "pass_1_of_all":
         return any(each is not None and each.dropped for each in shown)
@@ -176,9 +182,10 @@ def _row(
 
 
 def _gain(kind: str, old: float, new: float, difference: Estimate) -> tuple[str, str]:
-    """Return the gain and its confidence interval, in points, in % or as a number.
+    """Return the gain and its confidence interval as texts.
 
-    ``kind`` is that of :class:`_Measure`.
+    The unit depends on the metric's ``kind``: points for a share, % for a cost, else a
+    plain number. The interval is that of ``difference``, which is paired by task.
     """
     low, high = difference.low, difference.high
     if kind == "score":

@@ -25,7 +25,7 @@ def p_words(p_value: float) -> str:
 def verdict_words(effect: Effect) -> str:
     """Return a sentence on whether training helped, with the p-value.
 
-    If there are few tasks, the text ends with a warning.
+    If there are too few tasks for a clear result, a warning follows.
     """
     said = (
         f"{_VERDICTS[effect.verdict]}: pass^1 {percent(effect.before)} -> "
@@ -36,10 +36,10 @@ def verdict_words(effect: Effect) -> str:
 
 
 def few_words(tasks: int) -> str:
-    """Return a warning if there are too few held-out tasks, else "".
+    """Return a warning if there are too few held-out tasks for a clear result, else "".
 
-    For p < 0.05, the paired test needs at least six tasks that change, all in the same
-    direction.
+    For p < 0.05, the paired test needs at least six tasks whose result changes, all in
+    the same direction.
     """
     if tasks >= _ENOUGH:
         return ""
@@ -58,12 +58,12 @@ def few_words(tasks: int) -> str:
 
 
 def better_words(effect: Effect) -> str:
-    """Return a sentence with the results that got significantly better, or ""."""
+    """Return a sentence with the metrics that got significantly better, or ""."""
     return _named("Better beyond chance", effect.better)
 
 
 def worse_words(effect: Effect) -> str:
-    """Return a sentence with the results that got significantly worse, if any."""
+    """Return a sentence with the metrics that got significantly worse, if any."""
     return (
         _named("Worse beyond chance", effect.worse)
         or "No metric got worse beyond chance."

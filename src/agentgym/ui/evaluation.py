@@ -25,7 +25,7 @@ from agentgym.ui.tables import comparison_table, over
 from agentgym.ui.words import plural, share_span
 
 _MOST_ROWS = 24
-"""Maximum number of rows in a table of families or of tools."""
+"""Maximum number of rows in a table of task families (kinds of tasks) or of tools."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:
@@ -72,7 +72,7 @@ def _notes(*every: Evaluation) -> list[Text]:
 
 
 def verdict(found: Comparison) -> str:
-    """Return a sentence on which side, A or B, has the better pass^1, with p-value."""
+    """Return a sentence with the p-value: is A or B better in pass^1, or neither?"""
     what = "no difference shown"
     if found.p_value < 0.05:
         better = "B" if found.differences["pass_1"].value > 0 else "A"
@@ -108,10 +108,10 @@ def _calls_table(found: Evaluation) -> Table:
 
 
 def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
-    """Return a row per family of tasks: name, pass^1, and number of tasks.
+    """Return a row per family (kind) of tasks: name, pass^1, and number of tasks.
 
-    The lowest pass^1 is first. Return [] for a single family, or if there are too many
-    families to read.
+    The family with the lowest pass^1 is first. Return [] if there is a single family,
+    or if there are too many to show.
     """
     shares = metrics.family_success()
     tasks = [task for task in metrics.by_task if task.attempts]
@@ -125,14 +125,15 @@ def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
 
 
 def confusion_cells(matrix: ConfusionMatrix) -> tuple[list[str], list[str], str]:
-    """Choose the rows and columns of a confusion matrix to show, in the tools' order.
+    """Choose the rows and columns of a confusion matrix that are shown.
 
-    Empty rows and columns are left out. If there are very many rows, e.g. because each
-    task has its own tools, only those with the most wrong calls are kept.
+    A row is the tool that was needed, a column the tool that was called. Empty rows and
+    columns are left out. If there are very many rows, e.g. because each task has its
+    own tools, only the rows with the most wrong calls are kept.
 
     Returns:
-        The names of the rows, the names of the columns, and a sentence about rows that
-        were left out, or "".
+        The names of the rows, the names of the columns, and a sentence about rows with
+        calls that were left out, or "".
     """
     rows = [row for row in (*matrix.tools, NOTHING) if matrix.counts.get(row)]
     message = ""
@@ -179,6 +180,6 @@ def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
 
 
 def _confusion_line(matrix: ConfusionMatrix, row: str) -> tuple[str, str]:
-    """Return a row's name and its counts as one text, for a narrow terminal."""
+    """Return a row of a confusion matrix for a narrow terminal: name, and counts."""
     ordered = sorted(matrix.counts[row].items(), key=lambda cell: -cell[1])
     return row, ", ".join(f"{name} {count:,}" for name, count in ordered)

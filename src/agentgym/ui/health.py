@@ -43,9 +43,9 @@ def tripwires_view(findings: Sequence[Finding]) -> RenderableType:
 def findings_view(
     run: Evidence, findings: Sequence[Obstacle], status: str
 ) -> RenderableType:
-    """Return a view of a run's ledger, and of the reasons why it does not learn.
+    """Return a view of the reasons why a run does not learn.
 
-    The ledger counts how each model call was used.
+    Above them are the counts of model calls that were trained, masked or dropped.
     """
     head = f"{status}, {plural(len(run.steps), 'step')}, "
     head += plural(run.episodes, "episode")

@@ -12,9 +12,10 @@ _STYLES = {"met": "bold green", "skipped": "dim", "quoted": "dim"}
 
 
 def bill_view(bill: Bill) -> RenderableType:
-    """Return a view of the result and cost of each way to improve that was tried.
+    """Return a view of all that ``agentgym improve`` tried, with results and costs.
 
-    Each such way (rung) is a row. Below are the sum and the reason why it ended.
+    Each way to improve the agent (rung), such as better prompts, is a row. Below the
+    rows are the total cost, and the reason why the command ended.
     """
     table = headed(2)
     table.add_column("rung", no_wrap=True)

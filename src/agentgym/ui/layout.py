@@ -10,7 +10,7 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class ByWidth:
-    """A view that ``draw`` creates for the available width, in columns."""
+    """A view that depends on the terminal's width; ``draw`` creates it for a width."""
 
     draw: Callable[[int], RenderableType]
 
@@ -21,7 +21,7 @@ class ByWidth:
 
 
 def grid(*lines: tuple[RenderableType, ...]) -> Table:
-    """Return a table without header: a dim label, then one or more values, per line."""
+    """Return a table without header; a line is a label and one or more values."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -31,7 +31,7 @@ def grid(*lines: tuple[RenderableType, ...]) -> Table:
 
 
 def headed(gap: int) -> Table:
-    """Return an empty table with dim headers and ``gap`` spaces between columns."""
+    """Return an empty table with a header, and ``gap`` spaces between columns."""
     return Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
 
 

@@ -20,7 +20,7 @@ class ProviderRow(NamedTuple):
     Attributes:
         name: The provider's name for ``--gpu``.
         key: Environment variable with the API key; empty if no key is needed.
-        problem: A sentence about a missing key or program; empty if nothing is missing.
+        problem: A sentence about a missing key or program; else empty.
         costs: Whether the machines cost money.
     """
 
@@ -69,7 +69,10 @@ def offers_view(offers: Sequence[Offer]) -> RenderableType:
 
 
 def quote_view(quotes: Sequence[Quote]) -> RenderableType:
-    """Return a view of a run's cost on the first machine, and on up to three others."""
+    """Return a view of a run's expected cost on the first machine of ``quotes``.
+
+    Up to three other machines follow, in case the first is taken.
+    """
     first, others = quotes[0], quotes[1:4]
     parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]
@@ -88,7 +91,7 @@ def _brief(quote: Quote) -> str:
 
 
 def machines_view(found: Sequence[Found]) -> RenderableType:
-    """Return a table of rented machines, with their cost and their runs."""
+    """Return a table of rented machines, with cost and run of each."""
     table = headed(2)
     for name in ("machine", "of", "$ an hour", "so far", "run"):
         table.add_column(name, overflow="fold")

@@ -31,13 +31,14 @@ _SHOWN: tuple[tuple[RoleMetric, bool], ...] = (
     ("tokens", False),
     ("cut", True),
 )
-"""Metrics to show, and whether each is a share."""
+"""Metrics of a role that are shown, and whether each is a share."""
 
 
 def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
-    """Return a row of model call counts for each role, and a row with the total.
+    """Return a row for each role, and a row for all: counts of its model calls.
 
-    Return [] if there is only one role.
+    The counts are: all, trained, masked and dropped. Return [] if there is only one
+    role.
     """
     if len(ledger.roles) < 2:
         return []
@@ -48,9 +49,9 @@ def ledger_lines(ledger: Ledger) -> list[tuple[str, ...]]:
 def metrics_lines(
     before: Metrics | None, after: Metrics | None
 ) -> list[tuple[str, ...]]:
-    """Return a row of metrics for each role, each as before → after.
+    """Return a row of metrics for each role of a team, as texts ``before → after``.
 
-    If only one measurement is given, the values are those of that one. Return [] for an
+    If only one measurement is given, the texts have only its values. Return [] for an
     agent without roles.
     """
     sides = [role_metrics(found) for found in (before, after) if found is not None]
@@ -63,7 +64,10 @@ def metrics_lines(
 def roles_view(
     ledger: Ledger, before: Metrics | None, after: Metrics | None
 ) -> list[RenderableType]:
-    """Return tables of a team's roles; if there are many, of those that call most."""
+    """Return tables of the model calls and the metrics of a team's roles.
+
+    If there are many roles, only those with the most calls are shown.
+    """
     parts: list[RenderableType] = []
     calls = ledger_lines(ledger)
     if calls:
@@ -89,7 +93,10 @@ def _metrics_view(lines: list[tuple[str, ...]], note: str) -> list[RenderableTyp
 def _table(
     head: tuple[str, ...], lines: list[tuple[str, ...]], *, left_out: int
 ) -> RenderableType:
-    """Return a table; in a narrow terminal, cells show only the value after →."""
+    """Return a table; in a narrow terminal, ``before → after`` becomes ``after``.
+
+    ``left_out`` is the number of roles that ``lines`` does not have.
+    """
 
     def draw(width: int) -> RenderableType:
         is_narrow = width < _NARROW

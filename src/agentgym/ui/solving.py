@@ -1,4 +1,4 @@
-"""Show the coding team in the terminal: one line per event, and the solution."""
+"""Show the work of the coding team in the terminal: its events, and the solution."""
 
 from rich.console import Console, Group, RenderableType
 from rich.syntax import Syntax
@@ -28,10 +28,10 @@ _OUTCOMES = {
 
 
 class TeamLines:
-    """Prints one line per event of a team.
+    """Prints one line for each event of a team, such as a tool's result.
 
     Args:
-        console: Console for the lines.
+        console: Console to print to.
     """
 
     def __init__(self, console: Console) -> None:

@@ -43,7 +43,7 @@ _SPANS = len("0.04 [-0.01, 0.09]")
 
 
 def _form_words(plan: Plan) -> str:
-    """Describe the tool-call format, and whether the template drops reasoning."""
+    """Describe the tool-call format, and whether the chat template drops reasoning."""
     if not plan.drops_reasoning:
         return f"{plan.form} form"
     return (
@@ -130,13 +130,13 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def _ahead(plan: Plan) -> str:
-    """Describe the expected time of a run that has not been measured yet."""
+    """Describe the expected time of a run, before its baseline is measured."""
     known = "known once the baseline is measured"
     return f"{plan.expected}; {known}" if plan.expected else known
 
 
 def elsewhere_view(plan: Elsewhere) -> RenderableType:
-    """Return a view of the plan of a run on another machine, with its uploads."""
+    """Return a view of the plan of a run on another machine, with files to upload."""
     size = sum(plan.uploads.values())
     sent = f"{plural(len(plan.uploads), 'file')}, {size / 2**20:,.1f} MB"
     facts = grid(
@@ -211,7 +211,7 @@ def result_view(result: TrainingResult) -> RenderableType:
 
 
 def forgetting_view(result: TrainingResult) -> list[RenderableType]:
-    """Return a line on how far training moved the model on unrelated questions.
+    """Return a line on how much training changed answers to unrelated questions.
 
     Return [] if this was not measured.
     """
@@ -238,13 +238,13 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Return a table that compares measurements on the same tasks."""
+    """Return a table that compares measurements; see ``comparison.rows``."""
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 
 
 def effect_view(result: TrainingResult) -> list[RenderableType]:
-    """Return lines on whether training helped, and whether the goal is reached."""
+    """Return lines on whether training helped, and which goals were reached."""
     parts: list[RenderableType] = []
     if (effect := result.effect) is not None:
         parts.append(Text(verdict_words(effect), STYLES[effect.verdict]))
@@ -257,9 +257,10 @@ def effect_view(result: TrainingResult) -> list[RenderableType]:
 
 
 def families_view(found: list[MetricRow]) -> RenderableType:
-    """Return a table of success by family; if there are many, those that changed most.
+    """Return a table of success by family (kind) of tasks.
 
-    ``found`` are the rows of :func:`family_rows`.
+    If there are many families, only those that changed most are shown. ``found`` are
+    the rows of :func:`~agentgym.ui.comparison.family_rows`.
     """
     most = sorted(found, key=lambda row: -abs(row.change))[:_FAMILIES]
     parts = [comparison_table([row for row in found if row in most])]
@@ -311,7 +312,7 @@ def comparison_table(
 ) -> RenderableType:
     """Return a table of compared metrics; ``names`` are the titles of its columns.
 
-    Metrics after a warm start, if there was one, get a column after the first.
+    If there was a warm start, the metrics after it have a column after ``before``.
     """
     between = [WARM] if any(row.warm for row in compared) else []
 

@@ -70,7 +70,7 @@ class TerminalProgress(LinesProgress):
         self._print(line)
 
     def phase(self, name: str, total: int) -> None:
-        """Start to show the progress of a phase with ``total`` rollouts."""
+        """Show the progress of a new phase with ``total`` rollouts."""
         self._waiting = False
         super().phase(name, total)
 
@@ -81,12 +81,16 @@ class TerminalProgress(LinesProgress):
         self._show(metrics_view(title, metrics), Text(""))
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Print the expected time until the end of training."""
+        """Print the expected time until the end of training: ``least`` to ``most`` s.
+
+        ``soonest`` is the time if the next validation reaches the goal; None if that
+        does not end training.
+        """
         super().forecast(least, most, soonest)
         self._print("")
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Print the metrics after the warm start."""
+        """Print the metrics after the warm start; ``words`` describe it."""
         self._phase = None
         title = f"Warm start: {words}"
         self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
@@ -99,7 +103,10 @@ class TerminalProgress(LinesProgress):
         super().stepped(report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Print the metrics of a validation, and the worst families of tasks."""
+        """Print the metrics of a validation, and the worst families (kinds) of tasks.
+
+        ``reached`` is whether the run's goal is reached.
+        """
         self._phase = None
         line = Text.assemble(
             (f"step {step:<4}", "dim"),
@@ -123,26 +130,32 @@ class TerminalProgress(LinesProgress):
             self._print(Text(f"  note: {remark}", "yellow"))
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Print doubts, and ask whether to train; return False without a terminal."""
+        """Print doubts about the run, and ask whether to train it all the same.
+
+        Without a terminal, return False.
+        """
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask the user whether to do a warm start; return None without a terminal."""
+        """Ask whether to do the warm start in ``offer``; None without a terminal."""
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask whether a tool may really run; return None without a terminal."""
+        """Ask whether calls may really run a tool; return None without a terminal."""
         missing = f"The scenario has no tool named {tool}, which the agent has."
         return self._asked(
             [missing], "May it really run? Else its answers are made up."
         )
 
     def may_rent(self, quote: Sequence[str]) -> bool | None:
-        """Print a quote, and ask whether to rent; return None without a terminal."""
+        """Print a machine's price, and ask whether to rent it.
+
+        Return None without a terminal.
+        """
         return self._asked(quote, "Rent it?")
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Print terms, and ask whether to spend; return None without a terminal."""
+        """Print possible costs, and ask whether to spend; None without a terminal."""
         return self._asked(terms, "Spend it?")
 
     def _asked(self, lines: Sequence[str], question: str) -> bool | None:
@@ -162,7 +175,10 @@ class TerminalProgress(LinesProgress):
             self.__enter__()
 
     def stalled(self, reason: str | None) -> None:
-        """Print that the run waits for the disk, or continues if ``reason`` is None."""
+        """Print that the run waits for space on the disk, and why.
+
+        If ``reason`` is None, print that the run continues.
+        """
         self._print(Text(stalled_words(reason), "bold yellow" if reason else "bold"))
 
     def ended(self, reason: str, ledger: Ledger) -> None:
@@ -177,10 +193,10 @@ class TerminalProgress(LinesProgress):
         self._show(line, soft_wrap=not self._console.is_terminal)
 
     def _show(self, *parts: RenderableType, soft_wrap: bool = False) -> None:
-        """Print above the live view.
+        """Print above the live view, which is at the bottom of the terminal.
 
-        The live view is not redrawn meanwhile, because its lines would then stay on the
-        screen.
+        The live view is not redrawn at the same time, because its old lines would then
+        stay on the screen.
         """
         with self._live._lock:
             self._console.print(*parts, sep="\n", soft_wrap=soft_wrap)
@@ -206,10 +222,10 @@ class TerminalProgress(LinesProgress):
 
 
 def live_width(console: Console) -> int:
-    """Return a width of the live view, in columns, at which its lines never wrap.
+    """Return the width of the live view in columns, at which its lines never wrap.
 
-    The width leaves room for ``^C``, which terminals echo, and fits a terminal that the
-    user makes narrower, down to 80 columns.
+    The width leaves room for ``^C``, which terminals show. It is at most 77, so that
+    the user can make the terminal narrower, down to 80 columns.
     """
     return min(console.width, 80) - len("^C ")
 

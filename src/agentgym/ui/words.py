@@ -42,7 +42,7 @@ def share_span(estimate: Estimate) -> str:
 
 
 def number_span(estimate: Estimate, scale: float = 1.0) -> str:
-    """Format a number, times ``scale``, with its confidence interval."""
+    """Format a number, multiplied by ``scale``, with its confidence interval."""
     if estimate.n == 0:
         return "not measured"
     ends = [scale * end for end in (estimate.value, estimate.low, estimate.high)]
@@ -51,7 +51,7 @@ def number_span(estimate: Estimate, scale: float = 1.0) -> str:
 
 
 def weights_words(result: TrainingResult) -> str:
-    """Return a sentence on the training step that the saved weights come from."""
+    """Return a sentence on the training step from which the saved weights come."""
     if not result.steps:
         return "The weights are those of the warm start: no step came after it."
     if result.weights_step == 0:
@@ -68,9 +68,9 @@ def weights_words(result: TrainingResult) -> str:
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """Draw values over time as a curve of at most ``width`` characters.
+    """Draw values over time as a curve of at most ``width`` block characters.
 
-    If there are more values than characters, each character is a mean. Return "" for
+    If there are more values, each character shows the mean of a few. Return "" for
     fewer than two values.
     """
     if len(values) < 2 or width < 2:
@@ -84,7 +84,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return the language (``sh`` or ``python``) and the code to use the agent."""
+    """Return code that uses the trained agent, after its language: sh or python."""
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (
@@ -101,8 +101,8 @@ def use_of(result: TrainingResult) -> tuple[str, str]:
 def _exported(result: TrainingResult) -> str:
     """Return the method call that exports a trained agent, as in ``to_langchain()``.
 
-    It has the argument ``tools=[...]`` if the agent has no tools that can run: tools
-    from a tasks file, or different tools for each task.
+    The call has the argument ``tools=[...]`` if the user must give functions to run:
+    the agent's tools came from a tasks file, or each task had its own tools.
     """
     source = str(result.config.get("scenario", ""))
     has_none = is_tasks_file(source) and "tools=%40" not in source
@@ -116,8 +116,8 @@ def trained_words(tokens: str) -> str:
     """Describe the kinds of tokens that a model learns from.
 
     Args:
-        tokens: A value of the setting ``train_tokens``. Other texts, such as names of
-            components, are returned unchanged.
+        tokens: A value of the setting ``train_tokens``. Other texts are returned
+            unchanged.
     """
     return {
         "calls": "tool calls: the choice of a tool and its arguments, no other text",

@@ -1,4 +1,4 @@
-"""CreditLog: read the learner's measurements of each model call of a run."""
+"""CreditLog: read ``credit.jsonl``, which has measurements of each trained call."""
 
 from collections.abc import Iterator
 from os import SEEK_CUR
@@ -14,8 +14,8 @@ class Learned(NamedTuple):
     """Sums over the trained tokens of some model calls, in nats.
 
     Attributes:
-        gap: Sum of the absolute differences between the tokens' log-probabilities at
-            sampling and at the learner.
+        gap: Sum over the tokens of the absolute difference between the log-probability
+            at sampling and that computed in training.
         gap_tokens: Number of tokens in this sum.
         entropy: Sum of the policy's entropies before the update.
         entropy_tokens: Number of tokens in this sum.
@@ -43,7 +43,7 @@ class CreditLog:
         self._end = 0
 
     def read(self) -> Iterator[list[tuple[str, list[Learned | None]]]]:
-        """Yield new lines in batches: each line's rollout id, and sums per model call.
+        """Yield new lines in batches, each as a rollout id and sums per model call.
 
         The sums are None for a call that was not trained or not measured. A line whose
         calls all have None is left out.
@@ -65,7 +65,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout id and sums; None without sums, or if it is not valid."""
+    """Return a line's rollout id and sums; None if it has none or is not valid."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

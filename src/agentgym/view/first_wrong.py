@@ -31,17 +31,17 @@ WORDS = {
     CallClass.UNNEEDED: "The task does not need it.",
     CallClass.UNJUDGED: "The needed calls of this task are not known.",
 }
-"""A sentence for each class of calls."""
+"""For each class of tool calls, the sentence that the page shows."""
 _HARMLESS = {CallClass.OWN, CallClass.RIGHT, CallClass.UNJUDGED}
 _NEEDLESS = {CallClass.REPEATED, CallClass.UNNEEDED}
 STOPPED = "The agent stopped before it made this call."
 
 
 class CallJudge:
-    """Judges the tool calls of a run's rollouts by the needed calls of its scenario.
+    """Compares the tool calls of rollouts with the calls that their tasks need.
 
     Args:
-        reference: The scenario's reference in the run's settings.
+        reference: The run's setting ``scenario``; this scenario lists the needed calls.
     """
 
     def __init__(self, reference: str) -> None:
@@ -58,7 +58,7 @@ class CallJudge:
     def judge(self, rollout_input: Any, trajectory: Trajectory) -> dict[str, Any]:
         """Return each tool call's class, the needed calls, and the first wrong call.
 
-        If the needed calls are not known, ``problem`` says why.
+        If the needed calls are not known, ``problem`` in the result says why.
 
         Args:
             rollout_input: The stored rollout's input, which contains the task.
@@ -103,9 +103,10 @@ class CallJudge:
     def confusion(
         self, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
     ) -> dict[str, Any]:
-        """Return the confusion matrix of rollouts, as ``matrix``.
+        """Return how often each tool was called when a given tool was needed.
 
-        If it cannot be computed, ``matrix`` is None and ``problem`` says why.
+        Returns the confusion matrix as ``matrix``, and the number of ``rollouts``. If
+        the matrix cannot be computed, it is None and ``problem`` says why.
         """
         empty: dict[str, Any] = {"rollouts": len(trajectories), "matrix": None}
         if self._scenario is None:
@@ -126,6 +127,11 @@ def _first_wrong(
 
     If the attempt failed and no call was wrong, the first needless call counts. If the
     agent stopped too early, ``call`` is None. Returns None if nothing was wrong.
+
+    Args:
+        judged: The tool calls, each with its class.
+        needed: Number of needed calls.
+        succeeded: Whether the attempt succeeded.
     """
     places = [n for n, call in enumerate(judged) if _is_wrong(call)]
     if not places and not succeeded:
@@ -152,6 +158,11 @@ def _is_wrong(call: JudgedCall) -> bool:
 
 
 def _next_needed(before: Sequence[JudgedCall], needed: int) -> int | None:
-    """Return the index of the first needed call that was not made; None if all were."""
+    """Return the index of the first needed call that was not made; None if all were.
+
+    Args:
+        before: The earlier tool calls, each with its class.
+        needed: Number of needed calls.
+    """
     done = {call.needed for call in before if call.kind is CallClass.RIGHT}
     return next((place for place in range(needed) if place not in done), None)

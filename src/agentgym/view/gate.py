@@ -20,16 +20,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Response headers that forbid inline scripts, other hosts, and embedding elsewhere."""
+"""Response headers that forbid inline scripts, other hosts, and embedding the page."""
 _API = "/api/"
 
 
 class PageKeys(Keys):
     """Accepts only requests of the viewer's own page.
 
-    The page of another site could also send requests to this machine. Their ``Origin``
-    differs, or their ``Host`` if the site's name was made to mean this machine.
-    Requests for data also need the token, which only the printed address contains.
+    Pages of other sites could also send requests to this machine. Such a request has
+    another ``Origin``, or another ``Host`` if the site's DNS name was pointed at this
+    machine. Requests for data also need the token, which only the printed address
+    contains.
 
     Args:
         token: The token in the printed address.

@@ -97,7 +97,7 @@ class OpenedRun:
         return {name: digest(part) for name, part in parts.items()}
 
     def page(self) -> dict[str, Any]:
-        """Return the run's page as JSON values.
+        """Return the data of the run's page as JSON values; see :func:`run_page`.
 
         Raises:
             RunFolderError: The run cannot be read, or was deleted.
@@ -110,7 +110,8 @@ class OpenedRun:
     ) -> dict[str, Any]:
         """Return a page of rollouts; see :meth:`RolloutIndex.find`.
 
-        ``is_loading`` means that the database is still being read: there will be more.
+        If ``is_loading`` in the result is True, the database is still being read:
+        later calls may return more rollouts.
         """
         cursor = as_text(self.cursor())
         is_loading = self._refresh()
@@ -129,17 +130,20 @@ class OpenedRun:
         return found | {"is_loading": is_loading}
 
     def facets(self) -> dict[str, Any]:
-        """Return the values of each filter, with the number of rollouts."""
+        """Return each filter's values, and the number of rollouts with each value."""
         is_loading = self._refresh()
         return self._index.facets() | {"is_loading": is_loading}
 
     def curves(self, by: str) -> dict[str, Any]:
-        """Return training metrics by step; see :meth:`RolloutIndex.curves`."""
+        """Return training metrics for each step and each value of the column ``by``.
+
+        See :meth:`RolloutIndex.curves`.
+        """
         is_loading = self._refresh()
         return {"rows": self._index.curves(by), "is_loading": is_loading}
 
     def rollout(self, rollout_id: str) -> dict[str, Any]:
-        """Return a rollout's page, with the rollouts of its group and of its task.
+        """Return the data of a rollout's page, with other attempts at its task.
 
         Raises:
             NotFoundError: The rollout is unknown.
@@ -159,7 +163,7 @@ class OpenedRun:
         }
 
     def tokens(self, rollout_id: str) -> dict[str, Any]:
-        """Return a rollout's sampled tokens, and how each was trained.
+        """Return a rollout's sampled tokens, and whether each of them was trained.
 
         Raises:
             NotFoundError: The rollout is unknown.
@@ -175,7 +179,10 @@ class OpenedRun:
     def confusion(self, phase: str) -> dict[str, Any]:
         """Return the confusion matrix of called and needed tools in one measurement.
 
-        At most a thousand rollouts are judged.
+        At most a thousand rollouts are counted.
+
+        Args:
+            phase: Name of the measurement, e.g. ``after`` for that after training.
         """
         key = phase, self.signature()
         if key not in self._confusions:
@@ -212,7 +219,7 @@ class OpenedRun:
             return self._judge
 
     def _refresh(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Read new events in a thread; wait for its end at most ``patience_s`` seconds.
+        """Read new events in a thread; wait ``patience_s`` seconds for it at most.
 
         Returns whether the thread is still reading.
 
@@ -270,5 +277,5 @@ def digest(value: object) -> str:
 
 
 def as_text(cursor: Mapping[str, str]) -> str:
-    """Return a cursor as one text, which the page sends back later."""
+    """Join the hashes of a cursor to one text, which the page sends back later."""
     return ".".join(cursor.values())

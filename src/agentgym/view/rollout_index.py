@@ -74,7 +74,7 @@ _KEPT, _SHOWN = NAMES[:-2], NAMES[:-3]
 
 
 class RolloutIndex:
-    """Summaries of a run's rollouts, read from its database.
+    """Keeps summaries of a run's rollouts in memory, read from the run's database.
 
     Thread-safe. Takes about 1.5 kB of memory per rollout.
 
@@ -113,10 +113,10 @@ class RolloutIndex:
         return self._store.path
 
     def update(self) -> int:
-        """Read new events; return the number of changed rows.
+        """Read new events from the run's database; return the number of changed rows.
 
-        If the database has lost rows, as after a resumed run, the whole database is
-        read again.
+        If the database has lost rows, e.g. because the run was resumed, the whole
+        database is read again.
 
         Raises:
             StoreError: The database cannot be read.
@@ -131,9 +131,9 @@ class RolloutIndex:
             return changed
 
     def _read_credit(self) -> None:
-        """Read new lines of the credit log into the rows of their rollouts.
+        """Read new lines of ``credit.jsonl`` into the rows of their rollouts.
 
-        A line waits until its rollout's end was read.
+        A line is kept until the end of its rollout was read from the database.
         """
         early, self._uncredited = self._uncredited, []
         for lines in chain([early], self._credit.read()):
@@ -141,9 +141,9 @@ class RolloutIndex:
                 self._uncredited += [line for line in lines if not self._learn(*line)]
 
     def _learn(self, rollout_id: str, calls: Sequence[Learned | None]) -> bool:
-        """Write the learner's sums of a rollout's calls into the rollout's rows.
+        """Write sums of a rollout's model calls (see ``Learned``) into its rows.
 
-        Returns False, and writes nothing, if the rollout has not ended yet.
+        Returns False, and writes nothing, if the rollout's end was not read yet.
         """
         row = self._database.execute(_ENDED_ROW, (rollout_id,)).fetchone()
         if row is None:
@@ -163,7 +163,7 @@ class RolloutIndex:
         return True
 
     def _read_chunk(self) -> tuple[int, bool]:
-        """Read some events and ended rollouts.
+        """Read the next events and ended rollouts from the run's database.
 
         Returns the number of changed rows, and whether there is more to read.
         """
@@ -198,7 +198,7 @@ class RolloutIndex:
     def _write(
         self, ended: Sequence[tuple[Any, ...]], still_open: Sequence[tuple[Any, ...]]
     ) -> None:
-        """Write rows of rollouts, replacing their earlier rows."""
+        """Write rows of ended and of running rollouts, replacing their earlier rows."""
         rows = [*ended, *still_open]
         if not rows:
             return
@@ -224,7 +224,7 @@ class RolloutIndex:
             self._open_counts = _count(still_open, {})
 
     def _number(self, rollout_id: str) -> int:
-        """Return the row number of an open rollout, or a new number."""
+        """Return the row number that a rollout had while running, or a new number."""
         number = self._numbers.pop(rollout_id, None)
         if number is None:
             number, self._next = self._next, self._next + 1
@@ -233,7 +233,7 @@ class RolloutIndex:
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Return the ``ended`` rollouts before the first with events still to read."""
+        """Return those of ``ended`` that come before the first with unread events."""
         last = """SELECT max(rowid) FROM events WHERE rollout_id = ?"""
         found = []
         for row in ended:
@@ -268,16 +268,16 @@ class RolloutIndex:
         """Return a page of rollouts, and their total number.
 
         Args:
-            filters: The required value by column; ``step`` and ``level`` may have
-                several, with commas. ``text`` searches the instruction, the calls, the
-                errors and the ids. ``wrong_argument`` keeps rollouts that called the
-                right tool with wrong arguments.
-            sort: A column, with ``-`` before it for descending order.
+            filters: The required value for each column's name. ``step`` and ``level``
+                may have several values, with commas between them. ``text`` searches the
+                instruction, the calls, the errors and the ids. ``wrong_argument`` keeps
+                rollouts that called the right tool with wrong arguments.
+            sort: Column to sort by, with ``-`` before it for descending order.
             offset: Number of rows to skip.
             limit: Most rows, up to 500.
 
         Raises:
-            UsageError: A filter or the order names an unknown column.
+            UsageError: ``filters`` or ``sort`` names an unknown column.
         """
         name = sort.removeprefix("-")
         if name not in _SHOWN:
@@ -296,7 +296,7 @@ class RolloutIndex:
         return {"total": total, "rows": [_record(row) for row in rows]}
 
     def facets(self) -> dict[str, Any]:
-        """Return each filter column's values, with their counts."""
+        """Return each filter column's values, with the number of rollouts of each."""
         names = (*FACETS, *LISTED)
         with self._lock:
             both = {
@@ -328,15 +328,19 @@ class RolloutIndex:
         return [(text.split("\n"), count) for text, count in rows]
 
     def curves(self, by: str) -> list[dict[str, Any]]:
-        """Return metrics of training rollouts for each step and value of a column.
+        """Return metrics of training rollouts for each step and each value of a column.
 
         Most metrics are means over rollouts: success, reward, model calls, …. The gap
-        of log-probabilities between sampler and learner, entropy and KL are means over
-        trained tokens. A metric is None if it was not recorded. By role, a rollout
-        counts for every role that spoke in it, with this role's calls and tokens.
+        of log-probabilities between sampling and training, entropy and KL are means
+        over trained tokens. A metric is None if it was not recorded. With ``roles``, a
+        rollout counts for every role that spoke in it, with this role's model calls and
+        tokens.
+
+        Args:
+            by: The column: ``family``, ``level`` or ``roles``.
 
         Raises:
-            UsageError: The column is not ``family``, ``level`` or ``roles``.
+            UsageError: ``by`` is another column.
         """
         if by not in ("family", "level", "roles"):
             raise UsageError(f"Curves cannot be drawn by {by!r}.")
@@ -375,7 +379,10 @@ class RolloutIndex:
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
     def _find_words(self, text: str) -> None:
-        """Define the SQL function ``has_words``: whether a row has a text's words."""
+        """Define the SQL function ``has_words``.
+
+        It returns whether a row contains all words of ``text``.
+        """
         if self._searched != text:
             rows = self._words.find(text.lower().split())
             is_found = rows.tobytes().__getitem__
@@ -389,7 +396,7 @@ def _by_type(item: tuple[Any, int]) -> tuple[bool, Any]:
 
 
 def _count(rows: Sequence[tuple[Any, ...]], counts: Facets) -> Facets:
-    """Add the values of the rows' filter columns to ``counts``, and return it."""
+    """Add the values of the rows' filter columns to ``counts``; return ``counts``."""
     for row in rows:
         record = dict(zip(NAMES, row, strict=True))
         named = {name: [record[name]] for name in FACETS}

@@ -15,7 +15,7 @@ from agentgym.view.first_wrong import CallJudge
 def rollout_page(
     rollout: Rollout, trajectory: Trajectory, judge: CallJudge
 ) -> dict[str, Any]:
-    """Return a rollout's task, steps, judgements and reward.
+    """Return a rollout's task, steps and reward, and a judgement of each tool call.
 
     Args:
         rollout: The stored rollout, which may still be running.

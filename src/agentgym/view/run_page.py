@@ -79,7 +79,10 @@ def _row(
 
 
 def run_page(run: RunFolder) -> dict[str, Any]:
-    """Return a run's steps, ledger, findings and measurements.
+    """Return the data of a run's page: curves, measurements, findings and ledger.
+
+    Findings are problems of the run, as ``agentgym doctor`` lists them. The ledger
+    counts the trained, masked and dropped model calls.
 
     Raises:
         RunFolderError: The run cannot be read, or was deleted.
@@ -134,7 +137,10 @@ def _sets(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _families(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return success by family before and after training, the largest loss first."""
+    """Return the success of each family (kind of task) before and after training.
+
+    The family that lost most comes first.
+    """
     result = evidence.result
     before = evidence.baseline if result is None else result.baseline
     if before is None:

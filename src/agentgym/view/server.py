@@ -1,4 +1,4 @@
-"""ViewServer: serve the page, its files and its data, on this machine only."""
+"""ViewServer: serve a web page that shows runs, and its data, on this machine only."""
 
 import asyncio
 import secrets
@@ -34,7 +34,7 @@ _TYPES = {
 }
 _BARE = b'from"preact"'
 _RESOLVED = b'from"./preact.mjs"'
-"""Replaces ``_BARE`` in files: a browser cannot resolve a package's bare name."""
+"""Replaces ``_BARE`` in scripts: a browser cannot resolve a package's bare name."""
 _LISTED = ("run.json", "result.json")
 """Files of a run from which its row in the list is made."""
 _GONE = (
@@ -45,7 +45,7 @@ _PAGING = ("sort", "offset", "limit")
 
 
 class ViewServer:
-    """Shows runs in a browser until it is closed; never writes a file.
+    """Serves a page that shows runs, until :meth:`close`; never writes a file.
 
     ::
 
@@ -220,10 +220,10 @@ _OF_RUN: dict[str, _Read] = {
 async def _send_changes(
     request: Request, cursor: Callable[[], Mapping[str, str]]
 ) -> web.StreamResponse:
-    """Send an event when one of the cursor's hashes changes, until the page closes.
+    """Send the page an event when a hash of the cursor changes, and every 15 s.
 
-    In ``since``, the page sends the cursor of the data that it shows, so that no change
-    is lost before this connection or between two connections.
+    In the query's ``since``, the page sends the cursor of the data that it shows, so
+    that no change is lost before this connection or between two connections.
     """
     response = web.StreamResponse(
         headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
@@ -246,10 +246,10 @@ async def _send_changes(
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    """Return an integer from a query.
+    """Return the integer ``name`` of a query; ``default`` if the query has none.
 
     Raises:
-        UsageError: It is not an integer.
+        UsageError: The value is not an integer of at least 0.
     """
     text = query.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 10):

@@ -57,7 +57,7 @@ _CHECKS = {
     "first-": "choice",
 }
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\S*[/.]\S*\w|\d+")
-"""Paths, quoted values and numbers, which vary between violations of the same rule."""
+"""Matches paths, quoted values and numbers: these vary between violations of a rule."""
 _MOST_WORDS = 2000
 _MOST_INSTRUCTION = 300
 _END = "\n"
@@ -77,7 +77,12 @@ class Attempt:
     failure: dict[str, Any] | None = None
 
     def read(self, kind: str, data: str | bytes | None) -> None:
-        """Add one event; ``data`` is None for model calls."""
+        """Add one event.
+
+        Args:
+            kind: The event's type.
+            data: The event's data as JSON; None for model calls.
+        """
         if kind == MODEL_REQUEST:
             self.model_calls += 1
         elif kind == "tool_call":

@@ -1,4 +1,4 @@
-"""WordIndex: find the rows with some words, without reading their texts."""
+"""WordIndex: find the rows that contain given words, without reading their texts."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class WordIndex:
-    """Finds the rows whose texts contain some words; kept in memory.
+    """Finds the rows whose texts contain given words; kept in memory.
 
     Words are separated by whitespace. A searched word also matches parts of longer
     words: it is compared with all distinct words, which are few even in many texts.
@@ -29,7 +29,7 @@ class WordIndex:
         self._size = max(self._size, row + 1)
 
     def replace_open(self, texts: Mapping[int, str]) -> None:
-        """Set the texts of rows that may still change, replacing earlier ones."""
+        """Set the texts of all rows that may still change; forget their old texts."""
         self._open = texts
         self._size = max(self._size, *(row + 1 for row in texts), 0)
 

@@ -85,6 +85,9 @@ def test_grpo_steps_as_the_local_engine_does_them_and_a_resume(
     for name in before:
         assert not torch.equal(before[name].float(), one[name].float()), name
         assert not torch.equal(one[name], two[name]), name
+    credit = (tmp_path / "whole" / "credit.jsonl").read_text().splitlines()
+    calls = [call for line in credit for call in json.loads(line)["calls"]]
+    assert any({"gaps", "entropy", "kl"} <= set(call) for call in calls)
     lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
     assert processes_of(on_cpu) == []

@@ -8,7 +8,9 @@ import os
 import subprocess
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -73,6 +75,14 @@ def test_two_updates_are_those_of_the_local_engine(
         assert theirs["entropy"] == pytest.approx(ours.entropy, abs=1e-4)
         assert theirs["clip_fraction"] == pytest.approx(ours.clip_fraction, abs=1e-5)
         assert theirs["gap"] < 1e-4
+        for name in ("learned", "entropies"):  # token by token, of the first rows
+            expected = getattr(ours, name)[: len(theirs[name])]
+            assert len(expected) > 1
+            assert [*chain(*theirs[name])] == pytest.approx(
+                [*chain(*expected)], abs=1e-4
+            )
+        assert [*map(len, theirs["moved"])] == [*map(len, theirs["learned"])]
+        assert theirs["kl"] == pytest.approx(fmean(chain(*theirs["moved"])))
 
     moved, untrained = tensors(tmp_path / "verl"), tensors(nano_path())
     assert moved.keys() == trained.keys() == untrained.keys()

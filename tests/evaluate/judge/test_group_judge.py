@@ -194,10 +194,15 @@ def test_one_group_that_fails_leaves_the_others_ranked() -> None:
 
 def test_judging_ends_at_its_cap_and_the_bill_stays_below_it() -> None:
     told: list[str] = []
+    counted: list[int] = []
+    progress: Any = {"begin": counted.append, "done": lambda: counted.append(-1)}
     with StubServer(scoring(by_length)) as server:
-        judge, record = judge_at(server, prices=PRICES, max_cost=0.6, warn=told.append)
+        judge, record = judge_at(
+            server, prices=PRICES, max_cost=0.6, warn=told.append, **progress
+        )
         for _ in range(40):
             judge.ranked([pair()])
+    assert sum(counted) == 0, "every attempt that was announced is done"
     assert record.kept[group_judge.CAP] == 40 - record.judged > 0
     assert record.judged == record.requests == len(server.bodies)
     assert record.cost == pytest.approx(0.02 * record.judged)

@@ -1,1 +1,1 @@
-"""The command ``agentgym improve``, which tries ever costlier ways to reach a goal."""
+"""The command ``agentgym improve``: better prompts, then training, until a goal."""

@@ -188,10 +188,15 @@ def improve(
 
 
 def _prices(option: str, read: float | None, written: float | None) -> "Prices | None":
-    """Return the prices in ``--OPTION-in`` and ``--OPTION-out``; None without both.
+    """Return the prices of a model's tokens; None if no price is given.
+
+    Args:
+        option: Prefix of the options' names, such as ``price`` in ``--price-in``.
+        read: $ per million prompt tokens; None if not given.
+        written: $ per million response tokens; None if not given.
 
     Raises:
-        UsageError: Only one of the two is given.
+        UsageError: Only one of the two prices is given.
     """
     from agentgym.errors import UsageError
     from agentgym.evaluate.metrics import Prices

@@ -183,9 +183,17 @@ async def _talk(
     console: "Console",
     as_json: bool,
 ) -> "Solution | None":
-    """Let the team solve the problem, then further requests; return the last solution.
+    """Let the team work on requests, print the solutions, and return the last one.
 
-    Return None if the user ends the chat before a request.
+    Return None if the user ends the chat before the first request.
+
+    Args:
+        session: The team.
+        problem: The first request; None asks the user for it.
+        chat: Whether to ask the user for further requests.
+        save: Folder to write changed files to.
+        console: Console for solutions and questions.
+        as_json: Whether to print each solution as JSON too.
     """
     from agentgym.errors import UsageError
     from agentgym.ui.solving import solution_view
@@ -262,7 +270,7 @@ def _read(console: "Console", prompt: str) -> str | None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder for the files, before any model is called and costs money.
+    """Create the folder for changed files, before a model is called and costs money.
 
     Raises:
         UsageError: The folder cannot be created or written to.
@@ -280,7 +288,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _keep(solution: "Solution", save: Path | None) -> str:
-    """Save the changed files, if there is a folder; return a sentence about this."""
+    """Save the changed files in ``save``, if given; return a sentence about this."""
     if save is None:
         return "Nothing was saved; --save FOLDER keeps the files."
     written = solution.save(save)

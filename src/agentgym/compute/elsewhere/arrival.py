@@ -1,4 +1,4 @@
-"""Build the result, the agent or the error of a remote run on the client."""
+"""Turn the fetched files of a remote run into a local result or an exception."""
 
 import json
 from pathlib import Path
@@ -17,11 +17,11 @@ _OUT_OF_MEMORY = -9
 
 
 def arrived(text: str, run: RunFolder, config: TrainingConfig) -> TrainingResult:
-    """Save a remote run's agent, and return the run's result with local paths.
+    """Save the agent of a finished remote run; return the result with local paths.
 
     Args:
         text: The content of the remote ``result.json``.
-        run: The run's local folder, which already has the agent.
+        run: The run's local folder, with the agent's fetched files.
         config: The run's settings with local paths.
     """
     settings = config.model_dump(mode="json")
@@ -49,7 +49,7 @@ def ended_with(
         outcome: The content of the remote ``outcome.json``.
         run: The run's local folder.
         where: The machine's address, for messages.
-        upload: Replaces remote paths in messages.
+        upload: Replaces remote paths in messages by local ones.
         folder: The run's remote folder.
     """
     log = f"Its log is in {run.path / 'elsewhere.log'}."

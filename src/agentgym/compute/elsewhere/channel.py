@@ -1,4 +1,4 @@
-"""Channel: send requests about one run to another machine."""
+"""Channel: send requests about one run to its server on another machine."""
 
 import json
 import os
@@ -22,7 +22,7 @@ class Channel:
 
     Args:
         shell: Runs commands on the machine.
-        python: Remote interpreter that has this package.
+        python: Path of a remote Python interpreter that has agentgym.
         folder: The run's remote folder.
     """
 
@@ -43,7 +43,9 @@ class Channel:
         self.close()
 
     def open(self) -> dict[str, Any]:
-        """Connect, and return the run's state.
+        """Start the run's server, connect to it, and return the run's state.
+
+        The state is the answer of ``RunServer.hello``.
 
         Raises:
             UnreachableError: There is no connection.
@@ -146,7 +148,7 @@ class Channel:
         return part
 
     def _broken(self, error: Exception) -> ComputeError:
-        """Close the connection, and return the exception for a missing answer."""
+        """Close the connection; return the exception for an unanswered request."""
         assert self._process is not None
         code: int | None = None
         with suppress(subprocess.TimeoutExpired):

@@ -28,7 +28,9 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 PART = 4 << 20
 _INCOMING = ".incoming"
 _FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Keys in ``state.json`` of step 0, a file that is written again as they get values."""
+"""Keys in the ``state.json`` of step 0.
+
+The file is written again each time that one of these keys gets a value."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -44,7 +46,7 @@ class Transfers:
         self._slowest = 0.0
 
     def note(self, size: int, seconds: float) -> None:
-        """Record a transfer of ``size`` bytes."""
+        """Record a transfer of ``size`` bytes that took ``seconds``."""
         if size <= 0:
             return
         self._size, self._seconds = self._size + size, self._seconds + seconds
@@ -57,8 +59,8 @@ class Transfers:
     def longest_s(self) -> float | None:
         """Seconds to expect for a transfer as large as the largest so far, or None.
 
-        The assumed speed is the mean of all transfers, or that of the last large one if
-        this was slower. None before the first transfer.
+        The assumed speed is the mean of all transfers, or the speed of the last large
+        transfer if that was slower. None before the first transfer.
         """
         return self._largest * self._slowest if self._largest else None
 
@@ -90,9 +92,9 @@ class Mirror:
     def continues_local(self) -> bool:
         """Return whether the remote run continues the newest local checkpoint.
 
-        It does if both have the same metrics up to that checkpoint's step. Otherwise
-        the run has continued locally or on a third machine, and the remote files must
-        not be fetched.
+        It does if both have the same metrics up to that checkpoint's step, and the same
+        state in the checkpoint. Otherwise the run has continued locally or on a third
+        machine, and the remote files must not be fetched.
         """
         found = self._run.checkpoints()
         if not found:
@@ -120,8 +122,9 @@ class Mirror:
     def pull(self) -> dict[str, Any]:
         """Fetch the run's new files; return the answer of ``RunServer.files``.
 
-        The database comes before the checkpoints, which count its rollouts. Call this
-        only if :meth:`continues_local` returns True.
+        The database is fetched before the checkpoints, since each checkpoint counts the
+        rollouts in the database. Call this only if :meth:`continues_local` returns
+        True.
         """
         begun, before = time.monotonic(), self._fetched
         home = {path.name: version(path) for path in self._run.checkpoints()}
@@ -145,7 +148,7 @@ class Mirror:
                 self._fetch(source, size, folder / _checked(name))
 
     def push(self, config: dict[str, Any]) -> None:
-        """Copy the run to the machine, with ``config`` as settings in ``run.json``."""
+        """Copy the run to the machine, with the settings ``config`` in ``run.json``."""
         path = self._run.path
         with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory() as scratch:
             record = Path(scratch) / "run.json"
@@ -163,7 +166,7 @@ class Mirror:
             self.send(file, f"runs/{self._name}")
 
     def send(self, file: IO[bytes], to: str) -> None:
-        """Send an archive, and unpack it in the remote folder ``to``.
+        """Send a tar archive, and replace the remote folder ``to`` by its content.
 
         After a broken connection, a second call continues where the first one stopped.
         """
@@ -275,10 +278,10 @@ class Mirror:
 
 
 def _checked(name: str) -> str:
-    """Return a remote file's name after checking that it is below the run's folder.
+    """Return a remote file's name after checking that it stays in the run's folder.
 
     Raises:
-        ComputeError: The name is a path outside of the folder.
+        ComputeError: The name is a path outside of the run's folder.
     """
     if not is_below(name):
         raise ComputeError(

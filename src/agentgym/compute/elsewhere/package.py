@@ -20,7 +20,7 @@ WHEEL_NAME = f"{_STEM}-py3-none-any.whl"
 
 
 def wheel() -> bytes:
-    """Return the wheel's bytes; equal files give equal bytes."""
+    """Return a wheel of this package, as bytes; equal files give equal bytes."""
     root = Path(__file__).parents[2]
     about = f"{_STEM}.dist-info"
     installed = distribution(DISTRIBUTION)

@@ -18,7 +18,7 @@ from agentgym.version import __version__
 FOLDER = ".agentgym/elsewhere"
 """Folder of all runs and environments, relative to the remote home folder."""
 ENGINES = ".agentgym/engines"
-"""Folder with one environment per engine such as vLLM, relative to the home folder."""
+"""Folder with an environment per engine such as vLLM, relative to the home folder."""
 PYTHON_VARIABLE = "AGENTGYM_ELSEWHERE_PYTHON"
 """Remote environment variable with the path of a Python that has agentgym.
 
@@ -27,7 +27,7 @@ If it is set, this Python is used, and no environment with agentgym is installed
 _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _FREE_FOR_ENGINE_MB = 35_000
-"""Free disk needed to install vLLM, whose environment alone takes about 20 GB."""
+"""Free disk space in MB to install vLLM; its environment takes about 20 GB."""
 _INSTALL_S = 3_600.0
 
 _LOOK = """
@@ -154,9 +154,9 @@ def prepare(
 
 
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
-    """Return whether disk and GPU memory suffice for vLLM next to training.
+    """Return whether GPU memory and disk space are enough for vLLM and training.
 
-    GPU memory counts as sufficient if the need is unknown.
+    The GPU memory counts as enough if its size or the model's size is unknown.
     """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
@@ -174,7 +174,7 @@ def _number(found: dict[str, str], name: str) -> int:
 def _with_uv(
     shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Install uv, and return the machine's description after that."""
+    """Install uv, and return a new description of the machine."""
     report(f"Installing uv on {shell.address}.")
     _get_uv(shell)
     return _look(shell, key, engine)
@@ -258,7 +258,7 @@ def _get_uv(shell: RetryingShell) -> None:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Create the environment ``key`` of the wheel ``built`` and the run's packages."""
+    """Install the wheel ``built`` and the run's packages in the environment ``key``."""
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"

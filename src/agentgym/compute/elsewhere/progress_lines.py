@@ -1,6 +1,6 @@
 """Write a run's progress events as JSON lines, and replay them on the client.
 
-A question to the user is also a line. The user's answer arrives as a file.
+A question to the user is also a line. The user's answer arrives in a file.
 """
 
 import json
@@ -29,13 +29,13 @@ _KINDS: dict[str, dict[int, TypeAdapter[Any]]] = {
     "validated": {1: _METRICS},
     "ended": {1: _LEDGER},
 }
-"""Types of arguments to convert, by method and position; others are plain JSON."""
+"""Types of the arguments that JSON cannot hold as they are, by method and position."""
 QUESTIONS = ("wants_warm_start", "allows", "may_run")
 _LOOK_S = 0.1
 
 
 class ProgressWriter(Progress):
-    """Writes progress events to a file, one per line.
+    """Writes a remote run's progress events to a file, one per line.
 
     Args:
         folder: Folder for ``progress.jsonl`` and for answers.
@@ -66,69 +66,69 @@ class ProgressWriter(Progress):
         return value
 
     def planned(self, plan: Plan) -> None:
-        """Write the event."""
+        """Write the event that the run is about to start, with its plan."""
         self._write("planned", plan)
 
     def starting(self, what: str) -> None:
-        """Write the event."""
+        """Write the event that something slow starts; ``what`` describes it."""
         self._write("starting", what)
 
     def fitted(self, words: str) -> None:
-        """Write the event."""
+        """Write the event that the run was made to fit its time limit."""
         self._write("fitted", words)
 
     def phase(self, name: str, total: int) -> None:
-        """Write the event."""
+        """Write the event that a phase of ``total`` rollouts starts."""
         self._write("phase", name, total)
 
     def rollout_done(self) -> None:
-        """Write the event."""
+        """Write the event that a rollout has ended."""
         self._write("rollout_done")
 
     def baseline(self, metrics: Metrics) -> None:
-        """Write the event."""
+        """Write the event that the untrained policy was measured."""
         self._write("baseline", metrics)
 
     def forecast(self, least: float, most: float, soonest: float | None = None) -> None:
-        """Write the event."""
+        """Write the event that the remaining time was estimated, in seconds."""
         self._write("forecast", least, most, soonest)
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Forward the question to the client; wait for the answer."""
+        """Ask the user whether to begin with a warm start; wait for the answer."""
         answer: bool | None = self._ask("wants_warm_start", offer)
         return answer
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Write the event."""
+        """Write the event that the warm start is over, with the metrics after it."""
         self._write("warmed", words, metrics)
 
     def allows(self, doubts: Sequence[str]) -> bool:
-        """Forward the question to the client; wait for the answer."""
+        """Ask the user whether to train in spite of doubts; wait for the answer."""
         return bool(self._ask("allows", list(doubts)))
 
     def may_run(self, tool: str) -> bool | None:
-        """Forward the question to the client; wait for the answer."""
+        """Ask the user whether the agent's tool may really run; wait for the answer."""
         answer: bool | None = self._ask("may_run", tool)
         return answer
 
     def stepped(self, report: StepReport) -> None:
-        """Write the event."""
+        """Write the event that a training step has ended and was saved."""
         self._write("stepped", report)
 
     def validated(self, step: int, metrics: Metrics, reached: bool) -> None:
-        """Write the event."""
+        """Write the event that a validation has ended, with its metrics."""
         self._write("validated", step, metrics, reached)
 
     def warned(self, remarks: Sequence[str]) -> None:
-        """Write the event."""
+        """Write the event that there are new warnings."""
         self._write("warned", list(remarks))
 
     def stalled(self, reason: str | None) -> None:
-        """Write the event."""
+        """Write why the run waits for the disk; None if it does not wait any more."""
         self._write("stalled", reason)
 
     def ended(self, reason: str, ledger: Ledger) -> None:
-        """Write the event."""
+        """Write the event that training is over, with counts of its model calls."""
         self._write("ended", reason, ledger)
 
 
@@ -138,13 +138,13 @@ def replay_progress(
     adapted: Callable[[Plan], Plan],
     reply: Callable[[int, Any], None],
 ) -> bool:
-    """Call an observer on the client for each event that the remote run wrote.
+    """Call ``progress`` on the client for each event that the remote run wrote.
 
     Args:
         lines: Complete lines of ``progress.jsonl``.
-        progress: The observer.
-        adapted: Converts a plan's paths to the client's.
-        reply: Called with the number of a question and the observer's answer.
+        progress: Receives the events, and answers the questions.
+        adapted: Replaces a plan's remote paths by the client's paths.
+        reply: Called with the number of a question and its answer.
 
     Returns:
         Whether there are new files to fetch.

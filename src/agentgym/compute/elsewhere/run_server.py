@@ -1,14 +1,14 @@
 """Answer the client's requests about one run on the remote machine.
 
-The client starts it over SSH; it ends with the connection, and uses only the standard
-library. A request is a line of JSON, followed by ``size`` bytes. An answer has the same
-format. Files in the run's folder::
+The client starts this program over SSH. The program ends with the connection, and uses
+only the standard library. A request is a line of JSON, followed by ``size`` bytes. An
+answer has the same format. Files in the run's folder::
 
-    inputs/                   the user's code, packs and files; training runs in it
+    inputs/                   the user's code, scenarios and files; training runs in it
     runs/NAME/                the run, as on the client
     attempt-1/                one process of training: progress.jsonl, log, outcome.json
     incoming/, outbox/        files in transfer
-    heartbeat, client.json    time of the last client's request, and its id
+    heartbeat, client.json    time of the client's last request; the client's id
 """
 
 import fcntl
@@ -44,7 +44,7 @@ class RunServer:
     """Answers requests about one run, which has its own folder on this machine.
 
     Args:
-        folder: ``~/.agentgym/elsewhere/ID``.
+        folder: The run's folder, ``~/.agentgym/elsewhere/runs/ID``.
 
     Attributes:
         is_finished: Whether the client has all files, so that the folder can be
@@ -57,7 +57,12 @@ class RunServer:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def answer(self, question: dict[str, Any], payload: bytes) -> tuple[Any, bytes]:
-        """Call the requested method; return its answer, and bytes to send after it."""
+        """Call the method that a request names; return its answer and further bytes.
+
+        Args:
+            question: ``op`` is the method's name; the other keys are its arguments.
+            payload: The bytes that followed the request.
+        """
         asked: dict[str, Callable[..., Any]] = {
             "hello": self.hello,
             "have": self.have,
@@ -97,12 +102,12 @@ class RunServer:
         return {**self._state(), "folder": str(self._folder)}
 
     def beat(self) -> None:
-        """Record the time of the client's last request."""
+        """Record that the client has sent a request now."""
         with suppress(FileNotFoundError):  # the run was removed
             (self._folder / "heartbeat").touch()
 
     def have(self, name: str) -> int:
-        """Return how many bytes of a file have been received."""
+        """Return how many bytes of the file ``name`` have been received."""
         path = self._inside("incoming", name)
         return path.stat().st_size if path.exists() else 0
 
@@ -137,8 +142,8 @@ class RunServer:
     def start(self, number: int, payload: bytes) -> dict[str, Any]:
         """Start training in a process that continues without this connection.
 
-        If an attempt with this ``number`` exists already, nothing is started. So the
-        client may repeat a request. ``payload`` goes to the process by a pipe.
+        If training was already started with this ``number``, nothing is started. So the
+        client may repeat a request. The process gets ``payload`` over a pipe.
         """
         if self._last_attempt() >= number:
             return self._state()
@@ -164,8 +169,8 @@ class RunServer:
         """Return the run's state, new events and new output; wait up to 1 s for them.
 
         Args:
-            offset: Bytes of events that the client already has.
-            log: Bytes of output that the client already has.
+            offset: Number of bytes of events that the client already has.
+            log: Number of bytes of output that the client already has.
         """
         until = time.monotonic() + _WAIT_S
         while True:
@@ -196,8 +201,8 @@ class RunServer:
 
         Args:
             run: The run's name.
-            have: The version of each checkpoint that the client has, by name. The
-                checkpoint of step 0 gets a new version after a warm start.
+            have: The client's checkpoints: their versions, by name. The checkpoint of
+                step 0 gets a new version after a warm start.
         """
         folder = self._inside("runs", run)
         outbox = self._folder / "outbox"
@@ -246,7 +251,10 @@ class RunServer:
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:
-        """Record that the client has all files; the run is removed after the answer."""
+        """Record that the client has all files.
+
+        The run's folder is removed after this request is answered.
+        """
         self.is_finished = True
 
     def remove(self) -> None:
@@ -256,9 +264,10 @@ class RunServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _state(self) -> dict[str, Any]:
-        """Return the last attempt's outcome, and its state.
+        """Return the state, the number and the outcome of the last training process.
 
-        The state is none, running, ended, or lost if training died without an outcome.
+        The state is ``none`` before the first process. Then it is ``running``,
+        ``ended``, or ``lost`` if the process died without an outcome.
         """
         attempt, outcome = self._attempt(), None
         state = "none"
@@ -312,7 +321,7 @@ def digests(path: Path) -> list[str]:
 
 
 def serve(there: RunServer, questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until the client disconnects."""
+    """Answer requests until the client disconnects, or has all files."""
     while not there.is_finished and (line := questions.readline()):
         question = json.loads(line)
         payload = questions.read(question.pop("size", 0))
@@ -365,9 +374,9 @@ def version(checkpoint: Path) -> str:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Hard-link the files of ``source`` into ``target``, to keep them if it is deleted.
+    """Hard-link a folder's files into ``target``; they stay if ``source`` is deleted.
 
-    Do nothing if that fails, e.g. since ``source`` is missing.
+    Do nothing if linking fails, e.g. since ``source`` is missing.
     """
     new = target.with_name(f".{target.name}")
     shutil.rmtree(new, ignore_errors=True)
@@ -399,7 +408,7 @@ def _read(path: Path, offset: int, most: int = _MOST) -> bytes:
 
 
 def _read_lines(path: Path, offset: int) -> bytes:
-    """Return the complete lines from a byte offset on; empty if none is complete."""
+    """Return a file's complete lines after ``offset`` bytes; empty if it has none."""
     most = _MOST
     while b"\n" not in (found := _read(path, offset, most)) and len(found) == most:
         most *= 4

@@ -1,4 +1,4 @@
-"""Find the dependencies of the user's modules: files, packages, variables."""
+"""Find the files, packages and environment variables that the user's modules need."""
 
 import ast
 import os
@@ -28,16 +28,16 @@ _ALWAYS = ("HF_ENDPOINT", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AGENTGYM_SECRET
 
 @dataclass
 class Sources:
-    """Files, packages and variables that the user's modules need.
+    """The files, packages and environment variables that the user's modules need.
 
     Attributes:
-        files: Local files by path below the remote working folder. A link to a file is
-            replaced by the file.
-        links: Links to folders, by path, with the path of the sent folder. Both paths
-            are below the remote working folder.
+        files: Local files, by their path below the remote working folder. A link to a
+            file is replaced by the file.
+        links: Links to folders: the path of each link, with the path of the folder
+            that it points to. Both paths are below the remote working folder.
         packages: Requirements for pip, e.g. imported packages in their local version.
-        variables: Names of set environment variables that the code contains, and of
-            some that are always sent.
+        variables: Names of environment variables to send: those that are set and named
+            in the code, and a few that are always sent.
     """
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Sources:
     def add_module(self, module: str, folder: Path) -> None:
         """Add a module, with its local imports and data files.
 
-        Of a package, the whole folder is added. A data file is added if its path is a
-        string in the code. Modules that are not in ``folder`` are added as packages to
-        install.
+        If the module is in a package, the whole package is added. A data file is added
+        if its path is a string in the code. Modules that are not in ``folder`` are
+        added as packages to install.
         """
         waiting, seen = [module.partition(".")[0]], set[str]()
         distributions = packages_distributions()
@@ -73,7 +73,7 @@ class Sources:
                     waiting += self._read(path, folder)
 
     def add_tree(self, folder: Path, to: str) -> None:
-        """Add a folder's files as ``to``, and the packages that its modules import."""
+        """Add a folder's files below ``to``, and packages that its modules import."""
         distributions = packages_distributions()
         for path in self.add_folder(folder, to):
             for top in self._read(path, folder):
@@ -83,7 +83,7 @@ class Sources:
     def add_folder(self, folder: Path, to: str) -> list[Path]:
         """Add a folder's files, except hidden, secret and cache files; return them.
 
-        A folder that several links point to is added once; the others stay links.
+        A folder that several links point to is added once; the other links stay links.
 
         Args:
             folder: The local folder.
@@ -121,7 +121,7 @@ class Sources:
     def _read(self, path: Path, folder: Path) -> list[str]:
         """Record files and variables named in a module; return the modules it imports.
 
-        Empty for a file that is not a Python module.
+        The result is empty for a file that is not a Python module.
         """
         if path.suffix != ".py":
             return []
@@ -134,10 +134,10 @@ class Sources:
                 self._note(node.value, folder, path.parent)
         return list(_imported(tree))
 
-    def _note(self, text: str, folder: Path, beside: Path) -> None:
+    def _note(self, text: str, folder: Path, other: Path) -> None:
         """Record a string from the code if it names a set variable or a local file.
 
-        Paths are relative to ``folder`` or ``beside``.
+        A file's path is relative to ``folder`` or ``other``.
         """
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
@@ -145,7 +145,7 @@ class Sources:
             return
         if not text or len(text) > 200 or "\n" in text or "\0" in text:
             return
-        for place in (folder, beside):
+        for place in (folder, other):
             path = Path(os.path.normpath(place / text))
             if path.is_relative_to(folder) and path.is_file() and _may_go(path, folder):
                 self.files[path.relative_to(folder).as_posix()] = path
@@ -165,10 +165,10 @@ def _has_module(folder: Path, top: str) -> bool:
 
 
 def _may_go(path: Path, folder: Path) -> bool:
-    """Return whether neither a path nor its link's target is hidden or secret.
+    """Return whether a file may be sent: it is not hidden, and not a key or ``.env``.
 
-    Of a target outside of ``folder``, only the part of its path that differs from
-    ``folder`` is checked.
+    The same holds for the target of a link. Of a target outside of
+    ``folder``, only the part of its path that differs from ``folder`` is checked.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

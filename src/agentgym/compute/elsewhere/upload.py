@@ -24,7 +24,7 @@ from agentgym.scenarios.tool_tasks.task_file import answers_path
 
 Named = Callable[[str], str]
 MOST_BYTES = 200 * 2**20
-"""Most bytes to send; a model's folder is not counted."""
+"""Most bytes of a run's files to send; the model's folder is not counted."""
 _FRAMEWORKS = (
     "langchain",
     "autogen",
@@ -44,13 +44,14 @@ class Upload:
 
     Attributes:
         config: The settings, with this machine's paths.
-        files: Local files by path below the remote folder ``inputs/``.
-        links: Links to folders, by path, with the path that each links to.
+        files: Local files, by their path below the remote folder ``inputs/``.
+        links: Links to folders: the path of each link, with the path of the folder
+            that it points to.
         extras: Extras of the package agentgym to install.
         packages: Further packages to install, as requirements for pip.
         variables: Values of environment variables, by name.
-        scenario: Converts the path of ``inputs/`` to the remote setting ``scenario``.
-        model: Converts the path of ``inputs/`` to the remote setting ``model``.
+        scenario: Returns the remote setting ``scenario`` for the path of ``inputs/``.
+        model: Returns the remote setting ``model`` for the path of ``inputs/``.
     """
 
     config: TrainingConfig
@@ -92,7 +93,7 @@ class Upload:
 
         Args:
             sent: The settings that were sent to the remote machine.
-            found: The settings of the remote run, e.g. with a warm start.
+            found: The settings of the remote run, which may have changed some of them.
         """
         old, new = sent.model_dump(), found.model_dump()
         changes = {
@@ -243,6 +244,6 @@ def _add_data(reference: str, sources: Sources) -> Named:
 
 
 def _requirement(line: str) -> str:
-    """Return the requirement in a line of a requirements file, or ""."""
+    """Return the requirement in a line of a requirements file; "" if there is none."""
     found = line.partition(" #")[0].strip()
     return "" if found.startswith(("#", "-")) else found

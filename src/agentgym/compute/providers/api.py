@@ -1,4 +1,4 @@
-"""Api: send requests to a provider's HTTP API; retry safe ones, and hide the key."""
+"""Api: send requests to a provider's HTTP API, with retries; keep the key secret."""
 
 import json
 import math
@@ -54,15 +54,16 @@ def key_from(variable: str, name: str, where: str) -> str:
 
 
 def url_from(variable: str, usual: str, key: str) -> str:
-    """Return the address of a provider's API, from a variable or the default.
+    """Return the address of a provider's API.
 
-    The key is sent to this address. So an address in the variable must use https or be
-    on this machine. It may not be in the file ``.env``, which others may have written.
+    It is the value of an environment variable, or the default. The key is sent to this
+    address. So the variable's address must use https or be on this machine, and the
+    variable may not be set in the file ``.env``, which others may have written.
 
     Args:
         variable: Name of the environment variable.
         usual: The default address.
-        key: Name of the variable with the key, for messages.
+        key: Name of the variable with the API key, for messages.
 
     Raises:
         ComputeError: The key may not be sent to this address.
@@ -94,7 +95,7 @@ def url_from(variable: str, usual: str, key: str) -> str:
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """Raise ComputeRefusedError for errors in a block that parses an answer."""
+    """Raise ComputeRefusedError if the block cannot parse a provider's answer."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -130,8 +131,9 @@ class Api:
     ) -> dict[str, Any]:
         """Send a request that may be repeated, and return its answer.
 
-        Broken connections, statuses 429 and 5xx, and answers other than JSON are
-        retried with growing waits, or after ``Retry-After``, at most a minute.
+        The request is sent again after broken connections, statuses 408, 425, 429 and
+        5xx, and answers other than JSON. The waits between attempts grow, or are those
+        of ``Retry-After``; each is at most a minute.
 
         Raises:
             ComputeRefusedError: The provider refused the request.
@@ -162,7 +164,8 @@ class Api:
         Args:
             path: The request's path.
             body: The request's JSON.
-            read: Parses the answer; may raise lookup errors.
+            read: Parses the answer. Its errors, such as KeyError, mean that the answer
+                is not readable.
 
         Raises:
             ComputeRefusedError: The provider refused, and did nothing.
@@ -223,7 +226,8 @@ class Api:
 
         Raises:
             ComputeRefusedError: The provider refused the request.
-            UnreachableError: A retry may succeed; ``wait_s`` is ``Retry-After``.
+            UnreachableError: A retry may succeed, after ``wait_s`` seconds if they are
+                known from ``Retry-After``.
         """
         status = response.status_code
         try:
@@ -264,7 +268,7 @@ class Api:
         return ": ".join(str(part) for part in message if part) or json.dumps(found)
 
     def _clean(self, said: object) -> str:
-        """Return a message on one line, shortened, with the key replaced."""
+        """Return a message on one line, shortened, without the API key."""
         text = " ".join(str(said).split()).replace(self.key, "[key]")
         text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return text.rstrip(".") or type(said).__name__

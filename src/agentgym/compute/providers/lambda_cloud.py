@@ -1,4 +1,4 @@
-"""LambdaCloud: rent from Lambda by its API v1: https://docs.lambda.ai/api/cloud."""
+"""LambdaCloud: rent machines by Lambda's API v1, https://docs.lambda.ai/api/cloud."""
 
 import re
 import time
@@ -37,7 +37,7 @@ _STATES = {
 
 
 class LambdaCloud(Provider):
-    """Rents on-demand instances of Lambda with one GPU.
+    """Rents Lambda's on-demand instances that have one GPU.
 
     Before a launch, an SSH key with the instance's name is registered at Lambda. It is
     removed after the instance has ended.
@@ -67,9 +67,10 @@ class LambdaCloud(Provider):
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return an offer per one-GPU instance type and region with free machines.
+        """Return the offers of Lambda's instance types that have one GPU.
 
-        A type without free machines has one offer, unavailable and without a region.
+        A type has one offer for each region with free machines. If no region has any,
+        the type has one offer that is not available and has no region.
         """
         types = _data(self._api().ask("GET", "/instance-types"), dict)
         with understood(self.name):
@@ -163,7 +164,7 @@ class LambdaCloud(Provider):
         return EndRequest("POST", api.url + _TERMINATE, api.key, body)
 
     def _register(self, name: str, public_key: str) -> None:
-        """Register an SSH key at Lambda, unless this name is registered."""
+        """Register an SSH key at Lambda, unless a key of this name exists."""
         if any(key["name"] == name for key in self._keys()):
             return
         body = {"name": name, "public_key": public_key}
@@ -197,7 +198,7 @@ class LambdaCloud(Provider):
         return self._asked
 
     def _machine(self, found: dict[str, Any]) -> Machine:
-        """Convert Lambda's description of an instance to a Machine, without tokens."""
+        """Convert Lambda's description of an instance to a Machine; drop its tokens."""
         with understood(self.name):
             host = found.get("ip")
             return Machine(

@@ -1,4 +1,4 @@
-"""RunPod: rent by its API v2: https://docs.runpod.io/api-reference-v2/overview."""
+"""RunPod: rent by API v2, https://docs.runpod.io/api-reference-v2/overview."""
 
 import re
 from typing import Any, ClassVar
@@ -59,7 +59,7 @@ class RunPod(Provider):
         self._api()
 
     def offers(self) -> list[Offer]:
-        """Return an offer per type of NVIDIA GPU, also for types out of stock."""
+        """Return one offer for each type of NVIDIA GPU, even if it is out of stock."""
         query = {"include": "AVAILABILITY", "product": "POD", "cloud": "SECURE"}
         found = self._api().ask(
             "GET", "/catalog/gpus", count="1", minCudaVersion=_CUDA, **query
@@ -154,7 +154,7 @@ class RunPod(Provider):
         return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Convert RunPod's description of a pod to a Machine, without variables."""
+        """Convert RunPod's description of a pod to a Machine; drop its variables."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None

@@ -32,8 +32,8 @@ def command() -> str:
     Raises:
         ComputeError: SkyPilot is not installed.
     """
-    beside = Path(sys.executable).parent
-    found = shutil.which(COMMAND) or shutil.which(COMMAND, path=beside)
+    folder = Path(sys.executable).parent
+    found = shutil.which(COMMAND) or shutil.which(COMMAND, path=folder)
     if found is None:
         raise ComputeError(
             "--gpu sky needs SkyPilot, whose command `sky` was not found. Install it "

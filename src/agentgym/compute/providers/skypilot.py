@@ -75,10 +75,10 @@ class SkyPilot(Provider):
         sky_command.command()
 
     def offers(self) -> list[Offer]:
-        """Return one offer per machine type of all enabled clouds.
+        """Return the offers of all machine types with one GPU, from the enabled clouds.
 
-        The offer is for the type's cheapest region. If this region has a spot price, a
-        second offer has the spot price.
+        A type has one offer, for its cheapest region. If this region has a spot price,
+        the type has a second offer with the spot price.
         """
         clouds = self._clouds()
         found = sky_command.answer("gpus", "list", timeout_s=self.answer_s)
@@ -199,7 +199,7 @@ class SkyPilot(Provider):
 
 
 def _task(offer: Offer) -> dict[str, Any]:
-    """Return SkyPilot's task: the machine to rent, and a job that awaits heartbeats."""
+    """Return SkyPilot's task: a machine, and a job that ends without heartbeats."""
     cloud, _, kind = offer.kind.partition("/")
     machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
     return {
@@ -212,8 +212,8 @@ def _task(offer: Offer) -> dict[str, Any]:
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return an :class:`Offer`'s price fields: first on demand, then spot if offered.
 
-    SkyPilot sets no limit to a spot price, so it may rise up to the price on demand.
-    Empty if the price is unknown.
+    SkyPilot sets no limit to a spot price, so this price may rise up to the price on
+    demand. The list is empty if the price on demand is unknown.
     """
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):
@@ -226,12 +226,12 @@ def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _readable(gpu: str) -> str:
-    """Convert SkyPilot's name of a GPU to the usual one, e.g. ``RTX 6000 Ada``."""
+    """Convert SkyPilot's name of a GPU to the usual name, e.g. ``RTX 6000 Ada``."""
     return re.sub(r"^RTX(?=\d|PRO)", "RTX ", gpu).replace("-", " ")
 
 
 def _safe(name: str) -> str:
-    """Return a cluster's name after checking it, since ``sky`` would accept a pattern.
+    """Return a cluster's name after a check, since ``sky`` would accept a pattern.
 
     Raises:
         ComputeError: It is not the name of one of AgentGym's clusters.

@@ -19,7 +19,7 @@ _SEPARATOR = re.compile(r"\s*;\s*")
 
 
 class BareJson(ToolFormat):
-    """Calls as JSON objects with name and parameters, without marks around them."""
+    """Reads tool calls that are JSON objects with name and parameters, no marks."""
 
     name: ClassVar[str] = "json"
     vllm_parser: ClassVar[str] = "llama3_json"
@@ -32,7 +32,7 @@ class BareJson(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the JSON objects, anywhere in the text, with a name and parameters."""
+        """Return as calls all JSON objects in the text with a name and parameters."""
         calls: list[WrittenCall] = []
         while found := _CALL.search(text, start):
             brace = text.index("{", found.start())

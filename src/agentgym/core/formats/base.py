@@ -1,6 +1,7 @@
 """ToolFormat: read tool calls and reasoning in a response's text.
 
 A *format* is the way in which a family of models writes tool calls and reasoning.
+A *mark* is a fixed text before or after calls or reasoning, e.g. ``<tool_call>``.
 Formats work on text only and do not depend on model names or token ids.
 """
 
@@ -48,7 +49,7 @@ class WrittenCall:
         return self.name is None or self.arguments is None
 
     def spans(self) -> Iterator[Span]:
-        """Yield the spans of this call, in order: its name, its arguments, its end."""
+        """Yield the ranges of this call's text, e.g. name and arguments, in order."""
         if self.malformed:
             yield Span(self.start, max(self.start, self.mark), TOOL)
             yield Span(max(self.start, self.mark), self.end, MALFORMED)
@@ -70,10 +71,12 @@ class CallText(NamedTuple):
         after: Text between the arguments and the closing mark.
         closing: The mark that closes calls; empty if the format has no such mark.
         notation: How arguments are written: ``json``: a JSON object; ``python``:
-            keyword arguments; ``tags``: one tag each, up to the function's closing tag.
+            keyword arguments; ``tags``: one tag per argument, then the function's
+            closing tag.
         around: If several calls stand between one pair of marks: the texts before the
             first and after the last call, e.g. ``[`` and ``]``.
-        separator: The text between two such calls; empty if each has its own marks.
+        separator: The text between two such calls; empty if each call has its own
+            marks.
     """
 
     opening: str
@@ -118,7 +121,7 @@ class ToolFormat(ABC):
     Attributes:
         name: The name that ``--tool-format`` accepts.
         vllm_parser: Name of vLLM's parser for this format.
-        openers: Texts that open a call. Streaming stops to show text at an opener.
+        openers: Texts that open a call. Streamed text ends before such a text.
         reasoning_marks: Pairs of texts that open and close reasoning.
         end_marks: Texts that may end an answer; they are removed from its content.
         example: An example call, for error messages and documentation.
@@ -355,7 +358,7 @@ def _after(mark: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _begun(text: str, mark: str) -> int:
-    """Return how many characters at the end of ``text`` may begin ``mark``."""
+    """Return how many characters at the end of ``text`` are a start of ``mark``."""
     for count in range(min(len(mark) - 1, len(text)), 0, -1):
         if text.endswith(mark[:count]):
             return count
@@ -381,7 +384,7 @@ def parameter_types(
 
 
 def referred(reference: str, root: Any) -> Any:
-    """Return the part of the schema ``root`` that a ``$ref`` points to, or None."""
+    """Return the part of the schema ``root`` that a ``$ref`` names; None if missing."""
     found = root
     for part in reference.removeprefix("#").strip("/").split("/"):
         found = found.get(part) if part and isinstance(found, Mapping) else found

@@ -36,7 +36,7 @@ _ARGUMENTS = {"text": _TEXT, "count": _COUNT}
 _LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
 _THOUGHT = "probe thought"
 PREFIX = 200
-"""Characters at a prompt's end to search for a mark that opens reasoning."""
+"""Number of last characters of a prompt that are searched for a reasoning mark."""
 
 
 class Render(Protocol):
@@ -59,7 +59,8 @@ class TemplateForm:
         format: The format of the template's calls.
         takes_objects: Whether arguments must be passed as objects, not as JSON text.
         short_ids: Whether call ids must have exactly nine letters and digits.
-        begins_reasoning: Whether the template's prompts open reasoning.
+        begins_reasoning: Whether the template's prompts end with a mark that opens
+            reasoning, e.g. ``<think>``.
         one_call: Whether an answer may have one call only. With several calls, the
             template fails or leaves some out.
         written: An example call as the template writes it.
@@ -133,13 +134,14 @@ def find_form(
 def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
-    If the template drops reasoning after the next user message, earlier answers no
-    longer have the tokens that were sampled.
+    If the template drops reasoning after the next user message, earlier answers in the
+    prompt no longer have the tokens that were sampled.
 
     Args:
         render: Renders messages with the template.
-        form: The template's tool format, to test also reasoning that is written between
-            the format's marks in the answer's text. None tests message fields only.
+        form: The template's tool format. If given, reasoning between the format's marks
+            in an answer's text is tested too. None tests only reasoning in a separate
+            message field.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -173,14 +175,20 @@ _ADVICE = (
 
 
 def _attempts() -> Iterator[tuple[bool, str]]:
-    """Yield ways to pass a call to a template, as (arguments as object, call id)."""
+    """Yield ways to pass a call: whether arguments are an object, and the call id."""
     for call_id in (_LONG_ID, SHORT_ID):
         yield False, call_id
         yield True, call_id
 
 
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
-    """Render a test prompt and a test call; return the texts of both."""
+    """Render a test prompt and a test call; return the texts of both.
+
+    Args:
+        render: Renders messages with the template.
+        as_object: Whether the arguments are passed as an object, not as JSON text.
+        call_id: Id of the test call.
+    """
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
@@ -236,7 +244,15 @@ def _read_back(
 ) -> WrittenCall | None:
     """Return the test call as ``form`` reads it from ``answer``.
 
-    None if ``form`` misreads the call, or if the text around it has marks of calls.
+    None if ``form`` misreads the call, or if the text around the call has marks of
+    calls.
+
+    Args:
+        form: The format to test.
+        before: The text of the test prompt.
+        answer: The text of the test call, as the template wrote it.
+        formats: All formats by name, to find their marks.
+        as_object: Whether the arguments were passed to the template as an object.
     """
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
         return None  # the template wrote the JSON text as a quoted string

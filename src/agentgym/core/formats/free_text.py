@@ -1,4 +1,4 @@
-"""Separate free text from decisions in an answer with a JSON schema.
+"""Separate free text from decisions in an answer that follows a JSON schema.
 
 A field for limited values (an enum, a boolean, a number, a text with a format) is a
 decision, like an argument of a tool. A field for any text is free text. If a schema has
@@ -27,7 +27,7 @@ def free_text(
 
     Args:
         text: A response.
-        span: Start and end offset of the answer in it, a JSON object.
+        span: Start and end offset of the answer, a JSON object, in the response.
         schema: The answer's JSON schema.
     """
     if not _decides(schema, schema, 0):
@@ -38,7 +38,15 @@ def free_text(
 def _free(
     text: str, at: int, schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of each free text in the JSON value at offset ``at``."""
+    """Yield the offsets of each free text in the JSON value at offset ``at``.
+
+    Args:
+        text: A response.
+        at: Offset of the value.
+        schema: The schema of the value.
+        root: The whole schema, to which ``$ref`` refers.
+        depth: Number of objects and lists around the value.
+    """
     at = _skipped(text, at, " \t\r\n")
     if depth > _MOST_DEPTH or at >= len(text):
         return

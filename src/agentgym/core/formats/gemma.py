@@ -16,7 +16,7 @@ _NAME = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
 
 
 class Gemma(ToolFormat):
-    """Calls as tool name and object in Gemma's notation, with marks as quotes."""
+    """Reads tool calls that are a name and an object in Gemma's own notation."""
 
     name: ClassVar[str] = "gemma"
     vllm_parser: ClassVar[str] = "gemma4"

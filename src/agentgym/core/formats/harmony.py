@@ -23,7 +23,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 
 
 class Harmony(ToolFormat):
-    """Calls as messages whose header names a channel and the function to call."""
+    """Reads tool calls that are messages; the header names the function to call."""
 
     name: ClassVar[str] = "harmony"
     vllm_parser: ClassVar[str] = "openai"

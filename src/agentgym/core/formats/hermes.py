@@ -21,7 +21,7 @@ _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
 
 
 class Hermes(ToolFormat):
-    """Calls as JSON objects with name and arguments, each between two marks."""
+    """Reads tool calls that are JSON objects, each between two marks."""
 
     name: ClassVar[str] = "hermes"
     vllm_parser: ClassVar[str] = "hermes"
@@ -33,7 +33,7 @@ class Hermes(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between marks; arguments may also be JSON in a string."""
+        """Return the calls between marks; arguments may be an object or a JSON text."""
         calls = []
         while (start := text.find(OPEN, start)) >= 0:
             calls.append(_read(text, start))

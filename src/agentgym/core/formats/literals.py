@@ -27,7 +27,7 @@ _DEEPEST = 32
 
 
 class Unreadable(ValueError):
-    """The text at an offset is not a value of the notation."""
+    """Raised if the text at an offset is not a value in the expected notation."""
 
 
 def skip_space(text: str, at: int) -> int:
@@ -56,9 +56,9 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 
 def read_word(text: str, at: int) -> tuple[Any, int]:
-    """Read a number, true, false or null, in Python's or JSON's spelling.
+    """Read a number, true, false or null; return its value and end offset.
 
-    Return also the end offset.
+    The spelling may be Python's or JSON's.
 
     Raises:
         Unreadable: The text is none of these.
@@ -111,7 +111,7 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
 def read_quoteless_object(
     text: str, at: int, quote: str, depth: int = 0
 ) -> tuple[dict[str, Any], int]:
-    """Read an object ``{key:value,…}`` in Gemma's notation; return also its end."""
+    """Read an object ``{key:value,…}`` of Gemma; return it and its end offset."""
     if not text.startswith("{", at):
         raise Unreadable
     values: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def read_quoteless_object(
 
 
 def _separated(text: str, at: int, end: str) -> int:
-    """Return the offset of the next element of a list or object, or of ``end``."""
+    """Return the offset of the next element after a comma, or of the mark ``end``."""
     at = skip_space(text, at)
     if text.startswith(",", at):
         return skip_space(text, at + 1)

@@ -22,7 +22,7 @@ _LIST, _COMMA, _LIST_END = (
 
 
 class Mistral(ToolFormat):
-    """Calls after a mark: a name and a JSON object each, or one JSON list of calls."""
+    """Reads tool calls after a mark: a name and a JSON object, or a list of calls."""
 
     name: ClassVar[str] = "mistral"
     vllm_parser: ClassVar[str] = "mistral"
@@ -36,7 +36,7 @@ class Mistral(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls, in the spelling of either model."""
+        """Return the calls, in the spelling of Ministral 3 or of Mistral Small."""
         calls: list[WrittenCall] = []
         while (start := text.find(OPEN, start)) >= 0:
             mark = start + len(OPEN)
@@ -49,7 +49,7 @@ class Mistral(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, in the spelling of ``written``."""
+        """Return the text around a call's arguments, spelled as in ``written``."""
         if _LIST.match(written, len(OPEN)):
             before = f'{{"name": {json.dumps(name)}, "arguments": '
             return CallText(OPEN, (before,), "}", "", around=("[", "]"), separator=", ")

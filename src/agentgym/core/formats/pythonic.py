@@ -18,7 +18,10 @@ _BARE = re.compile(r"\s*\[\s*[A-Za-z_][\w.\-]*\s*\(")
 
 
 class Pythonic(ToolFormat):
-    """Calls as Python calls with keyword arguments, in a list or one per line."""
+    """Reads tool calls that are written as Python calls with keyword arguments.
+
+    The calls stand in a list or one per line.
+    """
 
     name: ClassVar[str] = "pythonic"
     vllm_parser: ClassVar[str] = "pythonic"
@@ -41,7 +44,7 @@ class Pythonic(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, with the marks of ``written``."""
+        """Return the text around a call's arguments, with marks as in ``written``."""
         opening = next((mark for mark in _MARKS if written.startswith(mark)), "")
         return CallText(
             opening,
@@ -65,7 +68,13 @@ class Pythonic(ToolFormat):
 def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
     """Return the calls after a mark.
 
-    If one of them does not parse, return a single malformed call instead.
+    If one of the calls does not parse, return a single malformed call instead.
+
+    Args:
+        text: The response.
+        start: Offset of the opening mark.
+        mark: Offset after the opening mark.
+        closing: The closing mark; empty if the calls have no marks.
     """
     at = skip_space(text, mark)
     is_list = text.startswith("[", at)

@@ -24,15 +24,15 @@ _VALUE_END = re.compile(
 A ``</parameter>`` in other places belongs to the value.
 """
 _END = re.compile(r"\s*</function>(?:\s*</tool_call>)?|\s*</tool_call>")
-"""The end of a call. A call without it was cut, so that parameters may be missing."""
+"""The end of a call. A call without this end was cut off and may lack parameters."""
 _BROKEN_END = re.compile(r"</tool_call>|(?=<tool_call>)|(?=<function=)|\Z")
 
 
 class Xml(ToolFormat):
-    """Calls as tags for the function and its parameters, with unquoted values.
+    """Reads tool calls that are tags for the function and for each parameter.
 
-    One newline after a value's opening tag and one before its closing tag belong to the
-    format; everything else belongs to the value.
+    Values have no quotes. One newline after a value's opening tag and one before its
+    closing tag belong to the format; everything else belongs to the value.
     """
 
     name: ClassVar[str] = "xml"
@@ -53,7 +53,7 @@ class Xml(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, with the marks of ``written``."""
+        """Return the text around a call's arguments, with marks as in ``written``."""
         marks = (OPEN, CLOSE) if written.startswith(OPEN) else ("", "")
         return CallText(marks[0], (f"<function={name}>",), "", marks[1], "tags")
 

@@ -56,7 +56,7 @@ class LightningEngine(Engine):
 
     @property
     def policy(self) -> RegisteredPolicy:
-        """The policy; the trainer registers its servers at the gateway."""
+        """The policy; the trainer registers its servers at AgentGym's gateway."""
         return self._policy
 
     @property
@@ -70,7 +70,7 @@ class LightningEngine(Engine):
         return "" if self._process is None else self._process.failure
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return None: the trainer trains on every token, whatever its component."""
+        """Return None: the trainer trains on all response tokens, without labels."""
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
@@ -132,9 +132,10 @@ class LightningEngine(Engine):
         return UpdateMetrics(self._step, **found["measures"], credit=credit)
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Move the trainer's checkpoint into ``folder``, and write a manifest last.
+        """Move the trainer's new checkpoint into ``folder``; write a manifest last.
 
-        If the trainer skipped the step, hard-link the files of the checkpoint before.
+        If the trainer skipped the update, it has no new checkpoint. Then hard-link the
+        files of the previous checkpoint.
         """
         found = _newest(self._saved)
         if found is not None:
@@ -154,7 +155,9 @@ class LightningEngine(Engine):
         self._checkpoints = folder.parent
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint: end the trainer, and start it later with these weights.
+        """Choose the checkpoint from which the trainer starts next; end the trainer.
+
+        The trainer starts again, and loads the weights, before the next rollouts.
 
         Raises:
             CheckpointError: The checkpoint cannot be read, or is of another model.
@@ -178,7 +181,7 @@ class LightningEngine(Engine):
     def _current(self, checkpoints: Path) -> Path | None:
         """Return the trainer's newest checkpoint below ``checkpoints``, or None.
 
-        Checkpoints of steps after the current one do not count.
+        Checkpoints of steps after the current step do not count.
         """
         for manifest in sorted(checkpoints.glob(f"step-*/{_MANIFEST}"), reverse=True):
             found = _read_manifest(manifest)
@@ -204,7 +207,7 @@ class LightningEngine(Engine):
         shutil.copytree(model, folder)
 
     def close(self) -> None:
-        """End the trainer and its servers; remove checkpoints that were not moved."""
+        """End the trainer and its servers; remove the checkpoints in its own folder."""
         self._end_process()
         shutil.rmtree(self._saved, ignore_errors=True)
 

@@ -1,7 +1,8 @@
 """Hooks for Agent Lightning: its trainer waits for AgentGym, and reports its updates.
 
 Agent Lightning loads this file by its path, in the trainer's process. So the file
-imports nothing of AgentGym. The two sides exchange files in a folder, ``FOLDER``:
+imports nothing of AgentGym. The two sides exchange files in the folder that the
+environment variable ``LIGHTNING_FOLDER`` names:
 
     ready-1      from the trainer: its servers have the newest weights, and it waits
     go-1         from AgentGym: ids of the rollouts for the trainer's next step
@@ -19,7 +20,7 @@ from agentlightning.hooks import RolloutHooks
 
 FOLDER = "LIGHTNING_FOLDER"
 _EXISTING = "existing"
-"""Key of the id of an existing rollout; ``rollout/gateway/lightning.py`` reads it."""
+"""Metadata key for the id of a finished rollout; AgentGym's gateway reads it."""
 _TURN_S = 0.05
 _MEASURES = {
     "loss": "actor/pg_loss",
@@ -59,9 +60,10 @@ class LoopHooks(RolloutHooks):
         AgentLightningRayPPOTrainer._update_actor = recorded
 
     def on_enqueue(self, request: Any) -> Any:
-        """Return the request with the id of the step's next rollout.
+        """Add to a request for a rollout the id of a rollout that AgentGym has run.
 
-        At the beginning of a step, first wait for AgentGym's rollouts.
+        At the beginning of a step, first wait until AgentGym has run the step's
+        rollouts.
         """
         if not self._asked:
             self._turn += 1
@@ -82,10 +84,10 @@ class LoopHooks(RolloutHooks):
 
 
 def rows_of(batch: Any) -> list[dict[str, Any]]:
-    """Return lengths, reward and advantage of each row in a batch.
+    """Return rollout id, lengths, reward and advantage of each row in a batch.
 
-    Agent Lightning divides advantages by the number of rows and by the rollout's
-    trained tokens; this function undoes the division.
+    A row is one training sequence. Agent Lightning divides advantages by the number of
+    rows and by the number of the rollout's trained tokens; this function undoes both.
     """
     made = batch.batch
     size = made["responses"].shape[-1]
@@ -117,7 +119,7 @@ def rows_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def measures_of(metrics: dict[str, Any]) -> dict[str, float]:
-    """Return the trainer's metrics under AgentGym's names, as means of mini-batches."""
+    """Return the trainer's metrics, averaged over mini-batches, by AgentGym's names."""
     found = {}
     for name, key in _MEASURES.items():
         values = _flat(metrics.get(key, []))

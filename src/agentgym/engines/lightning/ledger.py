@@ -1,4 +1,4 @@
-"""Compute a step's credit ledger from the rows that Agent Lightning trained."""
+"""Compute from the rows of Agent Lightning's batch which model calls it trained."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,13 +39,13 @@ def own_credit(
     limit: int,
     fill_value: float,
 ) -> OwnCredit:
-    """Return the trained sequences of a step's rollouts, with the ledger.
+    """Return a step's trained sequences, and whether each model call was trained.
 
     Args:
         rollouts: The step's rollouts.
-        rows: The rows of the step's update, from ``hooks.py``; empty if the trainer
-            skipped the update.
-        limit: Most tokens of a row's prompt; the same limit holds for its responses.
+        rows: The rows of the step's update, from :func:`.hooks.rows_of`; empty if the
+            trainer skipped the update.
+        limit: Most tokens of a row's prompt, and also of its responses.
         fill_value: The reward that the trainer gives to a rollout without a reward.
     """
     made = OwnCredit([], {}, {})
@@ -95,9 +95,10 @@ def own_credit(
 
 
 def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
-    """Return the calls that Agent Lightning reads: the last call of each prompt.
+    """Return the calls that Agent Lightning reads.
 
-    Calls without recorded tokens are left out.
+    Of several calls with equal prompts it reads only the last. Calls without recorded
+    tokens are left out.
     """
     kept: dict[tuple[int, ...], ModelCall] = {}
     for call in calls:
@@ -111,8 +112,8 @@ def _last_of_each_prompt(calls: Sequence[ModelCall]) -> list[ModelCall]:
 def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
     """Merge calls into rows, as Agent Lightning does.
 
-    A call joins the row of the call before it if its prompt begins with that row's
-    tokens.
+    A call joins the previous row if the call's prompt begins with all tokens of that
+    row.
     """
     rows: list[_Row] = []
     for call in calls:
@@ -126,7 +127,10 @@ def _merged(calls: Sequence[ModelCall]) -> list[_Row]:
 
 
 def _sequence(row: _Row, group: int, advantage: float, limit: int) -> TrainingSequence:
-    """Return a row as a sequence that trains every response token up to the limit."""
+    """Convert a row to a sequence that trains the row's response tokens.
+
+    At most ``limit`` tokens after the first prompt are kept.
+    """
     end = row.prompt + limit
     made = TrainingSequence(row.calls[0].agent, group, row.ids[:end])
     for call in row.calls:

@@ -59,7 +59,7 @@ class TrainerProcess:
 
     @property
     def failure(self) -> str:
-        """Message that the trainer's process ended, with the end of its log, or "".
+        """Why the trainer's process ended, with the end of its log.
 
         It is empty while the process runs.
         """
@@ -95,7 +95,11 @@ class TrainerProcess:
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file; call ``beat`` now and then.
+        """Wait until the trainer has written a file.
+
+        Args:
+            name: The file's name.
+            beat: Called regularly during the wait; may raise an error to end it.
 
         Raises:
             EngineError: The trainer's process ended first.

@@ -51,11 +51,13 @@ _FIXED = (
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings that differ from the trainer's defaults, by dotted key.
 
-    :func:`started_at` adds address and folders when the trainer starts.
+    :func:`started_at` adds the gateway's address and the folders.
 
     Raises:
-        ConfigError: The user's ``verl`` settings have a key that AgentGym sets.
-        UnsupportedError: The rows cannot be divided among the GPUs.
+        ConfigError: The user's ``verl`` settings have a key that AgentGym sets, or a
+            wrong number of tasks per mini-batch.
+        UnsupportedError: A mini-batch's rows (training sequences) cannot be divided
+            equally among the GPUs.
     """
     given = flat(config.verl)
     for key, value in given.items():
@@ -81,7 +83,10 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def row_limit(config: TrainingConfig) -> int:
-    """Return the token limit of a row's prompt, which is also that of its responses."""
+    """Return the most tokens of a row's prompt, and also of the row's responses.
+
+    A row is one training sequence of the trainer.
+    """
     return min(context_length(config), config.episode_tokens)
 
 
@@ -180,7 +185,7 @@ def _rollout(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _form(config: TrainingConfig) -> str:
-    """Return the model's tool-call format; ``hermes`` if unknown before a download."""
+    """Return the model's tool-call format; ``hermes`` if the format is not known."""
     if config.tool_format != "auto":
         return config.tool_format
     name = form_of(config.model, config.template).name
@@ -206,7 +211,7 @@ def _trainer(config: TrainingConfig) -> dict[str, Any]:
 def started_at(
     settings: dict[str, Any], gateway: str, saved: Path, weights: Path | None
 ) -> dict[str, Any]:
-    """Return a run's settings with the address and folders for one trainer start.
+    """Add the gateway's address and the folders of one trainer start to the settings.
 
     Args:
         settings: The settings of the run.

@@ -38,7 +38,7 @@ class LightningEngines(EngineFactory):
     environment = ENVIRONMENT
 
     def paced(self, config: TrainingConfig) -> TrainingConfig:
-        """Fill in the trainer's fixed settings; round episodes down to whole steps."""
+        """Fill in the trainer's required values; round episodes down to full steps."""
         defaults = type(config).model_fields
         size = config.tasks_per_step * config.group_size
         changes: dict[str, Any] = {
@@ -106,7 +106,7 @@ class LightningEngines(EngineFactory):
         return composed_text(ENVIRONMENT, settings, of="agentlightning")
 
     def examine(self) -> Iterator[Checked]:
-        """Yield checks of the environment and the machine; start nothing."""
+        """Check the environment and the machine; start nothing. Yield the results."""
         yield from check()
 
     def create(self, config: TrainingConfig) -> Engine:
@@ -175,10 +175,10 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 def _check_gpus(config: TrainingConfig) -> None:
     """Check that this machine has ``gpus_per_node`` GPUs.
 
-    There is no check if the user sets Ray's number of GPUs.
+    Nothing is checked if the user sets Ray's number of GPUs.
 
     Raises:
-        GPUNotAvailableError: This machine has fewer.
+        GPUNotAvailableError: This machine has fewer GPUs.
     """
     if RAY_GPUS in flat(config.verl):
         return

@@ -41,7 +41,7 @@ from agentgym.errors import ModelError, first_line
 _WATCH = "agentgym_watch"
 _TOKENS = 4
 UNLIMITED = 2**40
-"""A number of tokens so large that it means no limit."""
+"""A number of tokens that is so large that it means no limit."""
 _KNOWN = {
     "scaling",
     "layout",
@@ -55,7 +55,7 @@ _KNOWN = {
     "output_hidden_states",
     "output_router_logits",
 }
-"""Keyword arguments of an attention call that the packed path supports."""
+"""Keyword arguments of an attention call that packing (see the module) supports."""
 _OBSTACLES = {
     "sliding_window": "sliding-window attention",
     "softcap": "capped attention scores",
@@ -68,11 +68,12 @@ class Traits:
     """How a model's layers can be computed.
 
     Attributes:
-        obstacles: Reasons why tokens cannot be packed; empty if they can be packed.
+        obstacles: Reasons why tokens of several sequences cannot be packed into one
+            row; empty if they can.
         cache: Shape of one token's keys and values; None if tokens cannot be packed.
         growing: How many numbers (scalars) each token adds to the cache.
-        bounded: How many numbers the cache has for windows and states, whose size does
-            not depend on the text.
+        bounded: How many numbers the cache holds for sliding windows and recurrent
+            states. Their size does not grow with the text.
         needs_eager: Whether attention needs more than torch's
             ``scaled_dot_product_attention``.
         plain_head: Whether one linear layer turns the last hidden states into logits.
@@ -130,7 +131,7 @@ def find_class(name: str, source: str) -> Any:
 
 
 def find_traits(name: str, model: PreTrainedModel) -> Traits:
-    """Run a model on a few tokens to detect its traits.
+    """Run a model on a few tokens to detect how its layers can be computed.
 
     Args:
         name: The model's name, as the user wrote it.
@@ -197,11 +198,12 @@ def find_traits(name: str, model: PreTrainedModel) -> Traits:
 
 
 def longest_text(config: PreTrainedConfig) -> int:
-    """Return the number of tokens up to which cached positions stay valid.
+    """Return up to how many tokens of text the cached keys stay valid.
 
     Rotary positions of type ``longrope`` all change when the text grows beyond the
     model's original length; cached keys would then be wrong. Positions of type
-    ``dynamic`` change beyond the model's longest length, which is always the limit.
+    ``dynamic`` change only beyond the model's longest length, which is the limit for
+    every type.
     """
     text = config.get_text_config()
     longest = int(getattr(text, "max_position_embeddings", 0) or UNLIMITED)
@@ -217,9 +219,10 @@ class _Call(NamedTuple):
     """Properties of one attention call.
 
     Attributes:
-        has_layout: Whether the argument ``layout`` reached the attention.
+        has_layout: Whether the argument ``layout``, which the decoder was called with,
+            reached the attention function.
         keys: Shape of the keys.
-        extra: Names of arguments that the packed path does not support.
+        extra: Names of arguments with which tokens cannot be packed.
     """
 
     has_layout: bool
@@ -277,7 +280,7 @@ def _is_set(value: object) -> bool:
 
 
 def _states(layer: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a cache layer whose size does not grow with the text."""
+    """Yield a cache layer's states of linear attention, which have a fixed size."""
     if isinstance(layer, LinearAttentionLayer):
         for held in (layer.conv_states, layer.recurrent_states):
             states = held.values() if isinstance(held, dict) else held or ()

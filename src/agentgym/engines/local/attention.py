@@ -21,7 +21,7 @@ from agentgym.engines.local.decoding.kv_cache import BatchCache
 
 _NAME = "agentgym_packed_sdpa"
 _FEW = 8
-"""Most new tokens per row in a decoding step: the newest, and the drafted tokens."""
+"""Most new tokens per row in a decoding step: the newest and the guessed tokens."""
 
 
 class Layout(ABC):
@@ -47,7 +47,7 @@ class Layout(ABC):
 
 
 def register() -> str:
-    """Register attention with layouts in transformers; return its name.
+    """Register AgentGym's attention function in transformers; return its name.
 
     Also disable cuDNN's attention in this process. Torch prefers it on some GPUs, but
     it takes half a second for each new shape, and our shapes rarely repeat.
@@ -70,7 +70,7 @@ def _attend(
     layout: Layout | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for transformers; without a layout, as its ``sdpa`` does."""
+    """Compute attention; without a layout, as the ``sdpa`` of transformers does."""
     if layout is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **rest
@@ -185,7 +185,11 @@ class PackedRows(Layout):
         return attended[self.rows, self.places]
 
     def ending(self, at: Tensor) -> "PackedRows":
-        """Return the layout of only each row's last token, whose indices are ``at``."""
+        """Return a layout with only the last token of each row.
+
+        Args:
+            at: Index of each row's last token.
+        """
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]
         return replace(self, rows=rows, places=torch.zeros_like(rows), mask=mask)

@@ -16,7 +16,7 @@ _HIDDEN = -1e30
 
 
 class GrammarMasks(NamedTuple):
-    """For each target (:class:`Target`), the tokens that a grammar allowed.
+    """For each target (a token that the loss covers), the tokens that grammars allowed.
 
     Equal masks are stored once.
 
@@ -54,7 +54,7 @@ class GrammarMasks(NamedTuple):
         return len(self.masks) > 0
 
     def hide(self, scaled: Tensor) -> Tensor:
-        """Return the logits, very negative for tokens that were not allowed.
+        """Return the logits; those of tokens that were not allowed are very negative.
 
         Args:
             scaled: The targets' logits divided by the temperature, (targets,
@@ -72,17 +72,17 @@ class GrammarMasks(NamedTuple):
 
 
 class CoveredTokens(NamedTuple):
-    """Tensors of the tokens that the loss covers in some trees.
+    """Tensors of the tokens that the loss covers in some prefix trees.
 
-    A target is a node's next token; several sequences may contain the same target. Each
-    of these is an occurrence.
+    A target is such a token. Several sequences may share a target; each of them is an
+    occurrence of the target.
 
     Attributes:
         tokens: For each target, its token id.
         held: Grammar masks of the targets.
         counts: For each target, its number of occurrences.
         sampled: For each target, the mean log-probability at sampling.
-        nodes: For each target, the node in its tree that predicts it.
+        nodes: For each target, the index of the tree node that predicts the target.
         target: For each occurrence, the index of its target.
         sequence: For each occurrence, the index of its sequence in ``sequences``.
         logprob: For each occurrence, the log-probability at sampling.
@@ -135,7 +135,9 @@ class CoveredTokens(NamedTuple):
         )
 
     def near(self, now: Tensor, limit: float) -> Tensor:
-        """Return 1 for each sequence whose mean ratio is within the limit, else 0.
+        """Return 1 for each sequence whose mean ratio is within ``limit``, else 0.
+
+        The ratio is a token's current probability divided by that at sampling.
 
         Args:
             now: Current log-probability of each target.

@@ -71,7 +71,7 @@ class LocalEngine(Engine):
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return for each response token its components; None if they are unknown."""
+        """Return each token's components (e.g. tool selection); None if unknown."""
         return self._policy.tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
@@ -90,12 +90,12 @@ class LocalEngine(Engine):
         return decoder.between_responses(update)
 
     def compare(self, batch: TrainingBatch) -> float:
-        """Return how far the policy is, in nats, from the one that sampled a batch."""
+        """Return the KL divergence, in nats, from the policy that sampled a batch."""
         decoder = self._policy.decoder
         return decoder.between_responses(partial(self._learner.compare, batch))
 
     def imitation(self) -> LocalImitation:
-        """Return the warm start's fine-tuning; later updates learn at a lower rate."""
+        """Return the warm start's trainer; later updates use a lower learning rate."""
         self._learner.is_warmed = True
         policy = self._policy
         alone = policy.decoder.between_responses

@@ -24,12 +24,13 @@ _BETAS = (0.9, 0.99)
 
 
 class LocalImitation(Imitation):
-    """Fine-tunes the adapter, or all weights of a model without adapter.
+    """Fine-tunes the adapter, or all weights if the model has no adapter.
 
     Args:
         loaded: The model, which is trained in place.
         tokens: Converts answers to tokens.
-        alone: Calls a function while the model does not sample; returns the result.
+        alone: Function that calls its argument while the model does not sample, and
+            returns the result.
     """
 
     def __init__(

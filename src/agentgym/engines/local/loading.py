@@ -49,8 +49,8 @@ from agentgym.models.template import template_of
 _LEAST_TOKENS = 512
 """Fewest tokens that must fit into the cache: a prompt needs about as many."""
 _FAR = 0.1
-"""Largest accepted relative difference of states. Rounding causes much less, attention
-to wrong tokens much more."""
+"""Largest accepted relative difference of hidden states that are computed in two ways.
+Rounding causes much less, attention to wrong tokens much more."""
 _ROUNDING = 0.01
 
 
@@ -145,7 +145,7 @@ def load_model(
 
 
 def _freeze_unused(causal: PreTrainedModel) -> None:
-    """Freeze the parts of the model that do not process text, such as images."""
+    """Freeze the parts of the model that process e.g. images instead of text."""
     used = {id(p) for p in causal.get_decoder().parameters()}
     if (head := causal.get_output_embeddings()) is not None:
         used |= {id(p) for p in head.parameters()}
@@ -291,6 +291,8 @@ def _stop_ids(
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
     """Test a loaded model's traits on short sequences; return the corrected traits.
 
+    Traits describe how the model's layers can be computed.
+
     Raises:
         ModelError: The model's cache does not continue a text correctly.
     """
@@ -325,9 +327,9 @@ def _apart(found: Tensor, expected: Tensor) -> float:
 
 
 def _rows(causal: PreTrainedModel) -> Tensor:
-    """Return the states of two sequences with a common prefix, computed as two rows.
+    """Return the hidden states of two sequences, computed as two rows of a batch.
 
-    The states of the prefix occur once in the result.
+    The sequences have a common prefix; its states occur once in the result.
     """
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
@@ -337,14 +339,17 @@ def _rows(causal: PreTrainedModel) -> Tensor:
 
 
 def _tree(causal: PreTrainedModel) -> Tensor:
-    """Return the states of the sequences of :func:`_rows`, computed as one tree."""
+    """Return the same hidden states as :func:`_rows`, computed in one prefix tree."""
     tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
     layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
     return decoder_states(causal, tree[0], tree[1], layout)
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the states of tokens that are added to a cache in parts of ``counts``."""
+    """Return the hidden states of tokens that are added to a cache part by part.
+
+    ``counts`` has the number of tokens of each part.
+    """
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

@@ -80,7 +80,7 @@ class Ratios(NamedTuple):
         most: The largest ratio.
         effective: Effective sample size (Kish 1965), ``(sum of ratios)² / sum of
             squares``, divided by the number of tokens; 1 if all ratios are equal.
-        far_off: Sequences that the loss left out.
+        far_off: Sequences that the loss left out because of their mean ratio.
         learned: For each ``id(sequence)``, the log-probabilities of its trained tokens
             before the update.
         entropies: For each ``id(sequence)``, the entropy at each trained token.
@@ -115,12 +115,12 @@ class Ratios(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A micro-batch: the trees that one forward pass computes.
+    """A micro-batch: the prefix trees that one forward pass computes.
 
     Attributes:
         trees: The trees.
-        reference: Log-probability of each target under the reference policy; None
-            without a penalty.
+        reference: Log-probability of each trained token under the reference policy;
+            None without a KL penalty.
     """
 
     trees: Sequence[PrefixTree]
@@ -130,6 +130,9 @@ class _Part(NamedTuple):
 class PolicyLoss:
     """Computes the loss of forests, and adds its gradients to the parameters.
 
+    A forest (:class:`.Forest`) is the training sequences of one agent, arranged in
+    prefix trees. Its head is the prefix that all these sequences share.
+
     Args:
         loaded: The model.
         clip: How far the ratio may go below and above 1; None for imitation.
@@ -137,13 +140,14 @@ class PolicyLoss:
         temperature: The sampling temperature.
         limit: Leave out sequences whose mean ratio is beyond this limit; None for no
             limit.
-        reference: The reference policy for the penalty; None for no penalty.
+        reference: The reference policy for the KL penalty; None for no penalty.
 
     Attributes:
         chunk_tokens: Most tokens of a micro-batch; a single larger tree is a
-            micro-batch too. 0 if tokens cannot be packed: then each sequence is one.
-        tree_nodes: Most nodes of a tree. In larger trees, more sequences share a
-            prefix, but they take more memory.
+            micro-batch too. 0 makes each sequence a micro-batch: the model cannot
+            compute several sequences in one row.
+        tree_nodes: Most nodes of a prefix tree. In larger trees, more sequences share a
+            prefix, but larger trees take more memory.
         predicted_floats: Most logits in memory at once.
     """
 
@@ -174,7 +178,10 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return statistics of all ratios since the last call; None without ratios."""
+        """Return statistics of the probability ratios since this method's last call.
+
+        Return None if no ratio was computed since then.
+        """
         found, self._ratios = self._ratios, []
         far_off, self._far_off = self._far_off, []
         learned, self._learned = self._learned, {}
@@ -184,7 +191,11 @@ class PolicyLoss:
         return Ratios.of(torch.cat(found), far_off, learned, entropies)
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Arrange sequences in trees, or separately if the model cannot pack tokens."""
+        """Arrange sequences in prefix trees, which hold shared prefixes only once.
+
+        Each sequence gets its own tree if the model cannot compute several sequences in
+        one row.
+        """
         if self._loaded.traits.is_packed:
             return plant(sequences, self.tree_nodes)
         return plant_apart(sequences)
@@ -192,11 +203,12 @@ class PolicyLoss:
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's loss, divided by ``total``.
 
-        The head is computed once. Each micro-batch adds gradients to the head's keys
-        and values. At the end, one backward pass takes these through the head.
+        The head (the sequences' common prefix) is computed once. Each micro-batch adds
+        gradients to the head's keys and values. At the end, one backward pass takes
+        these gradients through the head.
 
         Args:
-            forest: The forest.
+            forest: Training sequences of one agent, arranged in prefix trees.
             total: Number of trained tokens of the whole batch.
 
         Raises:
@@ -228,7 +240,10 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield a forest's micro-batches, with the reference's log-probabilities."""
+        """Yield a forest's micro-batches.
+
+        With a KL penalty, they have the log-probabilities of the reference policy.
+        """
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -245,7 +260,7 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute one micro-batch after the other, without a second copy of gradients.
+        """Compute one micro-batch after the other; keep only one copy of the gradients.
 
         The arguments are those of :meth:`_side_by_side`.
         """
@@ -266,7 +281,7 @@ class PolicyLoss:
         Args:
             parts: The micro-batches.
             total: Number of trained tokens of the whole batch.
-            head: Keys and values of the forest's head.
+            head: Keys and values of the prefix that all sequences share.
             wanted: Tensors whose gradients are computed.
 
         Yields:
@@ -292,7 +307,7 @@ class PolicyLoss:
 
     @torch.no_grad()
     def total(self, forest: Forest) -> LossSums:
-        """Return the sums over a whole forest; compute no gradients."""
+        """Return the sums of loss and statistics of a forest; compute no gradients."""
         sums = LossSums()
         with self._loaded.speaking(forest.agent):
             head = self._head(self._loaded, forest.head)
@@ -302,7 +317,7 @@ class PolicyLoss:
 
     @torch.no_grad()
     def moved(self, forest: Forest) -> dict[int, list[float]]:
-        """Measure the distance of the policy from sampling on one micro-batch.
+        """Measure how far the policy has moved since it sampled the sequences.
 
         Only the forest's middle micro-batch is measured.
 
@@ -317,7 +332,11 @@ class PolicyLoss:
         return covered.by_sequence(k3(covered.sampled, now))
 
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
-        """Return keys and values of the head's tokens, layer by layer, for autograd."""
+        """Return keys and values of the head's tokens ``ids``, layer by layer.
+
+        The head is the prefix that all sequences share. Gradients can flow through the
+        result.
+        """
         if not ids:
             return []
         kept, device = Kept(), loaded.device
@@ -334,8 +353,8 @@ class PolicyLoss:
         """Compute a model's predictions of the tokens that the loss covers.
 
         Returns:
-            The covered tokens, the log-probability of each target, and the entropy at
-            each target.
+            The covered tokens (called targets), the log-probability of each target, and
+            the entropy at each target.
         """
         device = loaded.device
         starts = accumulate(map(len, trees), initial=0)

@@ -27,7 +27,7 @@ from agentgym.errors import ModelError, first_line
 
 _FUSED = "agentgym_fused"
 _LENGTHS = 256, 512
-"""Number of tokens of the two measurements; more than a chunk of linear attention."""
+"""Number of tokens of each measurement: more than one chunk of linear attention."""
 _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 
 
@@ -88,10 +88,11 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure the bytes kept for the backward pass, by number of tokens.
+    """Measure the bytes kept for the backward pass.
 
     Returns:
-        The bytes of the largest layer, and of all layers.
+        The bytes of the largest layer, and the bytes of all layers, both as functions
+        of the number of tokens.
     """
     try:
         (small, all_small), (large, all_large) = (
@@ -151,7 +152,7 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Stand-in for an attention kernel: keeps the same tensors for the backward pass.
+    """Replaces an attention kernel; keeps the same tensors for the backward pass.
 
     These are queries, keys, values and output.
     """

@@ -43,13 +43,13 @@ class LoadedModel:
         cache_bytes: Memory for keys and values of running responses.
         cache_tokens: Number of tokens that fit into ``cache_bytes``.
         traits: How the layers can be computed.
-        roles: Agents of a team that each have an adapter; if empty, all agents share
-            one adapter.
-        merges: Whether sampling uses a :class:`SamplingCopy`, which copies weights that
-            are float32; False on a GPU that lacks the memory.
+        roles: Agents of a team that each have their own adapter; if empty, all agents
+            share one adapter or have none.
+        merges: Whether sampling uses a :class:`SamplingCopy`, which takes memory; False
+            on a GPU with too little memory.
         recomputed: Layers that the backward pass computes again.
-        tree_nodes: Most nodes of a tree, and tokens of a micro-batch, if memory allows
-            more than usual; None for the default.
+        tree_nodes: Most tokens of a micro-batch and most nodes of a prefix tree, if
+            memory allows more than usual; None for the defaults.
         interrupted: Set this event to end an update after its current micro-batch.
     """
 
@@ -96,7 +96,10 @@ class LoadedModel:
 
     @property
     def cache_shape(self) -> CacheShape:
-        """The shape of one token's KV cache; tokens must be packable."""
+        """The shape of one token's KV cache.
+
+        The model must be able to compute several sequences in one row.
+        """
         assert self.traits.cache is not None
         return self.traits.cache
 
@@ -221,7 +224,7 @@ def decoder_states(
 
 
 def head_of(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of a model without layers, to map states to logits.
+    """Return a copy of a model without its layers; it maps hidden states to logits.
 
     Some models scale or cap the logits. The copy runs the model's own forward pass, so
     it does the same, with the model's current weights.

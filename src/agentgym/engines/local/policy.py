@@ -205,7 +205,7 @@ class LocalPolicy(Policy):
 
 
 def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
-    """Start the decoder for a model: batched if its tokens can be packed."""
+    """Start the decoder for a model; it answers requests in batches if possible."""
     if not loaded.traits.is_packed:
         return PlainDecoder(loaded, keeps=not deterministic)
     forward = BatchForward(loaded, _MOST_ROWS, fixed=deterministic)

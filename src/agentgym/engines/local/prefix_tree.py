@@ -49,15 +49,15 @@ class PrefixTree:
     """Sequences of one group, with shared prefixes stored once.
 
     Args:
-        offset: Length of the head, which is not part of the tree.
+        offset: Length of the head, the prefix of all trees. It is not part of the tree.
 
     Attributes:
         sequences: The added sequences.
         targets: The tokens that the loss covers.
         tokens: Token of each node, branch after branch; parents come before children.
-        depths: Position of each node's token in its sequence, with the head.
-        branches: For each branch, the ranges of nodes on the path from the head, with
-            the branch's own nodes as the last range.
+        depths: Position of each node's token in its sequence, the head included.
+        branches: For each branch (the nodes that one sequence added), the ranges of
+            nodes on the path from the head. The branch's own nodes are the last range.
     """
 
     def __init__(self, offset: int) -> None:
@@ -109,7 +109,7 @@ class PrefixTree:
         target.occurrences.append((own, trained.logprob, trained.advantage))
 
     def _path(self, node: int) -> list[range]:
-        """Return the ranges of nodes on the path from the head up to ``node``."""
+        """Return the ranges of nodes on the path from the tree's start to ``node``."""
         for *before, own in self.branches:
             if node in own:
                 return [*before, range(own.start, node + 1)]
@@ -118,15 +118,16 @@ class PrefixTree:
 
 @dataclass(frozen=True)
 class TreeLayout(Layout):
-    """Trees packed into one row. A branch attends to its ancestors and to itself.
+    """Prefix trees packed into one row. A branch attends to its ancestors and itself.
 
-    The row is cut into pieces, so that each branch attends to whole pieces.
+    A branch is the nodes that one sequence adds to a tree. The row is cut into pieces,
+    so that each branch attends to whole pieces.
 
     Attributes:
         pieces: Lengths of the pieces, in order.
         queries: Lengths of the branches, in order.
-        seen: For each branch, the pieces that it attends to, its own last. 0 is the
-            head, 1 the first piece.
+        seen: For each branch, the numbers of the pieces that it attends to; the last is
+            its own. 0 is the head (the prefix of all trees), 1 the first piece.
         head: The head's keys and values, layer by layer; empty without a head.
         masks: Causal masks by shape, which all layers share.
     """
@@ -155,7 +156,7 @@ class TreeLayout(Layout):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float
     ) -> Tensor:
-        """Compute attention in one layer, branch by branch."""
+        """Compute attention in one layer, for one branch after the other."""
         head = self.head[2 * layer :][:2] or (key[:, :, :0], value[:, :, :0])
         keys = [head[0], *key.split(self.pieces, 2)]
         values = [head[1], *value.split(self.pieces, 2)]
@@ -178,7 +179,7 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees of one agent of a team, with a common head.
+    """The training sequences of one agent, in prefix trees with a common head.
 
     Attributes:
         head: Tokens of the prefix that all sequences share; may be empty.
@@ -206,17 +207,18 @@ class Forest:
 
 
 def plant(sequences: Sequence[TrainingSequence], most_nodes: int) -> list[Forest]:
-    """Return one forest per agent of a team, with one tree per group.
+    """Return for each agent of a team a forest with one prefix tree per group.
 
-    A group whose tree would have more than ``most_nodes`` nodes gets several trees.
+    A group (the attempts at one task) gets several trees if one tree would have more
+    than ``most_nodes`` nodes.
     """
     return [_forest(found, most_nodes) for found in _by_agent(sequences)]
 
 
 def plant_apart(sequences: Sequence[TrainingSequence]) -> list[Forest]:
-    """Return one forest per agent, with one tree per sequence and without a head.
+    """Return for each agent a forest with one tree per sequence and without a head.
 
-    This is for models whose tokens cannot be packed.
+    This is for models that cannot compute several sequences in one row.
     """
     forests = []
     for found in _by_agent(sequences):

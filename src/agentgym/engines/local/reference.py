@@ -12,14 +12,14 @@ from agentgym.engines.local.model import LoadedModel
 
 
 class ReferencePolicy:
-    """The model as it was before training.
+    """The model as it was before training, for the KL penalty in the loss.
 
     If an adapter is trained, this is the same model with the adapter disabled. If all
     weights are trained, it is a copy of the initial weights.
 
     Args:
         loaded: The model, before its first update.
-        coefficient: Weight of the penalty, at least 0.
+        coefficient: Weight of the KL penalty, at least 0.
     """
 
     def __init__(self, loaded: LoadedModel, coefficient: float) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Self
 FLOAT = 4
 """Bytes of a float32 number."""
 SEEN = 8
-"""Assumed number of branches in a tree that attend to as many tokens as the longest
-episode has; for larger trees, proportionally more."""
+"""Assumed number of branches (parts of a prefix tree) that attend to as many tokens as
+the longest episode has. A tree larger than the default has proportionally more."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Use:
         samples: Whether the same process also samples.
         nodes: Most nodes of a prefix tree; None takes the default.
         adapters: Number of adapters.
-        compares: Whether each update computes the KL penalty against the untrained
+        compares: Whether each update computes a KL penalty, which needs the untrained
             model.
     """
 
@@ -92,7 +92,7 @@ class Shape(ABC):
         """Return the bytes that a forward pass keeps for its backward pass.
 
         Args:
-            tokens: Number of tokens in the row.
+            tokens: Number of tokens in the pass.
             use: How the model is trained.
             size: Bytes per number of the model's weights.
 
@@ -102,7 +102,7 @@ class Shape(ABC):
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Why tokens of several sequences cannot be packed; empty if they can."""
+        """Why several sequences cannot be computed in one row; empty if they can."""
         return ()
 
     @property
@@ -112,7 +112,7 @@ class Shape(ABC):
 
     @property
     def cache_fixed(self) -> int:
-        """How many numbers the cache has that do not depend on the text's length."""
+        """How many numbers of the KV cache do not depend on the text's length."""
         return 0
 
 
@@ -210,7 +210,7 @@ class CountedShape(Shape):
         return 2 * self.layers * self.key_heads * self.head_dim
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
-        """Return the bytes that a forward pass keeps; see :class:`Shape`."""
+        """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""
         query, key = self.heads * self.head_dim, self.key_heads * self.head_dim
         hidden, inner = self.hidden, self.inner
         # Two norms (in float32, before and after the weight), rotation and attention
@@ -255,9 +255,9 @@ class MeasuredShape(Shape):
         adapted: Input and output size of each layer that an adapter gets.
         growing: Value of ``cache_token``.
         fixed: Value of ``cache_fixed``.
-        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
-            per number of the weights (2 or 4).
-        whole: Bytes that all layers together keep, by the bytes per number.
+        largest: Bytes that the largest layer keeps for the backward pass. The keys are
+            the bytes per number of the weights: 2 or 4.
+        whole: Bytes that all layers together keep, with the same keys.
     """
 
     blocked: tuple[str, ...]
@@ -271,7 +271,7 @@ class MeasuredShape(Shape):
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Why tokens of several sequences cannot be packed; empty if they can."""
+        """Why several sequences cannot be computed in one row; empty if they can."""
         return self.blocked
 
     @property
@@ -300,11 +300,11 @@ class MeasuredShape(Shape):
 
     @property
     def cache_fixed(self) -> int:
-        """How many numbers the cache has that do not depend on the text's length."""
+        """How many numbers of the KV cache do not depend on the text's length."""
         return self.fixed
 
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
-        """Return the bytes that a forward pass keeps; see :class:`Shape`."""
+        """Return the bytes that a forward pass keeps; see :meth:`Shape.kept`."""
         added = 0
         if use.rank:
             added = len(self.adapted) * FLOAT * use.rank

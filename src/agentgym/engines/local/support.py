@@ -133,8 +133,8 @@ def _check_role_adapters(config: TrainingConfig, rank: int, *, is_held: bool) ->
 def path_of(model: str, *, is_adapter: bool, samples: bool = True) -> str:
     """Return a note for the plan if the model cannot be computed in the usual way.
 
-    The note says that its tokens cannot be packed, which is slower, and that its
-    experts get no adapter. It is empty for other models.
+    The note says that the model computes one sequence after the other, which is slower,
+    or that its experts get no adapter. For other models it is empty.
 
     Args:
         model: The setting ``config.model``.

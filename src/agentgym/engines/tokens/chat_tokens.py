@@ -90,15 +90,15 @@ class ChatTokens:
         if not written:
             return
         ends = ", ".join(repr(end) for end in self._ends)
-        told = (
+        problem = (
             f"The chat template ends an answer of {self._name!r} with {written!r}, "
             f"which is none of the tokens that end its responses ({ends})"
         )
         advice = "give a template that does, with --chat-template"
         if imitates:
-            raise EngineError(f"{told}, so that a warm start cannot work: {advice}.")
+            raise EngineError(f"{problem}, so that a warm start cannot work: {advice}.")
         logger.warning(
-            "%s: answers may go on until max_tokens. Better %s.", told, advice
+            "%s: answers may go on until max_tokens. Better %s.", problem, advice
         )
 
     def count(self, request: ChatRequest) -> int:
@@ -194,7 +194,7 @@ class ChatTokens:
         )
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return for each response token its components; None if they are unknown."""
+        """Return each token's components (e.g. tool selection); None if unknown."""
         return self._reader.label(
             call.prompt_ids,
             call.response_ids,

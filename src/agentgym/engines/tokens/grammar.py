@@ -44,7 +44,7 @@ class _Compiled:
 
     Attributes:
         matcher: llguidance's matcher, before an answer's first token.
-        start: The node before an answer's first token.
+        start: The :class:`.GrammarNode` before an answer's first token.
     """
 
     matcher: "LLMatcher"
@@ -129,7 +129,7 @@ class Grammars:
         return Grammar(text=self._texts[key], form=request.form)
 
     def begin(self, grammar: Grammar) -> GrammarPath:
-        """Return a path to follow a new answer, token by token."""
+        """Return an object that follows a new answer through the grammar."""
         if self._nodes > _MOST_NODES or len(self._masks) * self._width > _MOST_BYTES:
             self._compiled.clear()
             self._masks.clear()
@@ -192,10 +192,10 @@ class Grammars:
     def _rule(
         self, number: int, function: Mapping[str, Any], request: ChatRequest
     ) -> str:
-        """Return the rules for calls of one function, as strict as possible.
+        """Return the grammar rules for calls of one function, as strict as possible.
 
-        Parts of its schema that no grammar can express are ignored: the arguments of a
-        call are validated again when the call is made.
+        Parts of the function's schema that no grammar can express are ignored: the
+        arguments of a call are validated again when the call is made.
 
         Args:
             number: Index of the function, for the names of rules.
@@ -219,9 +219,15 @@ class Grammars:
         raise GrammarError(f"The calls of {function['name']!r} have no grammar.")
 
     def _call(self, number: int, function: Mapping[str, Any], *, lenient: bool) -> str:
-        """Return the rules for a call, without the marks around it.
+        """Return the grammar rules for one call, without the marks around the call.
 
-        With ``lenient``, ignore the parts of the schema that no grammar can express.
+        Marks are texts such as ``<tool_call>``.
+
+        Args:
+            number: Index of the function, for the names of rules.
+            function: The function in OpenAI's format.
+            lenient: Whether to ignore the parts of the function's schema that no
+                grammar can express.
         """
         text = self._form.call_text(str(function["name"]))
         assert text is not None
@@ -235,7 +241,7 @@ class Grammars:
         )
 
     def _calls(self, rules: Sequence[str], *, once: bool) -> str:
-        """Return the rule's body for an answer that consists of calls.
+        """Return the body of a grammar rule for an answer that consists of calls.
 
         Args:
             rules: Names of the rules for the calls.
@@ -250,9 +256,10 @@ class Grammars:
     def _marked(
         self, rules: Sequence[str], *, once: bool, in_text: bool = False
     ) -> str:
-        """Return the rule's body for calls between an opening and a closing mark.
+        """Return the body of a grammar rule for calls between two marks.
 
-        In some formats several calls stand between the same two marks.
+        Marks are texts such as ``<tool_call>`` and ``</tool_call>``. In some formats
+        several calls stand between the same two marks.
 
         Args:
             rules: Names of the rules for the calls.
@@ -270,10 +277,11 @@ class Grammars:
         return f"({opening} {first} {calls} {last} {closing})"
 
     def _text_rules(self) -> list[str]:
-        """Return the rules for free text, and for free text up to an opening mark.
+        """Return the grammar rules for free text, and for free text up to a tool call.
 
-        Free text does not contain an opening mark. If the mark is ordinary text, not a
-        special token, the free text ends at its first occurrence.
+        Free text does not contain the mark that opens a call, e.g. ``<tool_call>``. If
+        the mark is ordinary text, not a special token, free text ends at the mark's
+        first occurrence.
         """
         text = self._around
         marks = self._form.format.openers
@@ -286,9 +294,10 @@ class Grammars:
         return [marked, free]
 
     def _reasoning(self, prompt_end: str) -> str:
-        """Return the rule's body for reasoning at the start of an answer.
+        """Return the body of a grammar rule for reasoning at the start of an answer.
 
-        It is empty if the prompt or the model's format allows no reasoning.
+        It is empty if the end of the prompt, or the model's format, does not allow
+        reasoning.
         """
         for opening, closing in self._form.format.reasoning_marks:
             begin, end = map(self._added, (opening, closing))
@@ -302,7 +311,7 @@ class Grammars:
         return ""
 
     def _mark(self, text: str) -> str:
-        """Return a mark in a rule: its special token if it has one, else its text."""
+        """Write a mark (e.g. ``<tool_call>``) for a rule, as special token or text."""
         token = self._added(text)
         return _quoted(text) if token is None else f"<[{token}]>"
 
@@ -330,7 +339,7 @@ class Grammars:
 
     @property
     def _shared(self) -> tuple[str, ...]:
-        """Rules that the rules of all calls refer to."""
+        """Grammar rules that the rules of all calls refer to."""
         is_python = self._around.notation == "python"
         return (*_TERMINALS, *SHARED) if is_python else _TERMINALS
 
@@ -356,7 +365,7 @@ class Grammars:
 def check_form(request: ChatRequest) -> None:
     """Check that a grammar can express the JSON schema that a request requires.
 
-    There is no check if the request requires none, or does not require it strictly.
+    Nothing is checked if the request does not require a schema, or not strictly.
 
     Raises:
         GrammarError: No grammar can express the schema; the message says why.
@@ -381,7 +390,7 @@ def _unsupported(form: str, why: str) -> GrammarError:
 def _arguments(
     text: CallText, name: str, function: Mapping[str, Any], lenient: bool
 ) -> list[str]:
-    """Return the rules for a function's arguments in the model's tool-call format.
+    """Return the grammar rules for a call's arguments in the model's format.
 
     Args:
         text: How the format writes a call.
@@ -444,7 +453,7 @@ def _whole(start: str, rules: Sequence[str]) -> str:
 
 
 def _holding(marks: Sequence[str]) -> str:
-    """Return a regular expression for a text that contains one of the marks."""
+    """Return a regular expression for a text that contains one of ``marks``."""
     return f"{_ANY}({'|'.join(map(_pattern, marks))}){_ANY}"
 
 

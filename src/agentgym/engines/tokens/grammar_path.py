@@ -13,7 +13,7 @@ _WHERE = "failed to compile JSON schema: "
 
 
 class GrammarNode:
-    """A position after a certain beginning of an answer.
+    """The position after one possible beginning of an answer.
 
     Attributes:
         allowed: The tokens allowed at this position; None until they are computed.
@@ -60,9 +60,9 @@ class GrammarPath:
             self._ids.append(token)
 
     def along(self, draft: Sequence[int]) -> list[Allowed]:
-        """Return the allowed tokens now, and after each token of a draft.
+        """Return the allowed tokens now, and after each token of ``draft``.
 
-        The draft is not added to the answer.
+        A draft is guessed next tokens; they are not added to the answer.
         """
         node, found = self._node, [self._at(self._node, ())]
         for count, token in enumerate(draft, 1):
@@ -76,8 +76,8 @@ class GrammarPath:
     def draft(self, guess: Sequence[int], most: int) -> list[int]:
         """Return up to ``most`` likely next tokens, all of them allowed.
 
-        Where only one token is allowed, it is drafted. Elsewhere the token of ``guess``
-        is drafted if it is allowed; if not, the draft ends.
+        Where the grammar allows only one token, it is the next token. Elsewhere the
+        next token of ``guess`` is taken if it is allowed; if not, the result ends.
         """
         node, made, guesses = self._node, list[int](), list(guess)
         while len(made) < most:

@@ -80,7 +80,7 @@ class PythonArguments:
         return name
 
     def _value(self, schema: Any) -> str:
-        """Return the rule's body for values that match the schema."""
+        """Return the body of a grammar rule for values that match the schema."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             return self._reference(schema["$ref"])
         bodies = [self._one(each) for each in alternatives(schema)]
@@ -150,7 +150,7 @@ class PythonArguments:
     def _patterned(
         self, schema: Mapping[str, Any], count: str, patterns: Sequence[str]
     ) -> str:
-        """Return the rule's body for a string that must match regular expressions.
+        """Return the body of a grammar rule for a string that must match patterns.
 
         The string is written in double quotes as in JSON (Python has the same escapes),
         or in single quotes without escapes.
@@ -158,7 +158,7 @@ class PythonArguments:
         Args:
             schema: JSON schema of the string.
             count: Length limits as a quantifier, e.g. ``{0,5}``.
-            patterns: The regular expressions.
+            patterns: The regular expressions that the string must match.
         """
         style = {**STYLE, "lenient": True}
         kept = {key: schema[key] for key in _TEXT_KEYS if key in schema}
@@ -170,7 +170,7 @@ class PythonArguments:
 
 
 def _literal(value: Any) -> str:
-    """Return the rule's body for one constant, written as in Python or in JSON."""
+    """Return the body of a grammar rule for a constant, as in Python or in JSON."""
     if value is None or isinstance(value, bool):
         return _WORDS[value]
     written = dict.fromkeys([repr(value), json.dumps(value, ensure_ascii=False)])

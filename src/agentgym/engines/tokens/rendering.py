@@ -47,9 +47,9 @@ class _Head:
     bare: str  # the system message alone, rendered
     ids: list[int]  # token ids of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
-    """By kind of conversation: whether its prompt is the head, followed by the other
-    messages rendered without tools. The kind is the set of roles in the messages, each
-    with whether it calls tools."""
+    """Whether a prompt is equal to this head followed by the other messages, rendered
+    without tools. The key is the kind of conversation: the roles in its messages, each
+    with whether a message of the role calls tools."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class Renderer:
             return self._encode(whole[shared:].lstrip())
 
     def unended(self) -> str:
-        """Return the text after an answer, if it contains no end token; else "".
+        """Return the template's text after an answer; "" if it contains an end token.
 
-        An answer of text and an answer that calls a tool are tried.
+        Two answers are tried: one of text, and one that calls a tool.
         """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}
@@ -218,9 +218,11 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues the longest matching turn; None without one.
+        """Return the prompt that continues the longest of ``turns`` that matches.
 
-        If the same request was answered twice, the newer answer is used.
+        A turn matches if the messages begin with it. If the same request was answered
+        twice, the newer answer is used. Returns None if the prompt cannot continue a
+        turn.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
@@ -236,10 +238,10 @@ class Renderer:
     def _added(self, turn: _Turn, new: Sequence[Message]) -> str | None:
         """Return the text that the template writes for new messages after a turn.
 
-        It begins after the turn's end token. To find this place, the answer's text is
-        replaced by a mark: a template may write an answer differently once other
-        messages follow. Returns None if the template does not write the mark, or drops
-        the turn's reasoning.
+        The text begins after the turn's end token. To find its beginning, the answer's
+        text is replaced by ``_MARK``: a template may write an answer differently once
+        other messages follow. Returns None if the template does not write ``_MARK``, or
+        drops the turn's reasoning.
         """
         asked: Message = {"role": "user", "content": "u"}
         answer = self._template.prepared(
@@ -266,10 +268,10 @@ class Renderer:
     def _text(
         self, messages: list[Message], tools: list[Message]
     ) -> tuple[str, _Head | None]:
-        """Return the text of a prompt, and its head; None for the head if not apart.
+        """Return the text of a prompt, and its head (system prompt and tools).
 
-        The head is apart if the template renders the other messages independently of
-        it.
+        The head is None if the prompt has no head, or if the template does not render
+        the other messages independently of the head.
         """
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
@@ -310,7 +312,7 @@ class Renderer:
 
 
 def _key(message: Message) -> Hashable:
-    """Return a key to compare messages; equal keys mean that they say the same.
+    """Return a key to compare messages; messages with equal keys say the same.
 
     Frameworks send an answer back with small changes: arguments in another spelling, an
     empty text instead of no text, extra fields.

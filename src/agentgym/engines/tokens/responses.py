@@ -79,7 +79,7 @@ class ResponseReader:
         self.detokenizer = Detokenizer(tokenizer)
 
     def end(self, ids: Sequence[int]) -> str:
-        """Return the text of a response's end token; empty if it was cut off."""
+        """Return the text of a response's end token; empty if the response has none."""
         return self.detokenizer.piece(ids[-1]) if self.is_ended(ids) else ""
 
     def is_ended(self, ids: Sequence[int]) -> bool:
@@ -108,7 +108,8 @@ class ResponseReader:
     ) -> list[Components] | None:
         """Return the components of each token of a response.
 
-        Returns None if the text cannot be divided among the tokens; see
+        Components are the kinds of parts of a response, such as tool selection or
+        reasoning. Returns None if the text cannot be divided among the tokens; see
         :meth:`Detokenizer.pieces`.
 
         Args:
@@ -202,8 +203,9 @@ class GrowingText:
 class GrowingContent:
     """Converts the tokens of a response to text that can be streamed to a client.
 
-    Text from a call's opening mark on is held back, also while it is only the possible
-    beginning of such a mark: only the end of the response shows whether it is a call.
+    Text is held back from the mark that opens a tool call (e.g. ``<tool_call>``), and
+    from the possible beginning of such a mark: only the end of the response shows
+    whether it is a call.
 
     Attributes:
         sent: Number of characters returned so far.

@@ -42,7 +42,7 @@ def alternatives(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def number_rule(schema: Mapping[str, Any]) -> str:
-    """Return the rule's body for a number within the schema's bounds."""
+    """Return the body of a grammar rule for a number within the schema's bounds."""
     bounds = {key: schema[key] for key in _BOUNDS if key in schema}
     return f"%json {json.dumps({**bounds, 'x-guidance': STYLE})}"
 
@@ -50,11 +50,11 @@ def number_rule(schema: Mapping[str, Any]) -> str:
 def ordered(
     name: str, items: Sequence[tuple[str, bool]], separator: str = ", "
 ) -> list[str]:
-    """Return the rules for a list of different items in fixed order.
+    """Return the grammar rules for a list of different items in fixed order.
 
     Args:
         name: Name of the first rule.
-        items: The rule's body of each item, and whether the item is required.
+        items: For each item, the body of its rule, and whether the item is required.
         separator: Text between items.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []

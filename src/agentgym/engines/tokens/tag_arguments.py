@@ -84,7 +84,10 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield rule bodies for the alternatives of a value, with the tags after it."""
+        """Yield the body of a rule for each alternative of a value.
+
+        Each body includes the tags after the value (``follow``).
+        """
         found = list(self._resolved(schema, 0))
         texts = [each for each in found if each.get("type", "string") == "string"]
         free = [each for each in texts if "enum" not in each]
@@ -95,7 +98,7 @@ class TagArguments:
             yield f'NL? ({self._value(each)}) NL? "</parameter>" NL? {follow.tag}'
 
     def _texts(self, schema: Mapping[str, Any], follow: "_Follow") -> Iterator[str]:
-        """Yield rule bodies for a string, one for each tag that may follow it."""
+        """Yield the body of a rule for a string, for each tag that may follow it."""
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         count = f"{{{least},{'' if most is None else most}}}"
         patterns = whole_patterns(schema) if self._patterns else []

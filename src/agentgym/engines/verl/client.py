@@ -80,7 +80,7 @@ class VerlClient:
                 raise self._error()
             try:
                 answer = self._http.post(f"/{verb}", json=given)
-                told = answer.json()
+                received = answer.json()
             except (httpx.HTTPError, ValueError, RuntimeError) as error:
                 with self._heard:  # the thread of _hold may get the reason
                     self._heard.wait_for(lambda: bool(self._lost), 3.0)
@@ -91,9 +91,9 @@ class VerlClient:
                     f"({type(error).__name__}: {error})."
                 ) from None
             if answer.status_code == 200:
-                return told
+                return received
             if answer.status_code != 503:
-                raise EngineError(self._refused(answer.status_code, told, verb))
+                raise EngineError(self._refused(answer.status_code, received, verb))
             self._closed.wait(self._busy_s)
         raise EngineError(
             f"verl's server at {self.address} is overloaded: /{verb} was refused "
@@ -106,7 +106,10 @@ class VerlClient:
         self._http.close()
 
     def _hold(self, body: dict[str, Any]) -> None:
-        """Read the answer to ``/start`` line by line; it lasts as long as verl runs."""
+        """Send ``body`` to ``/start``, and read the answer line by line.
+
+        The server keeps the answer open as long as verl runs.
+        """
         why = "closed the connection"
         try:
             timeout = httpx.Timeout(_SILENT_S, connect=10.0)
@@ -114,8 +117,8 @@ class VerlClient:
                 "POST", "/start", json=body, timeout=timeout
             ) as answer:
                 if answer.status_code != 200:
-                    told = json.loads(answer.read())
-                    why = self._refused(answer.status_code, told, "start")
+                    received = json.loads(answer.read())
+                    why = self._refused(answer.status_code, received, "start")
                     self._lose(why, refused=answer.status_code)
                     return
                 for line in answer.iter_lines():
@@ -154,6 +157,8 @@ class VerlClient:
             return UsageError(self._lost)
         return EngineError(self._lost)
 
-    def _refused(self, status: int, told: Any, verb: str) -> str:
-        why = told.get("error", told) if isinstance(told, dict) else told
+    def _refused(self, status: int, received: Any, verb: str) -> str:
+        why = (
+            received.get("error", received) if isinstance(received, dict) else received
+        )
         return f"verl's server at {self.address} refuses /{verb} ({status}): {why}."

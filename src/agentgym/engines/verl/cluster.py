@@ -1,4 +1,4 @@
-"""Cluster: verl's actor, its inference servers and weight transfer, on Ray."""
+"""Cluster: verl's workers, its inference servers and weight transfer, on Ray."""
 
 import os
 import sys
@@ -11,7 +11,11 @@ from agentgym.engines.verl.updates import Updates
 
 
 class Cluster:
-    """verl's parts for an engine, created from a composed configuration."""
+    """Starts verl's workers and servers, and runs the engine's requests on them.
+
+    Args:
+        settings: Settings to apply over verl's defaults, by dotted key.
+    """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import ray
@@ -33,12 +37,12 @@ class Cluster:
         self._config, self._ray = config, ray
         self.version = 0
         join(ray, dict(config.ray_kwargs.ray_init))
-        # Other nodes need no part of this package.
+        # Send the module by value: other nodes do not have AgentGym.
         ray.cloudpickle.register_pickle_by_value(learner)
         nodes, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
         model = config.actor_rollout_ref.model
         copied = config.actor_rollout_ref.actor.use_kl_loss and not model.lora_rank
-        # An adapter's untrained model is the same one without the adapter.
+        # With an adapter, the untrained model is the model without the adapter.
         role, name = "actor_rollout_ref" if copied else "actor_rollout", "agentgym"
         pools = ResourcePoolManager({name: [each] * nodes}, {role: name})
         pools.create_resource_pool()
@@ -71,28 +75,31 @@ class Cluster:
         self._send(0)
 
     def state(self) -> dict[str, Any]:
-        """Return the servers' addresses and the version of their weights."""
+        """Return the servers' addresses, the model, and the version of the weights."""
         servers = [f"http://{a}/v1" for a in self._servers.get_addresses()]
         model = self._config.actor_rollout_ref.model.path
         return {"servers": servers, "model": model, "version": self.version}
 
     def update(
         self, rows: Sequence[UpdateRow], version: int, rate: float, temperature: float
-    ) -> dict[str, float]:
-        """Take one optimizer step; the servers then answer with the new weights.
+    ) -> dict[str, Any]:
+        """Do one optimizer step; the servers then answer with the new weights.
 
         Args:
-            rows: The training rows; without any, the weights stay.
-            version: Number of updates, this one included.
+            rows: The training rows; if empty, the weights stay the same.
+            version: Number of updates, including this one.
             rate: The learning rate.
             temperature: Sampling temperature.
+
+        Returns:
+            Metrics of :meth:`Updates.learn`; empty without rows.
         """
         if version != self.version + 1:
             raise ValueError(
                 f"update {version} was asked for, and the weights have had "
                 f"{self.version}"
             )
-        done: dict[str, float] = {}
+        done: dict[str, Any] = {}
         if rows:
             self._sleep()
             done = self._updates.learn(rows, rate, temperature)
@@ -101,7 +108,9 @@ class Cluster:
         return done
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Take one step of supervised fine-tuning; the servers sleep from then on.
+        """Do one step of supervised fine-tuning.
+
+        The inference servers sleep until :meth:`refresh`.
 
         Args:
             rows: The examples; their log-probabilities are ignored.
@@ -111,12 +120,12 @@ class Cluster:
         return self._updates.imitate(rows, rate)
 
     def measure(self, rows: Sequence[UpdateRow]) -> dict[str, float]:
-        """Return the mean loss per trained token of examples, without a step."""
+        """Return ``loss``, the mean loss per trained token; change no weights."""
         self._sleep()
         return {"loss": self._updates.measure(rows)}
 
     def refresh(self, version: int) -> None:
-        """Wake the servers with the weights of the fine-tuning, which is over."""
+        """Send the fine-tuned weights to the servers, and reset the optimizer."""
         self._workers.forget_moments()
         self._sleep()
         self._send(version)
@@ -127,38 +136,46 @@ class Cluster:
         return sorted(os.listdir(folder))
 
     def load(self, folder: str, version: int) -> None:
-        """Load a checkpoint of :meth:`save`, and update the servers' weights."""
+        """Load a checkpoint of :meth:`save`, and send the weights to the servers.
+
+        ``version`` is the checkpoint's number of updates.
+        """
         self._sleep()
         self._workers.load_checkpoint(folder)
         self.version = version
         self._send(version)
 
     def export(self, folder: str) -> None:
-        """Write the adapter, or the model, in Hugging Face format."""
+        """Write the adapter if one is trained, else the model, for transformers."""
         dtype = self._config.actor_rollout_ref.rollout.dtype
         self._workers.export(folder, dtype)
 
     def _sleep(self) -> None:
-        """Let the servers free their memory for an update, if they have not."""
+        """Let the servers free their GPU memory, unless they sleep already."""
         if self._is_awake:
             self._sync.sleep_replicas()
         self._is_awake = False
 
     def _send(self, version: int) -> None:
-        """Wake the servers with the learner's weights."""
+        """Send the learner's weights to the servers, and wake them up."""
         self._sleep()
         self._sync.update_weights(version)
         self._is_awake = True
 
     def close(self) -> None:
-        """End the workers, and the Ray cluster if it was started for them."""
+        """End the workers; also end the Ray cluster if :func:`join` started it."""
         self._ray.shutdown()
 
 
 def join(ray: Any, given: dict[str, Any]) -> None:
-    """Join the Ray cluster of RAY_ADDRESS, or start one for this process.
+    """Join the Ray cluster at RAY_ADDRESS, or start one for this process.
 
     A new cluster listens on loopback, and keeps its files in this process's HOME.
+
+    Args:
+        ray: The module ``ray``.
+        given: Arguments for ``ray.init``; None values are ignored. At RAY_ADDRESS, only
+            ``runtime_env`` is used.
     """
     given = {key: value for key, value in given.items() if value is not None}
     environment = given.pop("runtime_env", None) or {}

@@ -25,8 +25,7 @@ _OPEN = (
     "override_optimizer_config",
     "ray_init",
 )
-"""Sections of verl's settings with the keys of another library, which are not checked.
-"""
+"""Sections of verl's settings whose keys are another library's and are not checked."""
 
 
 def compose(settings: dict[str, Any], of: str = "verl") -> Any:
@@ -62,7 +61,7 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
 
 
 def key_problem(key: str, known: set[str]) -> str:
-    """Return an error message if verl does not have a key; empty if it has.
+    """Return an error message if verl does not have a key; empty if verl has it.
 
     Args:
         key: The dotted key.

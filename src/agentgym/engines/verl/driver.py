@@ -18,7 +18,7 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
     """Answer requests until standard input ends.
 
     Args:
-        make: Creates the cluster from the settings of the first request.
+        make: Creates the :class:`.Cluster` from the settings of the first request.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -39,7 +39,7 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
                 answer = {"found": found}
             except Exception as error:  # noqa: BLE001 - sent to the client
                 traceback.print_exc()
-                answer = {"error": told(error)}
+                answer = {"error": describe_error(error)}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
     finally:
@@ -48,10 +48,10 @@ def main(make: Callable[[dict[str, Any]], Any]) -> None:
             cluster.close()
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an error's message in one line.
 
-    Of Ray's messages, which begin with a worker's traceback, it is the last line.
+    Ray's messages begin with a worker's traceback; only their last line is returned.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("\x1b[36mray::"):

@@ -1,4 +1,4 @@
-"""VerlEngine: verl's workers update the weights, its servers answer."""
+"""VerlEngine: verl's workers update the weights, and its servers answer requests."""
 
 import math
 import os
@@ -40,10 +40,14 @@ _FORMAT = 1
 _MANIFEST = "engine.json"
 _WEIGHTS = "verl"
 _KEPT = ("gpus_per_node", "nodes")
+_BY_TOKEN = ("learned", "entropies", "moved")
 
 
 class VerlEngine(Engine):
-    """An engine that learns and samples with verl; use :meth:`create`."""
+    """An engine that trains and samples with verl.
+
+    :meth:`create` makes an engine from the settings of a run.
+    """
 
     def __init__(
         self, config: TrainingConfig, client: VerlClient, server: LocalServer | None
@@ -88,7 +92,7 @@ class VerlEngine(Engine):
         """Start verl, locally or at ``engine_server``, and wait until it answers.
 
         Raises:
-            EngineError: It does not start; the message names its log.
+            EngineError: verl does not start; the message names its log.
         """
         with ExitStack() as stack:
             server = None
@@ -111,7 +115,7 @@ class VerlEngine(Engine):
 
     @property
     def policy(self) -> ServedPolicy:
-        """The policy: the addresses of verl's servers, and their weights' version."""
+        """The policy: addresses of verl's servers, and the version of their weights."""
         return self._policy
 
     @property
@@ -120,19 +124,19 @@ class VerlEngine(Engine):
         return self._step
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return the components of each token of a response."""
+        """Return each token's components (e.g. tool selection); None if unknown."""
         return self._tokens.label(call)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Before the block, send verl's servers the weights of a warm start."""
+        """Before the block, send verl's servers the weights of a warm start, if new."""
         if self._is_stale:
             self._ask("refresh", version=self._step)
             self._is_stale = False
         yield
 
     def imitation(self) -> VerlImitation:
-        """Return an object that trains by imitation; later updates are smaller."""
+        """Return the warm start's trainer; later updates use a lower learning rate."""
         self._is_warmed = True
 
         def ask(verb: str, **given: Any) -> Any:
@@ -146,11 +150,11 @@ class VerlEngine(Engine):
         return self._config.learning_rate or share * learning_rate(self._config)
 
     def update(self, batch: TrainingBatch) -> UpdateMetrics:
-        """Do one update in verl's workers; its servers sleep meanwhile.
+        """Do one on-policy update in verl's workers; verl's servers sleep during it.
 
         Raises:
-            EngineError: verl failed, or its servers sampled with other weights than the
-                learner's.
+            EngineError: verl failed, or its servers sampled the batch with other
+                weights than the learner's.
         """
         rate = scheduled_rate(self._peak_rate(), self._step, batch.spent)
         done = self._ask(
@@ -165,6 +169,11 @@ class VerlEngine(Engine):
         self._step += 1
         self._policy.version = self._step
         norm = float(done.get("grad_norm", 0.0))
+        size = len(batch.sequences)
+        learned, entropies, moved = (
+            [*found, *[()] * (size - len(found))]  # verl measures only the first rows
+            for found in map(done.get, _BY_TOKEN, [()] * len(_BY_TOKEN))
+        )
         return UpdateMetrics(
             step=self._step,
             loss=done.get("loss", 0.0),
@@ -174,13 +183,20 @@ class VerlEngine(Engine):
             kl=done.get("kl", 0.0),
             gap=gap,
             reference_kl=done.get("reference_kl"),
+            learned=learned,
+            entropies=entropies,
+            moved=moved,
             refused="" if math.isfinite(norm) else NOT_FINITE,
         )
 
     def save_checkpoint(self, folder: Path) -> None:
-        """Let verl write weights, optimizer and random state; each rank writes its own.
+        """Let verl write weights, optimizer and random state; write a manifest last.
 
-        The manifest comes last. A server on another machine needs the same folder.
+        Each of verl's processes writes its own files. A verl server on another machine
+        needs access to the same folder.
+
+        Raises:
+            EngineError: The files are not in ``folder`` afterwards.
         """
         place = folder / _WEIGHTS
         place.mkdir()
@@ -209,7 +225,11 @@ class VerlEngine(Engine):
         write_json(folder / _MANIFEST, manifest)
 
     def load_checkpoint(self, folder: Path) -> None:
-        """Load a checkpoint; change nothing unless all of it exists."""
+        """Load a checkpoint; change nothing unless all its files are complete.
+
+        Raises:
+            CheckpointError: A file is missing, truncated or of another model.
+        """
         manifest = _read_manifest(folder / _MANIFEST)
         if manifest["model"] != self._identity():
             raise CheckpointError(
@@ -231,13 +251,20 @@ class VerlEngine(Engine):
         self._step = self._policy.version = step
 
     def _identity(self) -> dict[str, Any]:
-        """Return settings that must match a checkpoint's, which has a file per rank."""
+        """Return the settings that a checkpoint must have been written with.
+
+        The number of GPUs is one of them: a checkpoint has one file per process.
+        """
         config = self._config
         kept = {name: getattr(config, name) for name in _KEPT}
         return {"name": config.model, "rank": trained_rank(config), **kept}
 
     def export(self, folder: Path) -> None:
-        """Let verl write model or adapter; write the tokenizer."""
+        """Let verl write the model or adapter into ``folder``; write the tokenizer too.
+
+        Raises:
+            EngineError: verl wrote the files on another machine.
+        """
         self._ask("export", folder=str(folder.absolute()))
         if not folder.is_dir():
             raise EngineError(

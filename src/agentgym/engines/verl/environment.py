@@ -32,11 +32,11 @@ ENVIRONMENT = EngineEnvironment(
         gigabytes=30,
     ),
 )
-"""verl's environment. verl imports the last three packages without declaring them."""
+"""verl's environment. verl imports the last three packages without requiring them."""
 
 
 def check() -> list[Checked]:
-    """Check the environment, the machine and the Ray cluster; start no verl."""
+    """Check the environment, the machine and the Ray cluster; do not start verl."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError as error:

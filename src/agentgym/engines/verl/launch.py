@@ -25,7 +25,7 @@ folders below, and Linux allows 107 bytes for a socket's path."""
 class LocalServer:
     """A verl server on loopback. It also ends when its only client disconnects.
 
-    Ray's files and its HOME are in a temporary folder, which is removed at the end.
+    Ray's files and Ray's HOME are in a temporary folder, which is removed at the end.
 
     Args:
         log: A file; output of verl and Ray is appended to it.

@@ -1,4 +1,4 @@
-"""VerlLearner: verl's worker with our learning rate, metrics and export."""
+"""VerlLearner: verl's worker, with AgentGym's losses, metrics and export."""
 
 import os
 from functools import partial
@@ -20,17 +20,17 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 _CRITIC = "critic"
 _OF_ROWS = make_nd_compute_dataproto_dispatch_fn(mesh_name="actor")
-"""Each process gets its part of a batch."""
+"""Dispatch mode of verl: each process gets its part of a batch."""
 
 
 class VerlLearner(ActorRolloutRefWorker):
-    """One process of the actor: it learns, and sends its weights to the servers.
+    """One of verl's worker processes: trains, and sends its weights to the servers.
 
     Args:
-        config: verl's settings of the actor.
-        role: The actor's parts, in verl's words.
-        critic: verl's settings of the value model; None for none.
-        given: verl's further arguments.
+        config: verl's settings ``actor_rollout_ref``.
+        role: verl's name for the worker's tasks, e.g. ``actor_rollout``.
+        critic: verl's settings of the value model; None without a value model.
+        given: Further arguments of verl's worker.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:
-        """Load models and optimizers, and record the inputs of the loss."""
+        """Load models and optimizers, and set the loss of on-policy updates."""
         super().init_model()
         self.set_loss(imitates=False)
         if self._critic_config is not None:
@@ -50,19 +50,20 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss(self, *, imitates: bool) -> None:
-        """Choose the loss of the next updates."""
-        clip = float(self.config.actor.clip_ratio)
+        """Choose the loss of the next updates: imitation or the policy loss."""
+        actor = self.config.actor
+        clip = float(actor.clip_ratio_low), float(actor.clip_ratio_high)
         ours = partial(measured_loss, inner=self.loss_fn, clip=clip)
         self.actor.set_loss_fn(imitation_loss if imitates else ours)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def forget_moments(self) -> None:
-        """Reset AdamW's state, as it is before the first update."""
+        """Reset AdamW's two moments to their values before the first update."""
         self.actor.engine.optimizer.state.clear()
 
     @register(dispatch_mode=_OF_ROWS)
     def compute_reference(self, data: Any) -> Any:
-        """Return the log-probabilities under the untrained model."""
+        """Return the log-probabilities of a batch's tokens in the untrained model."""
         if self.ref is not None:
             return _on_cpu(self.ref.infer_batch(data))
         tensordict_utils.assign_non_tensor(data, no_lora_adapter=True)
@@ -70,17 +71,20 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=_OF_ROWS)
     def compute_values(self, data: Any) -> Any:
-        """Return the value model's prediction at each token."""
+        """Return the value model's prediction at each token of a batch."""
         return _on_cpu(self.critic.infer_batch(data))
 
     @register(dispatch_mode=_OF_ROWS)
     def update_critic(self, data: Any) -> Any:
-        """Take one optimizer step of the value model; return its metrics."""
+        """Do one optimizer step of the value model; return its metrics."""
         return _on_cpu(self.critic.train_mini_batch(data))
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_checkpoint(self, folder: str, *given: Any) -> None:
-        """Write weights, optimizer and random state, the value model's in a folder."""
+        """Write weights, optimizer and random state.
+
+        The files of the value model go into a subfolder.
+        """
         super().save_checkpoint(folder, *given)
         if self.critic is not None:
             self.critic.save_checkpoint(os.path.join(folder, _CRITIC), *given)
@@ -100,7 +104,15 @@ class VerlLearner(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def export(self, folder: str, dtype: str) -> None:
-        """Write the adapter, or the model, in Hugging Face format; no tokenizer."""
+        """Write the adapter if one is trained, else the model, for transformers.
+
+        The tokenizer is not written.
+
+        Args:
+            folder: The folder, which is created.
+            dtype: Name of the number type of the model's weights, e.g. ``bfloat16``;
+                not used for an adapter.
+        """
         adapter = getattr(self.actor.engine.module, "peft_config", None)
         is_first = torch.distributed.get_rank() == 0
         if is_first:
@@ -143,7 +155,11 @@ class VerlLearner(ActorRolloutRefWorker):
 def imitation_loss(
     model_output: Any, data: Any, dp_group: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the negative log-probability of trained tokens, weighted by advantages."""
+    """Return the loss of supervised fine-tuning, and its metrics.
+
+    The loss is the mean over the trained tokens of ``-log p``, weighted by the token's
+    advantage.
+    """
     now = no_padding_2_padding(model_output["log_probs"], data)
     share = data["dp_size"] / data["batch_num_tokens"]
     padded = data.select("response_mask", "advantages").to_padded_tensor()
@@ -152,12 +168,12 @@ def imitation_loss(
 
 
 def _on_cpu(output: Any) -> Any:
-    """Move an output to CPU memory; only some processes have one."""
+    """Move an output to CPU memory; None, which some processes get, stays None."""
     return None if output is None else output.cpu()
 
 
 def value_model(settings: Any) -> TrainingWorker:
-    """Load a value model: the policy's weights, with a head of one number."""
+    """Load a value model: the policy's model, with one number per token as output."""
     config = omega_conf_to_dataclass(settings)
     verl.utils.model.load_valuehead_model = _with_value_head
     worker = TrainingWorker(
@@ -177,9 +193,10 @@ def value_model(settings: Any) -> TrainingWorker:
 def _with_value_head(
     local_path: str, torch_dtype: torch.dtype, model_config: Any, **given: Any
 ) -> Any:
-    """Load a model with a new head of one number.
+    """Load a model with a new output layer that returns one number per token.
 
-    verl's own function takes flash attention whatever the settings say.
+    This function replaces verl's own, which ignores the settings and always uses flash
+    attention.
     """
     from transformers import AutoModelForTokenClassification
 
@@ -191,8 +208,9 @@ def _with_value_head(
 def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
     """Return the loss of the value model, and its metrics.
 
-    Half the mean squared error at the batch's trained tokens (PPO, arXiv:1707.06347).
-    Each batch is used for one update, so predictions need no clip.
+    The loss is half the mean squared error at the batch's trained tokens (PPO,
+    arXiv:1707.06347). Predictions are not clipped, since each batch is used for only
+    one update.
     """
     now = no_padding_2_padding(model_output["values"], data)
     padded = data.select("response_mask", "returns").to_padded_tensor()
@@ -202,7 +220,7 @@ def value_loss(model_output: Any, data: Any, dp_group: Any = None) -> Any:
 
 
 def whole_tensor(tensor: Any) -> torch.Tensor:
-    """Gather a sharded tensor in CPU memory."""
+    """Return a copy of a tensor in CPU memory; gather all parts of a sharded one."""
     if isinstance(tensor, torch.distributed.tensor.DTensor):
         tensor = tensor.full_tensor()
     whole: torch.Tensor = tensor.detach().cpu().contiguous().clone()
@@ -210,13 +228,27 @@ def whole_tensor(tensor: Any) -> torch.Tensor:
 
 
 def measured_loss(
-    model_output: Any, data: Any, dp_group: Any = None, *, inner: Any, clip: float
+    model_output: Any,
+    data: Any,
+    dp_group: Any = None,
+    *,
+    inner: Any,
+    clip: tuple[float, float],
 ) -> Any:
-    """Return verl's loss and metrics, with two further metrics over trained tokens.
+    """Return verl's loss and metrics, with two more metrics over trained tokens.
 
-    ``gap`` is the mean difference between the sampler's log-probabilities and the
-    learner's before the update; ``clipped`` is the share of tokens whose ratio is
-    clipped.
+    The metric ``gap`` is the mean absolute difference between a token's log-probability
+    at sampling and at the learner before the update. The metric ``clipped`` is the
+    share of tokens whose probability ratio is further from 1 than ``clip`` allows.
+
+    verl calls the function with the first three arguments.
+
+    Args:
+        model_output: The model's output, with log-probabilities.
+        data: The batch.
+        dp_group: Not used; for ``inner``.
+        inner: verl's loss.
+        clip: How far the ratio may go below and above 1.
     """
     loss, metrics = inner(model_output=model_output, data=data, dp_group=dp_group)
     with torch.no_grad():
@@ -224,7 +256,8 @@ def measured_loss(
         share = data["dp_size"] / data["batch_num_tokens"]
         padded = data.select("response_mask", "old_log_probs").to_padded_tensor()
         apart = (now - padded["old_log_probs"]) * padded["response_mask"]
-        clipped = (apart.exp() - 1).abs() > clip
+        change = apart.exp() - 1
+        clipped = (change < -clip[0]) | (change > clip[1])
         for name, found in (("gap", apart.abs()), ("clipped", clipped)):
             metrics[name] = Metric(AggregationType.SUM, float(found.sum()) * share)
     return loss, metrics

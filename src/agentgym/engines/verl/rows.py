@@ -68,5 +68,5 @@ def to_tensors(rows: Sequence[UpdateRow]) -> dict[str, Any]:
 
 
 def divisible(rows: Sequence[UpdateRow], by: int) -> list[UpdateRow]:
-    """Return the rows, followed by empty rows, so that ``by`` divides their number."""
+    """Add empty rows at the end until the number of rows is a multiple of ``by``."""
     return [*rows, *[EMPTY] * (-len(rows) % by)]

@@ -49,9 +49,9 @@ class Refused(Exception):
         status: The HTTP status.
     """
 
-    def __init__(self, status: int, told: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         self.status = status
-        super().__init__(told)
+        super().__init__(message)
 
 
 class Driver:
@@ -123,7 +123,9 @@ class Driver:
 
 
 class Desk:
-    """Starts and ends the server's driver. Only one client at a time has a driver.
+    """Starts and ends the driver, the process that controls verl, for a client.
+
+    Only one client at a time has a driver.
 
     Args:
         log: A file; the driver's output is appended to it.
@@ -277,12 +279,12 @@ def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
             finally:
                 desk.release(driver)
 
-        def _line(self, told: dict[str, Any]) -> None:
-            self.wfile.write(json.dumps(told).encode() + b"\n")
+        def _line(self, message: dict[str, Any]) -> None:
+            self.wfile.write(json.dumps(message).encode() + b"\n")
             self.wfile.flush()
 
-        def _send(self, status: int, told: Any) -> None:
-            data = json.dumps(told).encode()
+        def _send(self, status: int, message: Any) -> None:
+            data = json.dumps(message).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

@@ -68,7 +68,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     Raises:
         ConfigError: The user's ``verl`` settings have a key that verl does not have, or
             for which AgentGym has its own setting.
-        UnsupportedError: verl cannot do this with these settings or this number of
+        UnsupportedError: Two settings cannot be combined, or do not fit the number of
             GPUs.
     """
     given = flat(config.verl)
@@ -209,8 +209,8 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
 def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
     """Return the settings of ``ppo``'s value model; empty for other algorithms.
 
-    All its weights are trained: verl supports adapters for language models only, and
-    would not train the new head.
+    All weights of the value model are trained: verl supports adapters for language
+    models only, and would not train the value model's new output layer.
     """
     if config.algorithm != "ppo":
         return {}

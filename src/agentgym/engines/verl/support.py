@@ -111,7 +111,7 @@ class VerlEngines(EngineFactory):
             )
 
     def announced(self, config: TrainingConfig) -> str:
-        """Return a message that verl starts, with its server or the path of its log."""
+        """Return a message that verl starts, with the server's address or the log."""
         if config.engine_server is not None:
             return f"verl starts at {config.engine_server}, which takes minutes"
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
@@ -125,7 +125,10 @@ class VerlEngines(EngineFactory):
         return composed_text(ENVIRONMENT, verl_settings(config))
 
     def examine(self) -> Iterator[Checked]:
-        """Yield checks of the environment and the machine; then test verl with nano."""
+        """Check the environment and machine, then verl with the built-in model nano.
+
+        Yield the result of each check.
+        """
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -142,9 +145,10 @@ class VerlEngines(EngineFactory):
 def composed_text(
     environment: EngineEnvironment, settings: dict[str, Any], of: str = "verl"
 ) -> str:
-    """Return settings as YAML, followed by verl's whole configuration with them.
+    """Return settings as YAML, then verl's whole configuration with these settings.
 
-    The configuration is left out if the environment does not exist or is too slow.
+    The configuration is left out if verl's environment does not exist, or takes too
+    long to compose it.
 
     Args:
         environment: The environment that has verl.

@@ -1,4 +1,4 @@
-"""Updates: one update in verl's workers, and its metrics."""
+"""Updates: run one update in verl's workers, and compute its metrics."""
 
 import math
 from collections.abc import Sequence
@@ -10,22 +10,26 @@ from agentgym.engines.verl.protocol import UpdateRow
 from agentgym.engines.verl.rows import divisible, to_tensors
 
 _MEASURED_ROWS = 8
+"""Number of rows per batch whose single tokens are measured before and after an update.
+"""
 _EPSILON = 1e-8
 
 
 def gae(
     returns: Sequence[float], values: Sequence[float], lam: float
 ) -> tuple[list[float], list[float]]:
-    """Generalised advantage estimation (arXiv:1506.02438), with a discount of 1.
+    """Compute advantages by generalised advantage estimation (arXiv:1506.02438).
 
     ``A_t = sum over l of lam^l d_(t+l)`` with ``d_t = r_t + V_(t+1) - V_t``, where V
-    is 0 after the last token. The reward r_t is the difference between a token's return
-    and the next one's, so that the rewards from a token on add up to its return.
+    is 0 after the last token. The discount is 1. The reward r_t is the return of token
+    t minus the return of the next token, so that the rewards from t on add up to the
+    return of t.
 
     Args:
         returns: The return of each trained token of a sequence, in order.
-        values: The value model's prediction before each of them.
-        lam: λ: 1 compares the return with the value, 0 each value with the next.
+        values: The value model's prediction before each trained token.
+        lam: λ. With 1, an advantage is the return minus the value. With 0, it depends
+            only on the reward and the next value.
 
     Returns:
         The advantages, and the targets of the value model, ``A_t + V_t``.
@@ -43,12 +47,14 @@ def gae(
 def with_advantages(
     rows: Sequence[UpdateRow], values: Sequence[Sequence[float]], lam: float
 ) -> list[UpdateRow]:
-    """Replace returns by advantages, standardised over the batch; add the targets.
+    """Return rows with advantages instead of returns, and with ``targets``.
+
+    The advantages are scaled to mean 0 and standard deviation 1 over the batch.
 
     Args:
         rows: Rows with a return for each trained token.
-        values: For each row, the value before each trained token.
-        lam: See :func:`gae`.
+        values: For each row, the value model's prediction before each trained token.
+        lam: λ of :func:`gae`.
     """
     found = [
         gae([earned for _, _, earned in row["trained"]], own, lam)
@@ -72,11 +78,11 @@ def with_advantages(
 
 
 class Updates:
-    """Trains on rows.
+    """Trains on rows (training sequences) with verl's workers.
 
     Args:
         workers: A worker group of :class:`~agentgym.engines.verl.learner.VerlLearner`,
-            or one.
+            or a single worker.
         config: verl's composed configuration.
         ranks: Number of workers that share a batch.
     """
@@ -86,11 +92,11 @@ class Updates:
 
     def learn(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
-    ) -> dict[str, float]:
-        """Take one optimizer step on ``rows``; return its metrics.
+    ) -> dict[str, Any]:
+        """Do one optimizer step on ``rows``; return its metrics.
 
         Args:
-            rows: At least one; all of them are one mini-batch.
+            rows: The training rows, at least one.
             rate: The learning rate.
             temperature: Sampling temperature.
         """
@@ -100,20 +106,29 @@ class Updates:
         padded = divisible(rows, self._ranks)
         more: dict[str, float] = {}
         if critic.enable:
-            values = self._of_tokens("compute_values", "values", padded, temperature)
+            [values] = self._of_tokens("compute_values", padded, temperature, "values")
             padded = with_advantages(padded, values, self._config.algorithm.lam)
-            learned = self._workers.update_critic(self._mini_batch(padded, temperature))
-            found = tensordict_utils.get(learned, "metrics")
+            done = self._workers.update_critic(self._mini_batch(padded, temperature))
+            found = tensordict_utils.get(done, "metrics")
             more["value_loss"] = _number(found["value_loss"])
         if actor.use_kl_loss:
-            reference = self._of_tokens(
-                "compute_reference", "log_probs", padded, temperature
+            [reference] = self._of_tokens(
+                "compute_reference", padded, temperature, "log_probs"
             )
             padded = [
                 {**row, "reference": own}
                 for row, own in zip(padded, reference, strict=True)
             ]
+        some = rows[:_MEASURED_ROWS]
+        learned, entropies = self._of_tokens(
+            "compute_log_prob",
+            divisible(some, self._ranks),
+            temperature,
+            "log_probs",
+            "entropy",
+        )
         flat = self._step(padded, rate, temperature)
+        moved = self._moved(some, temperature)
         if actor.use_kl_loss:
             more["reference_kl"] = flat["kl_loss"]
         return {
@@ -122,17 +137,21 @@ class Updates:
             "entropy": flat["actor/entropy_loss"],
             "clip_fraction": flat["clipped"],
             "gap": flat["gap"],
-            "kl": self._moved(rows, temperature),
+            "kl": fmean(chain.from_iterable(moved)),
+            "learned": learned[: len(some)],
+            "entropies": entropies[: len(some)],
+            "moved": moved,
             "rate": rate,
             "clip": float(actor.clip_ratio),
             **more,
         }
 
     def imitate(self, rows: Sequence[UpdateRow], rate: float) -> dict[str, float]:
-        """Take one step of supervised fine-tuning on ``rows``, weighted by advantages.
+        """Do one step of supervised fine-tuning, weighted by advantages.
 
         Returns:
-            ``loss`` before the step, per trained token in nats, and ``grad_norm``.
+            ``loss``, the mean loss per trained token before the step in nats, and
+            ``grad_norm``.
         """
         self._workers.set_loss(imitates=True)
         try:
@@ -142,15 +161,15 @@ class Updates:
         return {"loss": flat["nll"], "grad_norm": flat["grad_norm"]}
 
     def measure(self, rows: Sequence[UpdateRow]) -> float:
-        """Return the mean negative log-probability of the trained tokens."""
+        """Return the mean negative log-probability of the trained tokens, in nats."""
         padded = divisible(rows, self._ranks)
-        found = self._of_tokens("compute_log_prob", "log_probs", padded, 1.0)
+        [found] = self._of_tokens("compute_log_prob", padded, 1.0, "log_probs")
         return -fmean(chain.from_iterable(found))
 
     def _step(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
-        """Take one optimizer step with the workers' loss; return its metrics."""
+        """Do one optimizer step with the workers' current loss; return its metrics."""
         from verl.utils import tensordict_utils
 
         self._workers.set_rate(rate)
@@ -159,7 +178,7 @@ class Updates:
         return {key: _number(value) for key, value in found.items()}
 
     def _mini_batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
-        """Convert rows to a batch for one optimizer step."""
+        """Convert rows to a batch that verl trains in one optimizer step."""
         from verl.utils import tensordict_utils
 
         data = self._batch(rows, temperature)
@@ -177,32 +196,40 @@ class Updates:
         return data
 
     def _of_tokens(
-        self, verb: str, name: str, rows: Sequence[UpdateRow], temperature: float
-    ) -> list[list[float]]:
-        """Return the workers' result for each trained token of each row.
+        self, verb: str, rows: Sequence[UpdateRow], temperature: float, *names: str
+    ) -> list[list[list[float]]]:
+        """Run a method of the workers; return its results for the trained tokens.
 
         Args:
-            verb: The workers' method.
-            name: The result's name.
-            rows: The rows.
+            verb: Name of the workers' method.
+            rows: The training sequences.
             temperature: Sampling temperature.
+            *names: Names of the results: ``log_probs``, ``entropy`` or ``values``.
+
+        Returns:
+            For each name, for each row, the value at each trained token.
         """
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import no_padding_2_padding
 
         data = self._batch(rows, temperature)
         tensordict_utils.assign_non_tensor(
-            data, calculate_entropy=False, compute_loss=False
+            data, calculate_entropy="entropy" in names, compute_loss=False
         )
         answer = getattr(self._workers, verb)(data)
-        found = no_padding_2_padding(answer[name], data).float().tolist()
+        padded = [
+            no_padding_2_padding(answer[name], data).float().tolist() for name in names
+        ]
         return [
-            [own[position - row["start"]] for position, _, _ in row["trained"]]
-            for row, own in zip(rows, found, strict=True)
+            [
+                [own[position - row["start"]] for position, _, _ in row["trained"]]
+                for row, own in zip(rows, found, strict=True)
+            ]
+            for found in padded
         ]
 
     def _batch(self, rows: Sequence[UpdateRow], temperature: float) -> Any:
-        """Convert rows to the batch that verl's workers take."""
+        """Convert rows to a batch in the form that verl's workers take."""
         from tensordict import TensorDict
         from verl.utils import tensordict_utils
         from verl.workers.utils.padding import left_right_2_no_padding
@@ -218,20 +245,27 @@ class Updates:
         )
         return data
 
-    def _moved(self, rows: Sequence[UpdateRow], temperature: float) -> float:
-        """Return the mean k3 estimate between sampling and now, over some tokens."""
-        some = divisible(rows[:_MEASURED_ROWS], self._ranks)
-        found = self._of_tokens("compute_log_prob", "log_probs", some, temperature)
-        apart = [
-            now - logprob
-            for row, own in zip(some, found, strict=True)
-            for (_, logprob, _), now in zip(row["trained"], own, strict=True)
-        ]
-        return fmean(math.exp(each) - 1 - each for each in apart)
+    def _moved(
+        self, rows: Sequence[UpdateRow], temperature: float
+    ) -> list[list[float]]:
+        """Return for each row, at each trained token, how far the policy has moved.
+
+        This is the k3 estimate of the KL divergence since sampling, in nats.
+        """
+        padded = divisible(rows, self._ranks)
+        [found] = self._of_tokens("compute_log_prob", padded, temperature, "log_probs")
+        apart = (
+            [
+                now - logprob
+                for (_, logprob, _), now in zip(row["trained"], own, strict=True)
+            ]
+            for row, own in zip(rows, found, strict=False)
+        )
+        return [[math.exp(each) - 1 - each for each in own] for own in apart]
 
 
 def _number(value: Any) -> float:
-    """Return a metric that has one value per mini-batch, of which there is one."""
+    """Return a metric's value; of a list (one value per mini-batch), the first."""
     while isinstance(value, list | tuple):
         value = value[0] if value else math.nan
     return float(value)

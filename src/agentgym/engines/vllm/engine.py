@@ -107,7 +107,7 @@ class VllmEngine(Engine):
         return self._learner.step
 
     def label(self, call: ModelCall) -> list[Components] | None:
-        """Return for each response token its components; None if they are unknown."""
+        """Return each token's components (e.g. tool selection); None if unknown."""
         return self._tokens.label(call)
 
     def allowed(self, call: ModelCall) -> Sequence[Allowed] | None:
@@ -151,7 +151,7 @@ class VllmEngine(Engine):
         return self._learner.update(batch)
 
     def imitation(self) -> LocalImitation:
-        """Return the warm start's fine-tuning; later updates learn at a lower rate.
+        """Return the warm start's trainer; later updates use a lower learning rate.
 
         The next :meth:`sampling` sends the new weights to vLLM.
         """
@@ -186,9 +186,9 @@ class VllmEngine(Engine):
     def _wake(self) -> None:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # vLLM needs this memory for its KV cache
-        told = self._server.ask("POST", "/wake_up")
-        if not isinstance(told, dict) or told.get("status") != "awake":
-            raise EngineError(f"vLLM does not wake up: it says {told!r:.200}.")
+        reply = self._server.ask("POST", "/wake_up")
+        if not isinstance(reply, dict) or reply.get("status") != "awake":
+            raise EngineError(f"vLLM does not wake up: it says {reply!r:.200}.")
 
     def _prove(self) -> None:
         """Check that vLLM uses adapters; see ``proof.py``."""
@@ -228,13 +228,13 @@ class VllmEngine(Engine):
 
     def _forget_prefixes(self) -> None:
         for _ in range(_RESETS):
-            told = self._server.ask("POST", "/reset_prefix_cache")
-            if isinstance(told, dict) and told.get("success"):
+            reply = self._server.ask("POST", "/reset_prefix_cache")
+            if isinstance(reply, dict) and reply.get("success"):
                 return
         # Harmless: the new adapter name matches no cached prefix.
-        logger.warning("vLLM did not forget its cached prefixes: %r", told)
+        logger.warning("vLLM did not forget its cached prefixes: %r", reply)
 
 
 def _sleep(server: VllmServer) -> None:
-    """Let vLLM free its GPU memory; at level 1 it keeps its weights in CPU memory."""
+    """Let vLLM free its GPU memory. It moves its weights to CPU memory (level 1)."""
     server.ask("POST", "/sleep", params={"level": 1})

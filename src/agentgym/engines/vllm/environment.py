@@ -50,7 +50,7 @@ def require_command() -> Path:
 
 
 def is_for_cpu() -> bool:
-    """Return whether the installed vLLM is a CPU build; False without a vLLM."""
+    """Return whether vLLM is a build for CPUs; False if vLLM is not installed."""
     try:
         python = ENVIRONMENT.interpreter()
     except UsageError:

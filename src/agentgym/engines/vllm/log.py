@@ -27,7 +27,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ARGUMENTS = "vllm serve: error:"
 _GONE = "died unexpectedly"
 _ELSEWHERE = ("root cause", "Executor failed")
-"""Words in an error message that only refers to another error."""
+"""Words in error messages that only refer to another error."""
 _WITNESSES = ("Worker", "VllmWorker", "EngineCore")
 """vLLM's processes, the one whose errors explain most first. Other processes only
 report that these have ended."""

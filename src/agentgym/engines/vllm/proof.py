@@ -69,9 +69,11 @@ def _answer(server: VllmServer, model: str) -> tuple[list[int], list[float]]:
         "return_token_ids": True,
         "skip_special_tokens": False,
     }
-    told = server.ask("POST", "/v1/completions", json=asked)
+    completion = server.ask("POST", "/v1/completions", json=asked)
     try:
-        choice = told["choices"][0]
+        choice = completion["choices"][0]
         return list(choice["token_ids"]), list(choice["logprobs"]["token_logprobs"])
     except (KeyError, IndexError, TypeError):
-        raise EngineError(f"vLLM gives no log-probabilities: {told!r:.200}.") from None
+        raise EngineError(
+            f"vLLM gives no log-probabilities: {completion!r:.200}."
+        ) from None

@@ -112,14 +112,14 @@ class VllmServer:
             return server
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def on_end(self, told: Callable[[str], None]) -> None:
+    def on_end(self, body: Callable[[str], None]) -> None:
         """Set a function to call with the reason if vLLM ends by itself.
 
         It may be called in another thread. It is called at once if vLLM has ended.
         """
-        self._on_end = told
+        self._on_end = body
         if self.failure:
-            told(self.failure)
+            body(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
         """Send a request and return the answer; try again while the server is busy.
@@ -165,7 +165,7 @@ class VllmServer:
         self._output.wait()
 
     def _await(self) -> None:
-        """Wait until the server answers, and check that it is the one started here.
+        """Wait until the server answers, and check that this object started it.
 
         Raises:
             EngineError: vLLM ended, does not answer in time, or another server answers.
@@ -235,11 +235,11 @@ class VllmServer:
 def _refusal(answer: httpx.Response) -> str:
     """Return the status code and the error message of a refused request."""
     try:
-        told = answer.json()
+        body = answer.json()
     except ValueError:
-        told = answer.text
-    if isinstance(told, dict):
-        told = told.get("error", told)
-    if isinstance(told, dict):
-        told = told.get("message", told)
-    return f"{answer.status_code}, {str(told)[:500]}"
+        body = answer.text
+    if isinstance(body, dict):
+        body = body.get("error", body)
+    if isinstance(body, dict):
+        body = body.get("message", body)
+    return f"{answer.status_code}, {str(body)[:500]}"

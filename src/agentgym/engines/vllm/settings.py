@@ -17,7 +17,7 @@ from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 
 BASE = "agentgym"
-"""Name of the base model, without an adapter, on vLLM's server."""
+"""Name under which vLLM serves the model without an adapter."""
 KEY_VARIABLE = "VLLM_API_KEY"
 _SHARED, _ALONE = 0.5, 0.9
 _CPU_CACHE, _CPU_CACHE_GB = "VLLM_CPU_KVCACHE_SPACE", "1"
@@ -94,7 +94,7 @@ def memory_share(config: TrainingConfig) -> float:
 
 
 def trained_rank(config: TrainingConfig) -> int:
-    """Return the rank of the trained adapter; 0 if the settings ask for none."""
+    """Return the rank of the trained adapter; 0 if no adapter is to be trained."""
     held = held_rank(Path(model_source(config.model)))
     return held or (DEFAULT_RANK if config.lora_rank is None else config.lora_rank)
 
@@ -184,22 +184,22 @@ def variables(config: TrainingConfig) -> dict[str, str]:
     They allow loading adapters while vLLM runs. They also enable the development
     endpoints, such as ``/sleep``, which is safe since vLLM listens on loopback only.
     """
-    told = {
+    found = {
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
     if on_cpu(config):
-        told["CUDA_VISIBLE_DEVICES"] = ""
-        told[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
+        found["CUDA_VISIBLE_DEVICES"] = ""
+        found[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
     elif not shares_gpu(config):
         gpus = visible_gpus()[1 : config.gpus_per_node]  # the first is the learner's
-        told["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    return told
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return found
 
 
 def own_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without those that configure this process's Python."""
+    """Return environment variables without those that configure this Python."""
     ours = {"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV"}
     return {name: value for name, value in given.items() if name not in ours}
 
@@ -209,10 +209,10 @@ def shown(config: TrainingConfig, program: str) -> str:
 
     Without the setting ``vllm.port``, the text has ``PORT`` as port.
     """
-    told = [f"{name}={value}" for name, value in variables(config).items()]
+    prefix = [f"{name}={value}" for name, value in variables(config).items()]
     port = config.vllm.get("port", "PORT")
     words = iter(command_line(config, program, port))
-    lines = [" ".join([*told, *(shlex.quote(next(words)) for _ in range(3))])]
+    lines = [" ".join([*prefix, *(shlex.quote(next(words)) for _ in range(3))])]
     for word in words:
         if word.startswith("--"):
             lines.append(f"    {word}")

@@ -109,7 +109,10 @@ class VllmEngines(EngineFactory):
         return shown(config, program)
 
     def examine(self) -> Iterator[Checked]:
-        """Yield checks of the environment and the machine; then test vLLM with nano."""
+        """Check the environment and machine, then vLLM with the built-in model nano.
+
+        Yield the result of each check.
+        """
         found = check()
         yield from found
         ready = all(finding.is_good for finding in found)
@@ -128,7 +131,7 @@ class VllmEngines(EngineFactory):
 def suits(config: TrainingConfig) -> bool:
     """Return whether vLLM suits these settings, if a GPU has enough memory.
 
-    It suits larger models that train one adapter, in a run that is not deterministic.
+    vLLM suits runs that train one adapter of a larger model and are not deterministic.
     """
     if config.deterministic or config.role_adapters:
         return False
@@ -141,9 +144,9 @@ def suits(config: TrainingConfig) -> bool:
 def chosen(config: TrainingConfig) -> tuple[str, str]:
     """Choose the engine for ``engine = "auto"``.
 
-    It is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if vLLM suits
-    the model, is installed, and fits on this machine's GPU together with the learner.
-    Else it is ``local``.
+    The result is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if
+    vLLM suits the run, is installed, and fits on this machine's GPU together with the
+    learner. Else it is ``local``.
 
     Returns:
         The engine's name, and a note for the run's plan, or "".
@@ -169,10 +172,10 @@ def chosen(config: TrainingConfig) -> tuple[str, str]:
 
 
 def _memory(config: TrainingConfig, *, fetch: bool = False) -> str:
-    """Check that the learner fits into memory, with vLLM; describe its memory.
+    """Check that the learner and vLLM fit into memory; describe the learner's memory.
 
     Raises:
-        NotEnoughMemoryError: It does not fit.
+        NotEnoughMemoryError: They do not fit.
     """
     trained = config.replaced(
         lora_rank=trained_rank(config), precision=learner_precision(config)

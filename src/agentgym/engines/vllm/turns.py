@@ -135,9 +135,9 @@ def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    Settings stay unset if the sizes are unknown, and if nothing fits; the check of the
-    engine then raises an error. If vLLM and the learner do not share a GPU, only
-    ``max_episode_tokens`` is filled in.
+    The settings stay as they are if the sizes are unknown or if no values fit. In the
+    second case :func:`check_turns` raises an error. If vLLM and the learner do not
+    share a GPU, only ``max_episode_tokens`` is filled in.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -158,7 +158,7 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
 def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
     """Check that vLLM and the learner fit into one GPU's memory.
 
-    There is no check if they do not share a GPU, or if a size is unknown.
+    Nothing is checked if they do not share a GPU, or if a size is unknown.
 
     Raises:
         NotEnoughMemoryError: They do not fit; the message has the sizes, and the

@@ -1,4 +1,4 @@
-"""Examination: a scenario with tasks and played episodes, for tripwires to test."""
+"""Examination: a scenario with tasks and episodes, the input of each tripwire."""
 
 import json
 from collections import defaultdict
@@ -22,7 +22,7 @@ ORACLE = "oracle"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a tripwire.
+    """The result of a tripwire, a test that finds faults of a scenario.
 
     Attributes:
         name: The tripwire's name.
@@ -89,9 +89,9 @@ class Examination:
     """A scenario to test, with its tasks and episodes, which are made at first use.
 
     Attributes:
-        reference: The reference from which the scenario was loaded.
+        reference: Name or path from which the scenario was loaded.
         scenario: The scenario.
-        count: Number of training tasks to play.
+        count: Number of training tasks that each agent plays.
         seed: Seed of the tasks.
     """
 
@@ -124,8 +124,8 @@ class Examination:
     def episodes(self) -> list[Played]:
         """Episodes of all agents without a model on the tasks to play.
 
-        The agents are: one that does nothing, several that call everything, and one
-        that makes the needed calls, if they are known.
+        The agents are: one that does nothing, several that call every tool, and one
+        that makes the calls of a task's solution, if the scenario lists these calls.
         """
         made = [
             self.play(task, agent.name, agent.calls(task, self.tools[task.id]))
@@ -142,7 +142,7 @@ class Examination:
         return make_tasks(self.scenario, split, self.seed, self.asked)
 
     def of(self, agent: str) -> dict[str, list[Reward]]:
-        """Return the valid rewards of the agent of this name, by family of tasks."""
+        """Return the valid rewards of an agent, by family (kind) of tasks."""
         found: dict[str, list[Reward]] = defaultdict(list)
         for episode in self.episodes:
             if episode.agent == agent and episode.reward is not None:
@@ -150,7 +150,7 @@ class Examination:
         return dict(found)
 
     def solution(self, task: Task) -> list[Call] | None:
-        """Return the needed calls of a task; None if the scenario has no list."""
+        """Return the calls of a task's solution; None if the scenario lists none."""
         needed = self.scenario.needed_calls(task)
         if needed is None:
             return None

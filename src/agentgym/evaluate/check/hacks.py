@@ -1,4 +1,4 @@
-"""Tripwires that check the rewards of agents without a model.
+"""Tripwires (tests of a scenario) that check the rewards of agents without a model.
 
 Such agents must earn less than a right solution.
 """
@@ -22,7 +22,7 @@ _JUDGED = 12
 
 @dataclass(frozen=True)
 class _Pay:
-    """The rewards of one agent in one family of tasks.
+    """The rewards of one agent in one family (kind) of tasks.
 
     Attributes:
         mean: Mean reward.
@@ -41,7 +41,7 @@ class _Pay:
 def do_nothing(examined: Examination) -> Iterator[str | Note]:
     """Check that an agent without tool calls earns nothing.
 
-    Tasks that need no call are an exception.
+    In tasks that need no call, a reward for no call is right.
     """
     top = max(map(abs, examined.scenario.reward_range))
     unknown = []
@@ -59,8 +59,8 @@ def do_nothing(examined: Examination) -> Iterator[str | Note]:
 def call_everything(examined: Examination) -> Iterator[str | Note]:
     """Check that an agent that calls every tool earns little; it may earn less than 0.
 
-    In a scenario with few tools, it makes the needed calls in some episodes by chance.
-    A reward for such calls is right; a reward for other calls is a fault.
+    In a scenario with few tools, the agent makes the needed calls in some episodes by
+    chance. A reward for these calls is right; a reward for other calls is a fault.
     """
     top = max(map(abs, examined.scenario.reward_range))
     unknown, lucky = [], []
@@ -171,11 +171,13 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
 
 
 def _due(examined: Examination, episode: Played) -> float | None:
-    """Return which share of a right solution's reward an episode's calls deserve.
+    """Return the share of the full reward that an episode's calls deserve, 0..1.
 
-    This is the share of the needed calls that were made, 0..1. It is halved if other
-    tools were called too, since a reward may penalise this. A task that needs no call
-    gives 1 for no call and 0 for any call. None if the needed calls are unknown.
+    The full reward is that of a right solution. The share is the number of needed calls
+    that were made, divided by the number of all needed calls. It is halved if other
+    tools were called too, since a scenario may penalise this. If the task needs no
+    call, the share is 1 without a call and 0 with any call. None if the needed calls
+    are unknown.
     """
     needed = examined.scenario.needed_calls(episode.task)
     if needed is None or episode.trajectory is None:

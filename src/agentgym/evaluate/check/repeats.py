@@ -1,4 +1,4 @@
-"""Tripwires that make tasks and episodes twice and require equal results."""
+"""Tripwires (tests) that make tasks and episodes twice and require equal results."""
 
 import hashlib
 import json
@@ -52,10 +52,11 @@ def determinism(examined: Examination) -> Iterator[str]:
 
 
 def _digests_of_others(examined: Examination) -> list[str]:
-    """Run :func:`report` in two new processes with other hash seeds.
+    """Run :func:`report` in two new processes with different hash seeds.
 
     Returns:
-        The JSON text that each process wrote; a single one if a process was too slow.
+        The JSON text that each process wrote. If a process was too slow: a single JSON
+        text with an error.
     """
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
@@ -77,7 +78,7 @@ def _digests_of_others(examined: Examination) -> list[str]:
 
 
 def report(asked: str) -> None:
-    """Write digests of tasks and episodes, or an error, as JSON to standard output.
+    """Write hashes of tasks and episodes, or an error, as JSON to standard output.
 
     Text that the scenario prints goes to standard error.
 
@@ -100,7 +101,10 @@ def report(asked: str) -> None:
 
 
 def _digests(examined: Examination) -> dict[str, dict[str, str]]:
-    """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes."""
+    """Return hashes of ``tasks`` and ``episodes`` by name, to compare processes.
+
+    The hashes of ``tasks`` include those of the prompt and of the tools.
+    """
     scenario = examined.scenario
     tasks = {
         f"task {number} of {split.value} ({task.id})": _digest(

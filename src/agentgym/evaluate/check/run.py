@@ -1,4 +1,4 @@
-"""check_scenario: run the tripwires on a scenario."""
+"""check_scenario: run all tripwires, tests that find faults of a scenario."""
 
 from collections.abc import Callable, Iterator
 
@@ -28,7 +28,7 @@ TRIPWIRES: dict[str, tuple[Look, str]] = {
 }
 """For each tripwire, its function and the message if the function yields no problem."""
 _OF_CHECKS = ("rewards", "do-nothing", "call-everything", "oracle")
-"""Tripwires that are skipped for a scenario without a check."""
+"""Tripwires that are skipped if only a judge model decides which attempts are right."""
 
 
 def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Finding]:

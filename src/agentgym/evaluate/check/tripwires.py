@@ -1,4 +1,4 @@
-"""Tripwires for the texts, rewards and tools of a scenario.
+"""Tripwires: tests of the texts, rewards and tools of a scenario.
 
 Each tripwire yields problems as texts, and a :class:`Note` for a remark that is not a
 problem.
@@ -104,6 +104,8 @@ def _unlike(
 ) -> Iterator[str]:
     """Find an environment with tools that differ from those of ``Scenario.tools``.
 
+    An environment may have fewer tools.
+
     Args:
         usual: The tools of the scenario.
         sets: For each environment, its description and its tools.
@@ -141,7 +143,7 @@ def rewards(examined: Examination) -> Iterator[str]:
 
 
 def answer(examined: Examination) -> Iterator[Note]:
-    """Report a reward that depends on text that training does not change."""
+    """Warn about a reward that depends on text that training does not change."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
         yield Note("warn", note)
@@ -165,7 +167,7 @@ def _reward_fault(episode: Played, reward_range: tuple[float, float]) -> str:
 
 
 def _broadcast(examined: Examination) -> Iterator[str]:
-    """Check that ``broadcast_rewards`` returns one number per call of an episode."""
+    """Check that ``broadcast_rewards`` returns one finite number per model call."""
     scored = [
         episode.trajectory.scored(episode.reward)
         for episode in examined.episodes
@@ -186,7 +188,7 @@ def _broadcast(examined: Examination) -> Iterator[str]:
 
 
 def oracle(examined: Examination) -> Iterator[str | Note]:
-    """Check that the calls that the scenario lists as needed succeed."""
+    """Check that an episode succeeds if it makes the calls of ``needed_calls``."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
@@ -221,7 +223,7 @@ def tasks(examined: Examination) -> Iterator[str | Note]:
 
 
 def splits(examined: Examination) -> Iterator[str]:
-    """Check that no task id, request or vocabulary word occurs in two splits."""
+    """Check that no task id, request or word of ``vocabulary`` occurs in two splits."""
     vocabulary = examined.scenario.vocabulary
     for split, tasks in examined.tasks.items():
         wrong = [task.split for task in tasks if task.split is not split]
@@ -258,7 +260,7 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """Check that the first prompts, with an answer, fit into the context of nano."""
+    """Check that first prompts, with an answer, fit into the context of model nano."""
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

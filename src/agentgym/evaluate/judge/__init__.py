@@ -1,4 +1,6 @@
-"""A judge: a model that ranks the attempts at a task that the check accepts.
+"""A judge is a model that ranks the successful attempts at a task.
+
+The scenario decides which attempts are successful; this decision is called the check.
 
 - ``settings``: check a judge's settings, and describe its price.
 - ``prompt``: build the request to the judge.

@@ -2,12 +2,13 @@
 
 Like ART's RULER (https://art.openpipe.ai/fundamentals/ruler), it shows the judge all
 attempts at a task together, since a comparison is easier than a single judgement.
-Unlike RULER, the scenario's check decides first: rejected attempts keep their reward,
-and only accepted attempts are ranked. If r is the reward of an accepted attempt and s
-its score, the new reward is ``r + w * (s - mean of s)``. The mean reward of the group
-does not change, so unranked groups are not at a disadvantage. The weight w is at most
-the difference between the lowest accepted and the highest rejected reward, so an
-accepted attempt never falls below a rejected one.
+Unlike RULER, the check decides first: the scenario accepts attempts that succeed and
+rejects the others. Rejected attempts keep their reward; only accepted ones are ranked.
+If r is the reward of an accepted attempt and s its score, the new reward is
+``r + w * (s - mean of s)``. The mean reward of the group does not change, so unranked
+groups are not at a disadvantage. The weight w is at most the difference between the
+lowest accepted and the highest rejected reward, so an accepted attempt never falls
+below a rejected one.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from agentgym.security.redaction import beginning
 PART = "judge"
 """Name of the reward part that holds the judge's ranking."""
 MOST_ANSWER = 4_096
-"""Maximum tokens of an answer, including a reasoning model's reasoning."""
+"""Maximum tokens of a judge's answer, including a reasoning model's reasoning."""
 FEW = "fewer than two attempts that the check accepts"
 ALIKE = "its attempts are alike"
 NO_ROOM = "a rejected attempt has as much reward as an accepted one"
@@ -57,13 +58,13 @@ CAP = "the judge's cost limit was reached"
 _IN_FLIGHT = 8
 _TIMEOUT_S = 180.0
 _CHARACTERS = 4
-"""Assumed characters per token in an estimate; an upper bound assumes two."""
+"""Assumed characters per token to estimate tokens; an upper bound assumes two."""
 _SHOWN = 300
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The scored attempts at one task, and whether the check accepts each of them."""
+    """The scored attempts at one task, and whether the scenario accepts each one."""
 
     attempts: Sequence[Trajectory]
     accepted: Sequence[bool]
@@ -98,9 +99,9 @@ class _Group:
 
     @property
     def room(self) -> float:
-        """The lowest accepted reward minus the highest rejected reward.
+        """The lowest reward of an accepted attempt minus the highest of a rejected one.
 
-        Infinite if the check rejects none.
+        Infinite if no attempt is rejected.
         """
         rejected = self.rewards(False)
         return min(self.rewards(True)) - max(rejected, default=-float("inf"))
@@ -115,7 +116,7 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why this group cannot compare judge and check; "" if it can."""
+        """Return why this group cannot show whether judge and check agree, or ""."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
@@ -131,9 +132,10 @@ class Ranker:
         self.verdicts: dict[str, dict[str, Any]] = {}
 
     def ranked(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[Trajectory]]:
-        """Return the groups with the judge's ranking added to rewards.
+        """Return the groups; add the judge's ranking to rewards of accepted attempts.
 
-        Accepted attempts get a further reward part, ``judge``.
+        An attempt is accepted if the scenario scored it as successful. The ranking
+        becomes a further part of its reward, ``judge``.
 
         Args:
             groups: Groups of attempts, each group at one task.
@@ -148,12 +150,12 @@ class GroupJudge(Ranker):
     """Ranks the attempts of groups with a model as judge.
 
     If the judge cannot be asked or its answer is not usable, the group keeps its
-    rewards, and the record has the reason.
+    rewards, and the reason is counted in ``record.kept``.
 
     Args:
         endpoint: The judge's model and servers.
         rubric: The judge's instructions, as text.
-        record: Counts of requests, tokens and cost, which are updated.
+        record: Counts of groups, requests, tokens and cost, to update.
         weight: Maximum reward difference that the ranking makes between two attempts.
         prices: Prices of the judge's tokens; None if unknown.
         max_cost: Maximum US dollars for all requests in the record. A request that
@@ -257,7 +259,8 @@ class GroupJudge(Ranker):
 
         Args:
             group: The group.
-            answer: The scores of its distinct attempts.
+            answer: The scores of the group's distinct attempts: of attempts with equal
+                transcripts, only the first.
         """
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]
@@ -299,10 +302,11 @@ class GroupJudge(Ranker):
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
-            if not self._affords(bound):
-                return self._failed(CAP, f"judge_max_cost = {self._max_cost}")
+            affords = self._affords(bound)
             self._reserved += bound
             try:
+                if not affords:
+                    return self._failed(CAP, f"judge_max_cost = {self._max_cost}")
                 async with asyncio.timeout(self._timeout_s):
                     return await self._answer(llm, asked)
             except TimeoutError:

@@ -105,8 +105,8 @@ def question(
         tools: The offered tools, in OpenAI's format.
         rubric: The judge's instructions.
         mark: Random text at the start of each separator line.
-        order: Indices of the attempts in the order in which the judge sees them. A
-            random order makes positions vary.
+        order: Indices of the attempts in the order in which the judge sees them. Use a
+            random order, since a judge may prefer certain positions.
     """
     redactor = Redactor.of_environment()
     clean = [redactor.json(list(entries)) for entries in attempts]

@@ -87,11 +87,11 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Create a run's judge, which counts its work in ``ledger.judging``.
+    """Create a run's judge, which counts its requests in ``ledger.judging``.
 
     Args:
         config: The run's settings.
-        ledger: The run's ledger.
+        ledger: The counts of the run's model calls and of its judge.
         progress: Receives the phase ``judging``, and warnings.
         beat: Called every half second while waiting; may raise to stop waiting.
 
@@ -145,7 +145,7 @@ def plan_words(config: TrainingConfig) -> str:
 
 
 def judging_words(record: Judging) -> str:
-    """Describe the work of a judge, its agreement with the check, and its cost."""
+    """Describe a judge's counts, its agreement with the scenario, and its cost."""
     kept = "".join(f"; {why}: {n:,}" for why, n in record.kept.most_common())
     text = (
         f"Judge {record.model}: {record.judged:,} of {record.groups:,} groups of "

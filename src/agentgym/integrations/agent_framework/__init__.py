@@ -1,1 +1,1 @@
-"""Microsoft Agent Framework: train agents and workflows, which it runs itself."""
+"""Train agents and workflows of Microsoft Agent Framework; the framework runs them."""

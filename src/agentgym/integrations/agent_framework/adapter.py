@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _MOST = 1_000
-"""Limit of model requests, and of errors in a row, for the default agent. It is higher
-than the episode's own limit, so that the episode's limit ends the run."""
+"""The default agent's limit of model requests, and its limit of failed tool calls in a
+row. Both exceed an episode's own limits, so that an episode's limit ends the run."""
 
 
 class AgentFrameworkAdapter(ClientAdapter):
@@ -82,7 +82,7 @@ class AgentFrameworkAdapter(ClientAdapter):
         return Agent(model, system_prompt or None, name=name, tools=list(tools))
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return an object that copies agents, so that they use the training model."""
+        """Return an object that copies agents; the copies use the training model."""
         from agentgym.integrations.agent_framework.copies import FrameworkCopies
 
         return FrameworkCopies(model, servers)
@@ -104,7 +104,7 @@ class AgentFrameworkAdapter(ClientAdapter):
     def on_model(self, agent: Any, model: Any) -> Any:
         """Return a copy of an agent or workflow in which all agents use ``model``.
 
-        This includes the agents that run inside a tool.
+        Agents that run inside a tool use ``model`` too.
         """
         from agent_framework import Workflow
 

@@ -15,12 +15,14 @@ from agentgym.integrations.openai_client import clients_redirected_to
 
 
 class FrameworkConversation(Conversation):
-    """Talks to a copy of an agent, in one session, or to a copy of a workflow.
+    """Runs a copy of the user's agent or workflow once per message of the user.
+
+    An agent keeps the earlier messages in a session of the framework.
 
     Args:
         found: The user's agent or workflow.
-        copies: Creates copies with the training client.
-        loop: The agent loop, which has the value of ``--inputs``.
+        copies: Creates the copies, which use the training client.
+        loop: Gives the value of ``--inputs``; if set, it replaces the first message.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
@@ -39,7 +41,7 @@ class FrameworkConversation(Conversation):
     async def turn(self, message: str) -> str:
         """Run the agent or workflow on a message, and return its answer.
 
-        Its requests for approval or input are answered in between.
+        The agent's requests for approval or for input are answered during the run.
         """
         given = None if self._has_begun else self._loop.first_input()
         self._has_begun = True
@@ -82,7 +84,7 @@ class FrameworkConversation(Conversation):
 def _is_answer(asked: Any) -> bool:
     """Return whether a workflow's request to the user contains an agent's answer.
 
-    Hand-off workflows send each answer to the user in this form.
+    Hand-off workflows send each answer to the user as such a request.
     """
     return isinstance(getattr(asked, "agent_response", None), AgentResponse)
 
@@ -91,8 +93,8 @@ async def _answer(asked: Any) -> Any:
     """Return the response to a request of an agent or workflow.
 
     A tool call that waits for approval is approved. A tool call that the framework
-    leaves to its caller is run in the episode. Other requests are questions to the
-    user.
+    leaves to its caller is run in the episode. Any other request is a question, which
+    the scenario's user answers.
     """
     if isinstance(asked, Content) and asked.type == "function_approval_request":
         return asked.to_function_approval_response(approved=True)

@@ -34,7 +34,7 @@ _CONFIGURATION = "function_invocation_configuration"
 
 
 def parts_of(workflow: Workflow, kind: Any) -> list[Any]:
-    """Return a workflow's parts of class ``kind``, also from nested workflows."""
+    """Return the objects of class ``kind`` in a workflow and its nested workflows."""
     found: dict[int, Any] = {}
     for part in workflow.executors.values():
         for value in _held(vars(part).values()):
@@ -56,7 +56,7 @@ def _held(values: Iterable[Any]) -> Iterable[Any]:
 
 
 class SharedServer:
-    """Replaces an agent's MCP tool, so that all episodes of a worker share its server.
+    """Replaces an agent's MCP tool; all episodes of a worker share one MCP server.
 
     Agent Framework treats this object like its own ``MCPTool``: it opens the server if
     ``is_connected`` is false, and then reads ``functions``.
@@ -86,7 +86,8 @@ class SharedServer:
     def functions(self) -> list[FunctionTool]:
         """The server's functions.
 
-        If the current episode has a tool of the same name, a call runs that tool.
+        If the current episode has a tool with a function's name, a call of the
+        function runs the episode's tool.
         """
         return [self._tool(each) for each in self._found.functions]
 
@@ -208,7 +209,7 @@ class FrameworkCopies:
 
 
 def _as_written(tool: FunctionTool, arguments: Any) -> Any:
-    """Return a call's arguments as the model wrote them: an object, or else a text.
+    """Return a call's arguments as the model wrote them: a JSON object, or a text.
 
     Agent Framework stores a text that is not a JSON object as ``{"raw": text}``.
     """

@@ -18,7 +18,7 @@ _MCP = "agent_framework._mcp"
 
 
 def members(found: Any) -> list[Any]:
-    """Return a list of the agents: of a workflow, or just the given agent.
+    """Return a workflow's agents; for an agent, return a list with only this agent.
 
     Raises:
         UnsupportedError: The workflow has no agents.
@@ -44,9 +44,9 @@ def roles(found: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of an agent, of a workflow's agents, or a single tool.
+    """Convert the tools of an agent or workflow, or a single tool, to callable tools.
 
-    Tools that run another agent or hand over to one are left out.
+    Tools that run another agent, or hand over to another agent, are left out.
     """
     if isinstance(found, FunctionTool):
         return [_own_tool(found)]
@@ -60,7 +60,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(found: Any) -> list[tuple[str, str]]:
-    """Return ``(tool, agent)`` names for the tools that a provider's servers run."""
+    """Return the tools that a provider's servers run, as ``(tool, agent)`` names."""
     return [
         (_named(tool), agent.name or DEFAULT_AGENT)
         for agent in members(found)
@@ -70,7 +70,7 @@ def left_out(found: Any) -> list[tuple[str, str]]:
 
 
 def _passes_on(tool: FunctionTool) -> bool:
-    """Return whether a tool runs another agent or hands over to one."""
+    """Return whether a tool runs another agent, or hands over to another agent."""
     module = getattr(tool.func, "__module__", None) or ""
     return module.startswith("agent_framework") and module != _MCP
 

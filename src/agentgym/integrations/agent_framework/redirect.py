@@ -1,7 +1,7 @@
 """Run copies instead of the original Agent Framework agents, within a block.
 
-This includes agents that a tool or a workflow runs. ``Agent.run`` is public, but
-replacing it is not supported: a test fails when a version changes it.
+Agents that a tool or a workflow runs are replaced too. ``Agent.run`` is public, but the
+framework does not support patching it: a test fails when a new version changes it.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Run ``copied(agent)`` instead of every agent that is run within the block."""
+    """Within the block, run ``copied(agent)`` instead of ``agent``, for every agent."""
     return holding(_COPIED, copied)
 
 
 def patch_agents(module: ModuleType) -> None:
-    """Patch ``Agent.run`` to run the copy from :func:`running`, if there is one."""
+    """Patch ``Agent.run`` to run a copy of the agent within :func:`running`."""
     kind: Any = module.Agent
     run = kind.run
 

@@ -1,1 +1,1 @@
-"""AutoGen: train agents and teams, which AutoGen itself runs, and export them."""
+"""Train and export AutoGen's agents and teams; AutoGen itself runs them."""

@@ -103,7 +103,7 @@ class AutoGenAgent(AgentLoop):
         return _AgentConversation(agent, self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections, and the workbenches that episodes started."""
+        """Close the HTTP connections, and stop the workbenches of the episodes."""
         for bench in self._benches:
             await bench.end()
         await self._http.aclose()
@@ -146,7 +146,7 @@ class _AgentConversation(Conversation):
     def _input(self, message: str) -> Any:
         """Return the agent's input: the value of ``--inputs``, if set, or the message.
 
-        Later messages of the user are always passed on unchanged.
+        ``--inputs`` only replaces the user's first message.
         """
         from autogen_agentchat.messages import BaseChatMessage
 
@@ -188,7 +188,7 @@ class AutoGenAdapter(Adapter):
         require(modules, "autogen", "The AutoGen adapter")
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent with the gateway as its model."""
+        """Build the agent or team; its model calls go to the gateway."""
         self.check()
         return AutoGenAgent(blueprint)
 
@@ -200,35 +200,35 @@ class AutoGenAdapter(Adapter):
         require_runner(agent, origin)
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of the agent, or of the members that call a model."""
+        """Return a description of an agent, or of the members that call a model."""
         self.check()
         from agentgym.integrations.autogen.describe import role_of, speakers
 
         return [role_of(speaker) for speaker in speakers(agent)]
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return callable tools: of an agent or a team, or a single AutoGen tool."""
+        """Convert the tools of an agent or team, or one tool, to callable tools."""
         self.check()
         from agentgym.integrations.autogen.describe import own_tools
 
         return own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return a model client that is never called."""
+        """Return a placeholder model client, which is never called."""
         self.check()
         from agentgym.integrations.autogen.clients import POLICY_INFO, PlainOpenAIClient
 
         return PlainOpenAIClient(model="none", api_key="none", model_info=POLICY_INFO)
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs: replaced users, shared memory."""
+        """Return sentences on changes in training, e.g. of user proxies and memory."""
         self.check()
         from agentgym.integrations.autogen.describe import concerns
 
         return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an agent or team that uses ``model`` for all its clients.
+        """Return a copy of an agent or team whose model clients are all ``model``.
 
         Functions, external workbenches and most other objects from libraries are shared
         with the original.

@@ -1,4 +1,4 @@
-"""AutoGen model clients that call the gateway, or a server of a trained policy."""
+"""AutoGen model clients: one for training, and one for servers of a trained model."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -19,14 +19,14 @@ POLICY_INFO = ModelInfo(
     structured_output=True,
     multiple_system_messages=True,  # else AutoGen joins and strips them
 )
-"""AutoGen's description of the abilities of a policy."""
+"""The abilities of the trained model, in AutoGen's format."""
 
 
 class PlainOpenAIClient(OpenAIChatCompletionClient):
     """AutoGen's OpenAI client, but it sends tools without the field ``strict``.
 
-    AutoGen adds ``strict: false``, the default of servers. Chat templates would write
-    this field into the prompt, and the policy would read other tools than in training.
+    AutoGen adds ``strict: false``, which is also the servers' default. Chat templates
+    would write this field into the prompt, which would then differ from training.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -38,11 +38,11 @@ class PlainOpenAIClient(OpenAIChatCompletionClient):
 
 
 class GatewayClient(PlainOpenAIClient):
-    """Calls the gateway, and sends the calling agent's name with each request.
+    """Calls the training gateway, and sends the calling agent's name with each request.
 
     The openai package compares most request fields with its type annotations, which
-    takes longer than sending them. It does not check ``extra_body``, so messages and
-    tools are sent in it. The JSON of the request stays the same.
+    takes longer than sending them. The package does not check ``extra_body``, so
+    messages and tools are passed in this argument. The request's JSON stays the same.
     """
 
     def _process_create_args(self, *args: Any, **named: Any) -> Any:
@@ -57,7 +57,7 @@ class GatewayClient(PlainOpenAIClient):
         return replace(params, messages=[], tools=[], create_args=options)
 
     async def create(self, *args: Any, **named: Any) -> CreateResult:
-        """Ask the policy, as the team member that is handling a message."""
+        """Ask the policy in the name of the team member that is handling a message."""
         with _as_member():
             return await super().create(*args, **named)
 
@@ -76,7 +76,7 @@ class GatewayClient(PlainOpenAIClient):
 
 @contextmanager
 def _as_member() -> Iterator[None]:
-    """Set the calling role to the team member that is handling a message, if any."""
+    """Within the block, put the name of the active team member, if any, in requests."""
     try:
         member = MessageHandlerContext.agent_id().type
     except RuntimeError:  # an agent without a team

@@ -1,8 +1,8 @@
-"""Copies: copy a live agent or team, with separate state and another model.
+"""Copies: copy an agent or team, with separate state and another model client.
 
 An agent keeps state, and a team has its own runtime, so two episodes cannot share one
 object. The objects are serialized once and restored for each episode. Objects that
-cannot be serialized, and most objects from libraries, are shared.
+cannot be serialized, and most objects from libraries, are shared by all copies.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _HOLDING_STATE = (
     Team,
     TerminationCondition,
 )
-_MADE_ANEW = (asyncio.Condition, asyncio.Event, asyncio.Lock, asyncio.Queue)
+_RECREATED = (asyncio.Condition, asyncio.Event, asyncio.Lock, asyncio.Queue)
 _LIBRARIES = ("agentgym", "autogen_agentchat", "autogen_core", "autogen_ext")
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -98,9 +98,9 @@ class Copies:
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the number of the function that makes a value's replacement.
+        """Return the index in ``_makers`` of the function that replaces a value.
 
-        Returns None to copy the value itself.
+        Returns None if the value itself is copied.
         """
         kind = type(value)
         if kind in _PLAIN:
@@ -110,7 +110,7 @@ class Copies:
         if isinstance(value, ChatCompletionClient):
             self.clients.append(value)
             return self._put(value, lambda: self._model)
-        if isinstance(value, _MADE_ANEW):
+        if isinstance(value, _RECREATED):
             return self._put(value, kind)
         if isinstance(value, Workbench) and not isinstance(value, StaticWorkbench):
             return self._put(value, self._bench(value))
@@ -151,17 +151,17 @@ class Copies:
             return _set_up_team
         if not self._in_episodes:
             return None
-        leaders = {
+        routers = {
             StaticWorkbench: _route_bench,
             BaseTool: _route_tool,
             UserProxyAgent: _route_user,
             ChatAgent: _route_agent,
         }
-        return next((f for kind, f in leaders.items() if isinstance(value, kind)), None)
+        return next((f for kind, f in routers.items() if isinstance(value, kind)), None)
 
 
 def with_model(agent: Any, model: Any) -> Any:
-    """Return a copy of an agent or team that uses ``model`` for all its clients.
+    """Return a copy of an agent or team whose model clients are all ``model``.
 
     Raises:
         UnsupportedError: ``agent`` is neither an agent nor a team, or has no model
@@ -200,7 +200,7 @@ class _Taken(pickle.Pickler):
 
 
 class _Made(pickle.Unpickler):
-    """Unpickles one copy, and inserts the replacements."""
+    """Unpickles one copy; ``makers`` create the objects that are not in the pickle."""
 
     def __init__(self, file: io.BytesIO, makers: list[Callable[[], Any]]) -> None:
         super().__init__(file)

@@ -1,6 +1,7 @@
-"""Read members, prompts, tools and models of a live agent or team.
+"""Inspect an agent or team: its members, prompts, tools and models.
 
-Most of the attributes are private in AutoGen: a test fails when a version changes them.
+Most of the inspected attributes are private in AutoGen: a test fails when a new version
+changes them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +38,7 @@ def default_agent(
 ) -> AssistantAgent:
     """Return the default agent, which calls tools until it answers.
 
-    ``max_calls`` is the limit of its rounds of tool calls.
+    ``max_calls`` is the maximum number of rounds of tool calls per message.
     """
     return AssistantAgent(
         name,
@@ -52,7 +53,7 @@ def require_runner(agent: Any, origin: str) -> None:
     """Check that ``agent`` is an agent or a team.
 
     Raises:
-        UnsupportedError: It has another type; the message names it with ``origin``.
+        UnsupportedError: The object has another type. ``origin`` names it in messages.
     """
     if not isinstance(agent, ChatAgent | Team):
         raise UnsupportedError(
@@ -86,15 +87,17 @@ def parts(agent: Any) -> list[Any]:
 
 
 def members(agent: Any) -> list[ChatAgent]:
-    """Return a list of all agents: the agent itself, or a team's, and nested ones."""
+    """Return the agent itself or the team's agents, and all agents nested in them."""
     return [part for part in parts(agent) if isinstance(part, ChatAgent)]
 
 
 def speakers(agent: Any) -> list[ChatAgent]:
-    """Return the members that call a model, or may: agents of the user's own classes.
+    """Return the members that call a model.
+
+    Agents of the user's own classes are included, because they may call a model.
 
     Raises:
-        UnsupportedError: There are none.
+        UnsupportedError: There are no such members.
     """
     everyone = members(agent)
     found = [member for member in everyone if slot_of(member)]
@@ -120,7 +123,7 @@ def role_of(speaker: ChatAgent) -> AgentRole:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of an agent, team or workbench, or a single AutoGen tool.
+    """Convert the tools of an agent, team or workbench, or one tool, to callable tools.
 
     Tools that run an agent or a team are left out.
 
@@ -148,7 +151,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def concerns(agent: Any) -> list[str]:
-    """Return sentences on how training differs for an agent or team."""
+    """Return sentences on how training changes the behaviour of an agent or team."""
     notes = []
     for part in parts(agent):
         if isinstance(part, UserProxyAgent):
@@ -166,7 +169,7 @@ def concerns(agent: Any) -> list[str]:
 
 
 def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute that holds a model client, or None."""
+    """Return the name of the attribute with the object's model client, or None."""
     for name in _MODEL_SLOTS:
         if isinstance(getattr(holder, name, None), ChatCompletionClient):
             return name

@@ -35,7 +35,7 @@ def export(
     """Return a trained agent as an AutoGen agent; see ``TrainedAgent.to_autogen``.
 
     Raises:
-        UsageError: ``tools`` are given, but the agent has its own.
+        UsageError: ``tools`` are given, but the agent has its own tools.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent

@@ -33,8 +33,8 @@ _OWN_OPTIONS = frozenset({"temperature", "max_tokens", "seed"})
 class PolicyClient(ChatCompletionClient):
     """An AutoGen model client that answers from a policy in this process.
 
-    ``extra_create_args`` may have ``temperature``, ``max_tokens`` and ``seed``; other
-    options raise UnsupportedError.
+    A call's ``extra_create_args`` may have ``temperature``, ``max_tokens`` and
+    ``seed``; other options raise UnsupportedError.
 
     Args:
         policy: The policy that answers. It stays open until :meth:`close`.
@@ -63,7 +63,7 @@ class PolicyClient(ChatCompletionClient):
     def of(cls, trained: Trained) -> Self:
         """Load a trained agent's weights, and return a client that uses them.
 
-        The weights are freed with the client.
+        The weights stay in memory as long as the client.
         """
         spec = trained.spec
         return cls(
@@ -116,7 +116,7 @@ class PolicyClient(ChatCompletionClient):
             yield found if isinstance(found, str) else self._result(found, request)
 
     async def close(self) -> None:
-        """Close the policy. Other objects that use it then raise EngineError too."""
+        """Close the policy. Later requests to the policy raise EngineError."""
         self._policy.close()
 
     def actual_usage(self) -> RequestUsage:
@@ -211,7 +211,7 @@ async def _next(pieces: Any) -> str | ChatResult | None:
 
 
 def _form_of(json_output: bool | type[BaseModel] | None) -> dict[str, Any] | None:
-    """Return the ``response_format`` that AutoGen's client would send, or None."""
+    """Convert ``json_output`` to a ``response_format``; return None for plain text."""
     if isinstance(json_output, type):
         made: Any = type_to_response_format_param(json_output)
         return dict(made)
@@ -239,7 +239,7 @@ def _offered(tool: Tool | ToolSchema) -> dict[str, Any]:
 
 
 def _openai(message: LLMMessage) -> Iterator[dict[str, Any]]:
-    """Convert a message to OpenAI messages, as AutoGen's client does in training."""
+    """Convert a message to OpenAI's format, as AutoGen's client does in training."""
     if isinstance(message, SystemMessage):
         yield {"role": "system", "content": message.content}
     elif isinstance(message, UserMessage):

@@ -1,8 +1,8 @@
-"""Route tools, workbenches and user proxies of an agent to the current episode.
+"""Redirect an agent's tool calls and user questions to the current episode.
 
-If the episode has a tool of the same name, the call goes to the episode; other tools
-run unchanged. A tool's exceptions are converted to results: AutoGen's agents would
-otherwise wait for ever.
+If the episode has a tool with the called name, the episode's tool is run; other tools
+run unchanged. An exception in the episode's tool becomes the call's result, because
+AutoGen's agents would otherwise wait for ever.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ def route_tool(tool: Any) -> None:
 def route_bench(bench: Any) -> None:
     """Patch a workbench to run the current episode's tools of the same names, if any.
 
-    The workbench is asked for its tools only once: they do not change.
+    The list of the workbench's tools is requested only once.
     """
     call, offered = bench.call_tool, bench.list_tools
     tools: list[Any] = []
@@ -83,10 +83,10 @@ def route_bench(bench: Any) -> None:
 
     vars(bench).update(list_tools=list_tools, call_tool=call_tool)
     if (stream := getattr(bench, "call_tool_stream", None)) is not None:
-        vars(bench)["call_tool_stream"] = _led_stream(stream)
+        vars(bench)["call_tool_stream"] = _routed_stream(stream)
 
 
-def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
+def _routed_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
     async def call_tool_stream(
         name: str,
         arguments: Arguments = None,
@@ -103,7 +103,7 @@ def _led_stream(stream: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RoutedWorkbench(Workbench):
-    """Wraps a workbench of external tools, e.g. an MCP server's, for all episodes."""
+    """Wraps a workbench with external tools, e.g. an MCP server, for all episodes."""
 
     component_type = "workbench"
 
@@ -123,7 +123,7 @@ class RoutedWorkbench(Workbench):
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call the current episode's tool of this name, or else the workbench's."""
+        """Call the episode's tool of this name, if any; else the workbench's tool."""
         if name in current_episode().tools:
             return await _result(name, arguments, call_id)
         await self.start()
@@ -157,7 +157,7 @@ class RoutedWorkbench(Workbench):
 def contain_exit(agent: Any) -> None:
     """Patch an agent to raise RuntimeError when its code calls ``sys.exit``.
 
-    So only the agent's episode ends, not the process.
+    Then only the episode ends, not the worker process.
     """
     stream = agent.on_messages_stream
 
@@ -180,10 +180,10 @@ class _InContext(ThreadPoolExecutor):
 
 
 def keep_context(loop: asyncio.AbstractEventLoop) -> None:
-    """Make threads of an event loop run in the context of the code that starts them.
+    """Give an event loop's threads the context variables of the code that starts them.
 
-    AutoGen runs sync tools in these threads. Without this, they would not find the
-    current episode.
+    AutoGen runs sync tools in these threads. Without the context variables, the tools
+    would not find the current episode.
     """
     if not isinstance(getattr(loop, "_default_executor", None), _InContext):
         loop.set_default_executor(_InContext(thread_name_prefix="agentgym-autogen"))

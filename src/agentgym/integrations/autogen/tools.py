@@ -13,7 +13,7 @@ from agentgym.integrations.episode import current_episode
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
 """Runs a tool, and returns the text for the model. Takes the arguments (a text if they
-are not a JSON object) and the id of the call, or None."""
+are not a JSON object) and the call's id, which may be None."""
 
 
 class SpecTool(BaseTool[BaseModel, Any]):
@@ -34,7 +34,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
 
     @property
     def schema(self) -> ToolSchema:
-        """The schema for the model, created once."""
+        """The tool's schema for the model, created once."""
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
@@ -53,7 +53,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
 
 
 def episode_tool(spec: ToolSpec) -> SpecTool:
-    """Return a tool that acts on the current episode's environment."""
+    """Return a tool with the schema ``spec`` that acts on the current episode."""
 
     async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
         return await current_episode().use_tool(spec.name, arguments, call_id=call_id)
@@ -62,7 +62,7 @@ def episode_tool(spec: ToolSpec) -> SpecTool:
 
 
 def bound_tool(tool: Tool) -> SpecTool:
-    """Convert a tool with its own environment, for an agent outside of episodes."""
+    """Convert a tool with its own environment, for use outside of training."""
 
     async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
         if isinstance(arguments, str):

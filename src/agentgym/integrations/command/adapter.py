@@ -93,7 +93,7 @@ class ProgramAgent(AgentLoop):
         return found
 
     async def close(self) -> None:
-        """End idle processes, and close the connections."""
+        """End the idle program processes, and close the HTTP connections."""
         await self._attempts.close()
         await self._http.close()
 
@@ -119,11 +119,11 @@ class CommandAdapter(Adapter):
         """Do nothing: the base installation is enough."""
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Return the loop that runs the program.
+        """Return an agent loop that runs the program.
 
         Raises:
             UsageError: The program of the command was not found on this machine.
-            UnsupportedError: The agent has no command.
+            UnsupportedError: The settings have no command.
         """
         refuse_configurable(blueprint, "a program")
         self.check_reference(blueprint.agent.reference)
@@ -146,7 +146,7 @@ class CommandAdapter(Adapter):
             )
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return the tools that a program offers in its first model request.
+        """Return the tools that a program offers to the model in its first request.
 
         The program is started once, and ended after that request. The returned tools
         raise ToolError when called: only the program can run them.

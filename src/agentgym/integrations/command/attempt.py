@@ -101,8 +101,8 @@ class ProgramAttempts:
     def _start(self, folder: Path) -> ProgramRun:
         """Start a process for several tasks.
 
-        The process starts with an address that refuses model calls. Each task brings
-        its own address.
+        Without a task, its address for model calls refuses every request. Each task
+        brings its own address.
         """
         words = self._program.arguments("", folder)
         variables = {**base_variables(), **self._endpoint.nowhere()}
@@ -145,7 +145,7 @@ class ProgramAttempts:
         return None if answer is None else answer.strip()
 
     def _check(self, answer: str, session: ProgramSession) -> None:
-        """Check that the program called the model, and did not lose the model's answer.
+        """Check that the program called the model, and gave an answer if needed.
 
         Raises:
             ProgramError: The program did not call the model. Or the task needs an
@@ -176,13 +176,13 @@ async def _to_its_end[T](
     session: ProgramSession,
     grace_s: float = 0.0,
 ) -> T | None:
-    """Return the result of a program's work; None if its episode is cut short.
+    """Wait for a program's result; return None if its episode is cut short.
 
     Args:
-        work: Waits for the program and returns its result; called in another thread.
-        run: The process, which is killed if it does not finish after a cut.
-        session: The program's session, which knows when its episode is cut short.
-        grace_s: Seconds that the process has to finish the task after a cut.
+        work: Waits for the program and returns the result; called in another thread.
+        run: The process; it is killed if it does not finish after the episode was cut.
+        session: The program's session; ``over`` is set when its episode is cut short.
+        grace_s: Seconds that the process has to finish the task after the cut.
     """
     waiting: asyncio.Future[T] = asyncio.ensure_future(call_in_thread(work))
     cut: asyncio.Future[Any] = asyncio.ensure_future(session.over.wait())
@@ -207,7 +207,7 @@ async def _to_its_end[T](
 
 @contextmanager
 def _folders(episode: Episode) -> Iterator[tuple[Path, Path]]:
-    """Yield the episode's working folder, and a temporary one for the task's files."""
+    """Yield the episode's working folder, and a temporary folder for the task file."""
     made = new_folder()
     try:
         folder = episode.folder

@@ -1,7 +1,7 @@
-"""ModelEndpoint: a local server for programs' model calls, in several APIs.
+"""ModelEndpoint: a local server for programs' model calls, in several model APIs.
 
-Each attempt has its own address. The requests go to the policy through the attempt's
-session, which counts turns and can cut the episode short.
+Each attempt at a task has its own address. The attempt's ProgramSession passes requests
+to the policy, counts them, and can cut the episode short.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ModelEndpoint:
 
     @contextmanager
     def serve(self, session: ProgramSession) -> Iterator[dict[str, str]]:
-        """Answer an attempt's model calls within the block.
+        """Answer the model calls of one attempt at a task within the block.
 
         Yields the environment variables with the address and the key for the program.
         """
@@ -143,7 +143,7 @@ class ModelEndpoint:
 
 
 class _Asked:
-    """Handles the model calls of one API."""
+    """Handles the requests of one model API, e.g. chat completions."""
 
     def __init__(self, endpoint: ModelEndpoint, dialect: Dialect) -> None:
         self._endpoint = endpoint
@@ -179,7 +179,10 @@ def _parsed(raw: bytes) -> dict[str, Any]:
 
 
 def _role(request: web.Request, body: Mapping[str, Any]) -> str:
-    """Return the agent's name from ``X-Agent-ID`` or ``user``, or the default name."""
+    """Return the agent's name, from the header ``X-Agent-ID`` or the field ``user``.
+
+    Without a printable name in them, return the default name.
+    """
     named = request.headers.get("X-Agent-ID") or body.get("user")
     if not isinstance(named, str) or not named.isprintable():
         return DEFAULT_AGENT

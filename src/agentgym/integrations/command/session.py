@@ -146,11 +146,11 @@ class ProgramSession:
                 self._record(name, text, is_error=said_error or failed(text))
 
     def _restore(self, body: dict[str, Any]) -> None:
-        """Restore the model's exact text where a request repeats its earlier messages.
+        """Restore the model's exact text in earlier messages that a request repeats.
 
         Clients parse a call's arguments and write them again with other spaces, so the
-        tokens would differ from those that the model sampled. Text with another meaning
-        is not replaced.
+        tokens would differ from those that the model sampled. Arguments and texts that
+        the client really changed are not replaced.
         """
         messages = body.get("messages")
         for message in messages if isinstance(messages, list) else ():
@@ -188,7 +188,7 @@ class ProgramSession:
 
 
 def _plain(content: Any) -> Any:
-    """Join the text parts of a result that is a list; return "" for None.
+    """Join the text parts of a tool result that is a list; return "" for None.
 
     Other results are returned unchanged.
     """

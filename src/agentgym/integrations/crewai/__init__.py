@@ -1,1 +1,1 @@
-"""CrewAI: the adapter, its models, the export."""
+"""CrewAI: its adapter, its models, and the export of trained agents."""

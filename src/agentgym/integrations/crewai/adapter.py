@@ -107,7 +107,7 @@ class CrewAIAgent(AgentLoop):
         return talk(copied(form), self._blueprint, self._inputs)
 
     async def close(self) -> None:
-        """Close the pooled connections, and remove CrewAI's stored files."""
+        """Close the HTTP connections, and delete CrewAI's temporary storage."""
         await self._llm.close()
         self._opened.close()
 
@@ -169,7 +169,7 @@ class _CrewConversation(_CrewAIConversation):
 
 
 async def _kick_off(kickoff: Callable[[Any], Any], text: Any) -> Any:
-    """Run an agent or a crew in a thread, and return its output.
+    """Call ``kickoff(text)`` of an agent or a crew in a thread; return its output.
 
     Returns None if the model's answer was empty. An exception that ended the episode is
     raised again, even if CrewAI has handled it.
@@ -226,35 +226,35 @@ class CrewAIAdapter(Adapter):
         return roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return callable tools: of an Agent, Task or Crew, or a single CrewAI tool."""
+        """Convert tools of an Agent, Task or Crew, or one tool, to callable tools."""
         self.check()
         from agentgym.integrations.crewai.crews import own_tools
 
         return own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return an LLM that is never called."""
+        """Return a placeholder LLM, which is never called."""
         self.check()
         from agentgym.integrations.crewai.export import PolicyLLM
 
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs: disabled parts, external apps."""
+        """Return sentences on changes in training, e.g. which parts are disabled."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 
         return concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of an Agent, Task or Crew that uses ``model`` everywhere."""
+        """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``."""
         self.check()
         from agentgym.integrations.crewai.copies import with_model
 
         return with_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent or crew with the gateway as its model."""
+        """Build the agent or crew; its model calls go to the gateway."""
         self.check()
         return CrewAIAgent(blueprint)
 

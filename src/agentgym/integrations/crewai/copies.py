@@ -1,4 +1,4 @@
-"""Copy live agents and crews, with another model or for one episode."""
+"""Copy agents and crews, with another model or for one episode."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ _KEPT = ("mcps", "apps")
 
 
 def with_model(found: Any, model: Any) -> Any:
-    """Return a copy of an Agent, Task or Crew that uses ``model`` for all its LLMs.
+    """Return a copy of an Agent, Task or Crew whose LLMs are all ``model``.
 
     Raises:
         UnsupportedError: ``found`` has another type, or ``model`` is not a CrewAI LLM.
@@ -43,9 +43,9 @@ def with_model(found: Any, model: Any) -> Any:
 def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
     """Return an agent or crew for training, to be copied for each episode.
 
-    It uses ``model`` for all its LLMs. A tool call goes to the current episode if it
-    has a tool of that name. Parts that episodes would share, that write the user's
-    files or that ask people are disabled.
+    All its LLMs are ``model``. A tool call goes to the current episode if the episode
+    has a tool of that name. Memory, knowledge, a crew's planning, output files and
+    questions to people are disabled.
     """
     changed = _Changed(model, _OFF, RoutedTool.of)
     if isinstance(found, Agent):
@@ -56,10 +56,10 @@ def in_training(found: Agent | Crew, model: BaseLLM) -> Agent | Crew:
 
 
 def copied(found: Agent | Crew) -> Agent | Crew:
-    """Return a copy with separate state.
+    """Return a copy of an agent or crew, with separate state.
 
-    CrewAI's own ``copy`` loses MCP servers and apps. It also merges agents with the
-    same role, and tasks with the same description.
+    CrewAI's own ``copy`` alone would lose MCP servers and apps. It would also merge
+    agents with the same role, and tasks with the same description.
     """
     if isinstance(found, Agent):
         return _agent_copied(found)
@@ -99,15 +99,22 @@ def _complete(copy: Any, agent: Any) -> None:
 
 
 def _tools_copied(tools: list[BaseTool] | None) -> list[BaseTool]:
-    """Return the tools; tools that training has wrapped are copied.
+    """Return a list of the tools, in which each RoutedTool is replaced by a copy.
 
-    So each copy of an agent counts its own uses of such a tool.
+    So each copy of an agent has its own counters of tool calls.
     """
     return [t.model_copy() if isinstance(t, RoutedTool) else t for t in tools or ()]
 
 
 class _Changed:
-    """Creates shallow copies, which share all unchanged parts with the original."""
+    """Creates shallow copies of agents, tasks and crews, with some parts replaced.
+
+    Args:
+        model: Replaces all LLMs.
+        off: Attributes that disable parts of agents and crews, e.g. ``memory``; not
+            empty in training.
+        tool: Converts each tool.
+    """
 
     def __init__(
         self,
@@ -167,7 +174,7 @@ class _Changed:
         return made
 
     def _all(self, tools: list[BaseTool] | None) -> list[BaseTool]:
-        """Convert the tools; each tool object is converted only once."""
+        """Return the converted tools; each tool object is converted only once."""
         for tool in tools or ():
             if id(tool) not in self._tools:
                 self._tools[id(tool)] = self._tool(tool)

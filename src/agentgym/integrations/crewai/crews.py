@@ -1,4 +1,4 @@
-"""Read the parts and inputs of agents, tasks and crews."""
+"""Inspect CrewAI's agents, tasks and crews: parts, tools and inputs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,13 +52,13 @@ def runner(found: Any, origin: str) -> Agent | Crew:
 
 
 def require_inputs(crew: Crew, origin: str, has_inputs: bool) -> None:
-    """Check that the task descriptions of a crew include the user's request.
+    """Check that a crew's task descriptions contain ``{task}``, the user's request.
 
-    With ``has_inputs``, nothing is checked: the function of ``--inputs`` fills in the
-    descriptions.
+    If ``has_inputs``, nothing is checked: the user's ``--inputs`` function gives the
+    values in the descriptions. ``origin`` names the crew in error messages.
 
     Raises:
-        UsageError: The descriptions lack the request, or need other inputs.
+        UsageError: The descriptions do not contain ``{task}``, or need other values.
     """
     wanted = sorted(filter(str.isidentifier, crew.fetch_inputs()))
     others = [name for name in wanted if name != PLACE]
@@ -151,7 +151,7 @@ def _tools(agent: Agent, tasks: list[Task]) -> dict[str, ToolSpec]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of an Agent, Task or Crew, or a single CrewAI tool.
+    """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to callable tools.
 
     Raises:
         UnsupportedError: There are no tools, or they cannot be listed.
@@ -198,7 +198,7 @@ def _given(found: Any) -> Iterator[BaseTool]:
 
 
 def concerns(found: Any) -> list[str]:
-    """Return sentences on how training differs for an agent or a crew."""
+    """Return sentences on how training changes the behaviour of an agent or crew."""
     notes = []
     agents = members(found, f"The {type(found).__name__}")
     crews = [found] if isinstance(found, Crew) else []

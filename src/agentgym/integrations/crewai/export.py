@@ -39,7 +39,7 @@ def export(
     """Return a trained agent as a CrewAI object; see ``TrainedAgent.to_crewai``.
 
     Raises:
-        UsageError: ``tools`` are given, but the agent has its own.
+        UsageError: ``tools`` are given, but the agent has its own tools.
     """
     spec = trained.spec
     named = spec.agent if agent is None else agent
@@ -112,7 +112,7 @@ class PolicyLLM(BaseLLM):
         return model
 
     def close(self) -> None:
-        """Close the policy. Copies of this model then raise EngineError too."""
+        """Close the policy. Later requests to the policy raise EngineError."""
         self._policy.close()
 
     def supports_function_calling(self) -> bool:
@@ -189,7 +189,10 @@ class PolicyLLM(BaseLLM):
 
 
 def _as_sent(tool: dict[str, Any]) -> dict[str, Any]:
-    """Convert a tool in the way in which CrewAI's OpenAI client does in training."""
+    """Return a tool with the parameter schema that the model saw in training.
+
+    In training, CrewAI's OpenAI client makes the same changes to the schema.
+    """
     function = dict(tool["function"])
     function["parameters"] = sanitize_tool_params_for_openai_strict(
         function["parameters"]

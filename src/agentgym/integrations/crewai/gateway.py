@@ -1,4 +1,4 @@
-"""GatewayLLM: CrewAI's OpenAI client for the training gateway."""
+"""GatewayLLM: CrewAI's OpenAI model, which calls the training gateway."""
 
 from contextvars import ContextVar
 from typing import Any
@@ -23,11 +23,11 @@ _FAILURES: ContextVar[list[Exception]] = ContextVar("agentgym_crewai_failures")
 
 
 def begin() -> list[Exception]:
-    """Set and return a new, empty list of :func:`failures` for this context.
+    """Start a new, empty list of :func:`failures` in this context, and return it.
 
-    CrewAI passes a tool's exception to the model as text. So exceptions that end the
-    episode are kept in this list too. CrewAI's references to agents and events of
-    earlier runs are released.
+    CrewAI shows a tool's exception to the model and continues. So an exception that
+    ends the episode is also kept in this list. CrewAI's references to agents and events
+    of earlier runs are released.
     """
     crewai_event_bus.reset_runtime_state()
     kept: list[Exception] = []
@@ -41,7 +41,7 @@ def failures() -> list[Exception]:
 
 
 def counted_tokens(*_: Any, **__: Any) -> int:
-    """Return 0, so that CrewAI never shortens a prompt: the server checks its length.
+    """Return 0, so that CrewAI never shortens a prompt: the server checks the length.
 
     CrewAI would guess the number of tokens from the text's length and the model's name,
     and replace messages and results by summaries and files.
@@ -50,12 +50,12 @@ def counted_tokens(*_: Any, **__: Any) -> int:
 
 
 def role_of(agent: Any) -> str:
-    """Return the role of a CrewAI agent; the default role for other objects."""
+    """Return the ``role`` of a CrewAI agent; the default name for other objects."""
     return str(getattr(agent, "role", DEFAULT_AGENT))
 
 
 class GatewayLLM(OpenAICompletion):
-    """CrewAI's OpenAI model, which sends its requests to the current episode."""
+    """CrewAI's OpenAI model; it calls the current episode's path at the gateway."""
 
     _own_names: bool = PrivateAttr(default=False)
 
@@ -66,9 +66,9 @@ class GatewayLLM(OpenAICompletion):
         """Return a model that sends its requests to the gateway.
 
         Args:
-            blueprint: The agent's blueprint.
-            own_names: Whether the agent's tools are the episode's. Requests then use
-                the tools' own names, which CrewAI would write in lower case.
+            blueprint: The agent's settings, with the gateway's address.
+            own_names: Whether the agent uses the episode's tools. Requests then contain
+                these tools' exact names; CrewAI would write them in lower case.
         """
         url = blueprint.gateway + PLACEHOLDER
         model = cls(
@@ -91,7 +91,7 @@ class GatewayLLM(OpenAICompletion):
         return model
 
     def call(self, *args: Any, **named: Any) -> Any:
-        """Ask the model as the calling agent. Raise if a failure ended the episode."""
+        """Ask the model in the calling agent's name; raise if the episode failed."""
         for error in failures():
             raise error
         with speaking_as(role_of(named.get("from_agent"))):
@@ -109,16 +109,16 @@ class GatewayLLM(OpenAICompletion):
         return _with_own_names(params) if self._own_names else params
 
     async def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the HTTP connections."""
         await self._async_client.close()
         self._client.close()
 
 
 def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a request in which the episode's tools have their own names.
+    """Return a request in which the episode's tools have their exact names.
 
     CrewAI writes the names in lower case, but only in requests. It finds a called tool
-    by either name.
+    by the exact name and by the lower-case name.
     """
     own = {sanitize_tool_name(name): name for name in current_episode().tools}
     if all(known_as == name for known_as, name in own.items()):

@@ -2,7 +2,7 @@
 
 CrewAI asks for this JSON through the package instructor, which creates another client
 from the model's address or name. That client knows neither the episode nor the trained
-model. The patched method is not public: a test fails when a version changes it.
+model. The patched method is not public: a test fails when CrewAI changes it.
 """
 
 from types import ModuleType

@@ -9,7 +9,7 @@ QUIET = {
     "CREWAI_DISABLE_VERSION_CHECK": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-"""Environment variables for CrewAI in a process of AgentGym."""
+"""Environment variables that disable CrewAI's telemetry, update check and traces."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Convert tools to CrewAI tools, with the episode's or a separate environment."""
+"""Convert tools to CrewAI tools, for episodes or for use outside of training."""
 
 import inspect
 import sys
@@ -60,7 +60,7 @@ class CrewEpisodeTool(BaseTool):
     def of(cls, spec: ToolSpec) -> "CrewEpisodeTool":
         """Return a tool with this schema.
 
-        Only GatewayLLM sends the tool's name unchanged; CrewAI writes it in lower case.
+        GatewayLLM sends the name unchanged; CrewAI's other models use lower case.
         """
         return cls(**_fields(spec))
 
@@ -80,13 +80,13 @@ class CrewEpisodeTool(BaseTool):
 
 
 class RoutedTool(BaseTool):
-    """Wraps an agent's own tool; a call runs the episode's tool of its name, if any."""
+    """Wraps an agent's tool; a call runs the episode's tool of that name, if any."""
 
     _tool: BaseTool = PrivateAttr()
 
     @classmethod
     def of(cls, tool: BaseTool) -> BaseTool:
-        """Wrap a tool; if training has made or wrapped it, return it unchanged."""
+        """Wrap a tool; return a CrewEpisodeTool or a RoutedTool unchanged."""
         if isinstance(tool, CrewEpisodeTool | RoutedTool):
             return tool
         routed = cls(
@@ -102,16 +102,16 @@ class RoutedTool(BaseTool):
         return routed
 
     def run(self, *args: Any, **arguments: Any) -> Any:
-        """Run the episode's tool of this name, or else the agent's own tool.
+        """Run the episode's tool of this name; if there is none, run the agent's tool.
 
-        The episode's tool gets the model's raw arguments.
+        The episode's tool gets the arguments without CrewAI's validation.
         """
         if not self._is_episodes:
             return super().run(**arguments)
         return self._claim_usage() or self._run(**arguments)
 
     def format_output_for_agent(self, raw_result: Any) -> str:
-        """Return a result as text, formatted as by the tool that ran."""
+        """Return a result as text, in the format of the tool that ran."""
         if self._is_episodes:
             return super().format_output_for_agent(raw_result)
         return self._tool.format_output_for_agent(raw_result)
@@ -135,9 +135,9 @@ class RoutedTool(BaseTool):
 
 
 def _really_run(tool: BaseTool, arguments: dict[str, Any]) -> Any:
-    """Run the agent's own tool without counting the use.
+    """Run the agent's own tool, and do not increase its counter of calls.
 
-    All episodes share the tool's count.
+    The tool object and its counter are shared by all episodes.
     """
     try:
         found = tool._run(**arguments)
@@ -193,7 +193,7 @@ def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
 
 
 class BoundTool(BaseTool):
-    """A tool with its own environment, for an agent outside of episodes."""
+    """A tool with its own environment, for an agent outside of training."""
 
     _tool: Tool = PrivateAttr()
 

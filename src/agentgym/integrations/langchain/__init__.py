@@ -1,1 +1,1 @@
-"""LangChain and LangGraph: the adapter, its models, the export."""
+"""LangChain and LangGraph: adapter, models, and the export of trained agents."""

@@ -29,7 +29,7 @@ from agentgym.integrations.transport import (
 
 
 class LangChainAgent(AgentLoop):
-    """Runs one compiled graph in all of a worker's episodes with the same tools."""
+    """Runs compiled graphs; a worker's episodes share one graph per set of tools."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
@@ -81,7 +81,7 @@ class LangChainAgent(AgentLoop):
         return GraphConversation(self._runs.of_episode)
 
     async def close(self) -> None:
-        """Close the pooled connections."""
+        """Close the HTTP connections."""
         await self._client.aclose()
         self._sync_client.close()
 
@@ -116,27 +116,27 @@ class LangChainAdapter(Adapter):
         return graphs.roles(agent)
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return callable tools: of a graph, or a single LangChain tool."""
+        """Convert the tools of a graph, or a LangChain tool, to callable tools."""
         return graphs.own_tools(found)
 
     def stand_in(self) -> Any:
-        """Return a chat model that is never called."""
+        """Return a placeholder chat model, which is never called."""
         from agentgym.integrations.langchain.model import PolicyChatModel
 
         return PolicyChatModel()
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on how training differs for a graph: memory, interrupts."""
+        """Return sentences on changes in training, e.g. of memory and interrupts."""
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of a graph in which all chat models answer from ``model``."""
+        """Return a copy of a graph in which ``model`` answers for all chat models."""
         from agentgym.integrations.langchain.rebound import rebound
 
         return rebound(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the graph with the gateway as its model."""
+        """Build the graph; its model calls go to the gateway."""
         self.check()
         return LangChainAgent(blueprint)
 

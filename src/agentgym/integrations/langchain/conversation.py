@@ -25,7 +25,7 @@ class GraphRun:
 
     Args:
         graph: A compiled graph.
-        blueprint: The blueprint with limits, context and inputs.
+        blueprint: The agent's settings, with limits, context and inputs.
         llm: Replaces the graph's own models; None keeps them.
 
     Raises:
@@ -46,7 +46,7 @@ class GraphRun:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
-        """Return the values for ``config["configurable"]``: settings, then task."""
+        """Return ``config["configurable"]``: the settings, overridden by the task."""
         return {
             **self._blueprint.agent.configurable,
             **current_episode().task.configurable,
@@ -81,8 +81,8 @@ class GraphConversation(Conversation):
 
     A graph with a checkpointer gets its own thread and memory in each episode, and
     receives each message once. Any other graph receives all earlier messages again. If
-    it can wait for a person, it gets a temporary checkpointer, and a new thread per
-    message.
+    such a graph can wait for a person, it gets a temporary checkpointer, and a new
+    thread per message.
     """
 
     def __init__(self, run: Callable[[], GraphRun]) -> None:
@@ -110,7 +110,7 @@ class GraphConversation(Conversation):
             self._graph.store = InMemoryStore()
 
     def add_tools(self) -> None:
-        """Continue with a graph that offers the new tools.
+        """Continue with another graph, which offers the episode's new tools.
 
         An agent with its own tools continues unchanged.
 

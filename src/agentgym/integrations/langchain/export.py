@@ -46,7 +46,7 @@ def export(
     """Return a trained agent as a compiled graph; see ``TrainedAgent.to_langchain``.
 
     Raises:
-        UsageError: ``tools`` are given, but the agent has its own.
+        UsageError: ``tools`` are given, but the agent has its own tools.
     """
     spec = trained.spec
     origin = spec.agent or "agent"
@@ -95,7 +95,7 @@ def _model(trained: Trained, base_url: str | None, api_key: str | None) -> Any:
 
 
 class _RoleChatOpenAI(ChatOpenAI):
-    """Requests the calling agent's own LoRA adapter from a server, if it has one."""
+    """Asks a server for the calling agent's own LoRA adapter, if the agent has one."""
 
     roles: tuple[str, ...] = ()
 
@@ -109,7 +109,7 @@ class _RoleChatOpenAI(ChatOpenAI):
 def bound_tool(tool: Tool) -> BaseTool:
     """Convert a tool with its own environment to a LangChain tool.
 
-    It works in sync and async agents.
+    The LangChain tool works in sync and async agents.
     """
 
     async def call(**arguments: Any) -> str:
@@ -133,7 +133,7 @@ def bound_tool(tool: Tool) -> BaseTool:
 class TurnLimit(BaseCallbackHandler):
     """Ends a graph's run in which an agent makes more than ``max_turns`` model calls.
 
-    The agent is named by :func:`role_of`, e.g. after its node.
+    Calls are counted per agent name, as returned by :func:`role_of`.
     """
 
     raise_error = True
@@ -152,7 +152,7 @@ class TurnLimit(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """Give a run the same call counter as its outermost run."""
+        """Make a new run use the call counter of its outermost run."""
         self._calls[run_id] = self._of(parent_run_id)
 
     def on_chat_model_start(
@@ -176,13 +176,13 @@ class TurnLimit(BaseCallbackHandler):
             )
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a run that has ended."""
+        """Forget the call counter of a run that has ended."""
         self._calls.pop(run_id, None)
 
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Remove a run that has failed."""
+        """Forget the call counter of a run that has failed."""
         self._calls.pop(run_id, None)
 
     def _of(self, parent: UUID | None) -> Counter[str]:

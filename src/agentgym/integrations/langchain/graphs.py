@@ -29,8 +29,9 @@ _OF_CREATE_AGENT = "langchain_create_agent"
 def running_role() -> str | None:
     """Return the name of the agent that makes the current model call, or None.
 
-    It is the name from ``create_agent(name=...)``. In other graphs, it is the name of a
-    node: the node that contains the calling graph, or else the calling node.
+    The name is that of ``create_agent(name=...)``. For another graph inside a node, it
+    is the name of that node. For a graph that is not inside a node, it is the name of
+    the node that calls the model.
     """
     from langchain_core.runnables.config import ensure_config
 
@@ -38,7 +39,7 @@ def running_role() -> str | None:
 
 
 def role_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the name of the agent that made a call with this metadata, or None."""
+    """Return the agent's name from the metadata of a model call; None if unknown."""
     if name := metadata.get("lc_agent_name"):
         return str(name)
     namespace = str(metadata.get("langgraph_checkpoint_ns") or "")  # outer:id|inner:id
@@ -51,17 +52,17 @@ def role_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def asking_role() -> str:
-    """Return the role of the current model call, as training records it."""
+    """Return the agent's name under which training records the current model call."""
     from agentgym.integrations.transport import speaker
 
     return speaker() or running_role() or DEFAULT_AGENT
 
 
 def most_steps(graph: Any, turns: int) -> int:
-    """Return LangGraph's step limit for a graph whose model calls are limited.
+    """Return LangGraph's step limit for a graph with at most ``turns`` model calls.
 
-    It is high, so it only ends a graph that loops without calling its model: each node,
-    start and end included, has one step per turn.
+    Each node, start and end included, has one step per model call. So the limit only
+    ends a graph that loops without calling its model.
     """
     return (len(graph.nodes) + 2) * turns
 
@@ -71,7 +72,7 @@ def require_graph(graph: Any, origin: str) -> None:
 
     Raises:
         MissingExtraError: LangGraph is not installed.
-        UnsupportedError: It has another type; the message names it with ``origin``.
+        UnsupportedError: The object has another type. ``origin`` names it in messages.
     """
     try:
         from langgraph.pregel import Pregel
@@ -97,7 +98,7 @@ def roles(graph: Any) -> list[AgentRole]:
 
 
 def concerns(graph: Any) -> list[str]:
-    """Return sentences on how training differs for a graph."""
+    """Return sentences on how training changes the behaviour of a graph."""
     notes = []
     if graph.checkpointer:
         kind = type(graph.checkpointer).__name__
@@ -180,7 +181,7 @@ def is_synchronous(graph: Any) -> bool:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of a graph, or a single LangChain tool."""
+    """Convert the tools of a graph, or a LangChain tool, to callable tools."""
     from langchain_core.tools import BaseTool
 
     if isinstance(found, BaseTool):
@@ -198,7 +199,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":
-    """Yield the tools whose declared result is a ``Command``, except hand-offs."""
+    """Yield the tools annotated to return a ``Command``, except hand-offs to agents."""
     for tool in _tools(graph):
         if "Command" in _returned(tool) and not passes_control(tool):
             yield tool
@@ -279,7 +280,7 @@ def _role(name: str, graph: Any) -> AgentRole:
 
 
 def _answers(wanted: Any) -> tuple[str, ...]:
-    """Return the names of the tools that represent a structured answer."""
+    """Return the names of the tools that a response format adds for the answer."""
     specs = getattr(wanted, "schema_specs", None)
     if specs is not None:
         return tuple(str(spec.name) for spec in specs)
@@ -397,7 +398,7 @@ def _is_runnable(value: Any) -> bool:
 
 
 def _is_composed(value: Any) -> bool:
-    """Return whether a value is a runnable made of others.
+    """Return whether a value is a runnable that consists of other runnables.
 
     Models, tools and graphs do not count.
     """

@@ -2,8 +2,8 @@
 
 A live tool is a tool of the user that really runs in training. If it takes
 ``ToolRuntime``, ``InjectedState`` or a config, it cannot run outside of its graph. A
-``Command`` that it returns only takes effect in the graph, too. So the tool is run
-where the graph calls it, and the episode records the call.
+``Command`` that the tool returns also takes effect only in its graph. So the tool is
+run where the graph calls it, and the episode records the call.
 """
 
 import inspect
@@ -22,7 +22,7 @@ class CallInPlace:
 
     Args:
         tool: The LangChain tool.
-        args: Positional arguments of its ``_run``.
+        args: Positional arguments of the tool's ``_run``.
         named: Keyword arguments, including injected arguments.
 
     Attributes:
@@ -56,7 +56,7 @@ class CallInPlace:
 
 
 def call_in_place(name: str) -> CallInPlace | None:
-    """Return the tool call that a graph is making, if it calls ``name``; else None."""
+    """Return the graph's current call of the tool ``name``; None if there is none."""
     call = _PENDING.get()
     return call if call is not None and call.tool.name == name else None
 

@@ -12,11 +12,11 @@ _REJECTED = "This call is not allowed."
 async def resumption(
     graph: Any, config: Mapping[str, Any], state: Any
 ) -> tuple[Any, ...]:
-    """Return the input with which to resume a graph; empty if the graph has ended.
+    """Return the input that resumes a graph, as a 1-tuple; empty if the graph ended.
 
     Args:
         graph: A graph with a checkpointer; others cannot wait.
-        config: The config of the last run, with its thread.
+        config: The config of the last run, with the thread id.
         state: The state after the last run.
 
     Raises:
@@ -65,7 +65,8 @@ async def _decision(
 ) -> dict[str, Any]:
     """Return a decision that lets a tool call take effect, if possible.
 
-    ``allowed`` are the kinds of decision that the graph accepts; empty for all.
+    ``action`` is the tool call. ``allowed`` are the kinds of decision that the graph
+    accepts; empty for all.
     """
     name, arguments = action["name"], dict(action["args"])
     if not allowed or "approve" in allowed:

@@ -77,7 +77,7 @@ class PolicyChatModel(BaseChatModel):
     def of(cls, trained: Trained) -> "PolicyChatModel":
         """Load a trained agent's weights, and return a model that uses them.
 
-        The weights are freed with the model, its copies and the agents that use it.
+        The weights stay in memory while the model, its copies or their agents exist.
         """
         spec = trained.spec
         policy = trained.load_policy()
@@ -85,13 +85,13 @@ class PolicyChatModel(BaseChatModel):
 
     @classmethod
     def on(cls, policy: Policy, **settings: Any) -> "PolicyChatModel":
-        """Return a model that uses a loaded policy; ``settings`` are its attributes."""
+        """Return a model with the attributes ``settings`` that uses a loaded policy."""
         model = cls(**settings)
         model._policy = policy
         return model
 
     def close(self) -> None:
-        """Close the policy. Copies of this model then raise EngineError too."""
+        """Close the policy. Later requests to the policy raise EngineError."""
         self._policy.close()
 
     @property
@@ -242,7 +242,7 @@ def _refuse_unsupported(**options: Any) -> None:
 
 
 def _unreadable(call: RequestedCall) -> str | None:
-    """Return arguments that are not a JSON object as a JSON string; None if they are.
+    """Return malformed arguments as a JSON string; None for a valid JSON object.
 
     No parser reads a JSON string as an object, not even LangChain's parser of streamed
     calls, which repairs broken JSON.
@@ -273,7 +273,7 @@ def _message(result: PolicyResult) -> AIMessage:
 
 
 def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options in which a ``response_format`` class is its JSON schema."""
+    """Return options in which a JSON schema replaces a ``response_format`` class."""
     asked = options.get("response_format")
     if not isinstance(asked, type):
         return options
@@ -284,9 +284,10 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace a ``response_format`` by a tool; return the options and the form.
+    """Replace a ``response_format`` by a tool, which the model calls to answer.
 
-    The model answers by calling this tool; see :mod:`agentgym.models.forms`.
+    Returns the new options, and the form, which has the tool's name. See
+    :mod:`agentgym.models.forms`.
     """
     try:
         return form_as_tool(_with_schema(options))

@@ -1,9 +1,9 @@
 """Redirect LangChain's chat models and tools in an agent's code within a block.
 
-Within :func:`answering`, every chat model answers from another model, wherever it was
-created. If the current episode has a tool of the same name as a called tool, the
-episode's tool is run. The patched methods are not public: a test fails when a version
-changes them.
+Within :func:`answering`, one model answers for every chat model, wherever the chat
+model was created. If the current episode has a tool with the name of a called tool, the
+episode's tool is run. The patched methods are not public: a test fails when a new
+version of LangChain changes them.
 """
 
 import copy
@@ -21,7 +21,7 @@ from agentgym.integrations.langchain.in_place import CallInPlace
 from agentgym.integrations.redirect import holding
 
 _SHAPING = ("tools", "tool_choice", "response_format", "stream")
-"""Options of a call that are passed to the other model. The call's other options are
+"""Options of a call that the model of :func:`answering` receives. The other options are
 dropped, because only some providers accept them."""
 
 _ROUTED = "_routed_to_the_episode"
@@ -31,7 +31,7 @@ _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
-    """Make every chat model within the block answer from ``model``."""
+    """Within the block, let ``model`` answer for every chat model."""
     return holding(_ANSWERING, model)
 
 
@@ -90,14 +90,14 @@ def patch_models(module: ModuleType) -> None:
             return await agenerate(self, messages, stop, run_manager, **options)
         return await agenerate(other, messages, stop, run_manager, **_shaped(options))
 
-    def led_stream(
+    def routed_stream(
         self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
     ) -> Iterator[Any]:
         if (other := _other(self)) is not None:
             self, options = other, _shaped(options)
         return stream(self, input, config, stop=stop, **options)  # type: ignore[no-any-return]
 
-    def led_astream(
+    def routed_astream(
         self: Any, input: Any, config: Any = None, *, stop: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
         if (other := _other(self)) is not None:
@@ -106,7 +106,7 @@ def patch_models(module: ModuleType) -> None:
 
     base._generate_with_cache = _generate_with_cache
     base._agenerate_with_cache = _agenerate_with_cache
-    base.stream, base.astream = led_stream, led_astream
+    base.stream, base.astream = routed_stream, routed_astream
 
 
 def patch_tools(module: ModuleType) -> None:
@@ -126,7 +126,7 @@ def patch_tools(module: ModuleType) -> None:
 
 
 def _in_episode(tool: Any) -> Any:
-    """Return the tool, or a copy of it that acts on the current episode."""
+    """Return the tool, or a copy that calls the episode's tool of the same name."""
     episode = None if _AS_THEY_ARE.get() else episode_or_none()
     if episode is None or tool.name not in episode.tools:
         return tool

@@ -15,7 +15,7 @@ class EpisodeTool(StructuredTool):
 
 
 def episode_tool(spec: ToolSpec) -> EpisodeTool:
-    """Return a tool that acts on the current episode's environment."""
+    """Return a tool with the schema ``spec`` that acts on the current episode."""
 
     async def call(**arguments: Any) -> str:
         return await current_episode().use_tool(spec.name, arguments)

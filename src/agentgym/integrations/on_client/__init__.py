@@ -1,6 +1,6 @@
-"""The common parts of adapters for frameworks that take OpenAI's client.
+"""The common parts of adapters for frameworks whose models use OpenAI's client.
 
-In training, one such client for the gateway serves all episodes. A trained agent gets a
-client for a server, or for the policy in this process. The parts of one framework are
-in that framework's folder.
+In training, one client calls the gateway for all episodes. A trained agent gets a
+client that calls a server, or the policy in this process. Code for a single framework
+is in that framework's folder.
 """

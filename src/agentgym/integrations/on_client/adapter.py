@@ -1,4 +1,4 @@
-"""ClientAdapter: the common part of adapters for frameworks on OpenAI's client."""
+"""ClientAdapter: base of adapters for frameworks whose models use OpenAI's client."""
 
 import json
 import re
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 Run = Callable[[str | dict[str, Any], str | None], Awaitable[str]]
 """Runs a tool, and returns the text for the model. Takes the arguments, as JSON text or
-parsed, and the id of the call, or None."""
+parsed, and the call's id, which may be None."""
 
 _NOT_AN_OBJECT = "Error: the arguments are not a JSON object."
 
 
 class ClientLoop(AgentLoop):
-    """Runs one agent in all of a worker's episodes with the same tools.
+    """Runs agents; a worker's episodes share one agent per set of tools.
 
     Args:
         adapter: The framework's adapter.
-        blueprint: The agent's definition, with its model's address.
+        blueprint: The agent's settings, with the gateway's address.
 
     Attributes:
         blueprint: The argument ``blueprint``.
@@ -133,7 +133,7 @@ class ClientLoop(AgentLoop):
         return self._context(task)
 
     async def close(self) -> None:
-        """Close the pooled connections, and the agent's servers."""
+        """Close the HTTP connections, and the agents' MCP servers."""
         await self.servers.close()
         await self._http.aclose()
 
@@ -147,7 +147,7 @@ class ClientAdapter(Adapter):
         modules: Modules that must be installed.
         context_argument: Name of the framework's argument for the value of
             ``--context``; empty if it has none.
-        takes_any_input: Whether ``--inputs`` may return other types than text and list.
+        takes_any_input: Whether ``--inputs`` may return types other than text and list.
         agents: Phrase for the framework's agents, for messages.
         models: Phrase for the framework's models, for messages.
     """
@@ -181,8 +181,8 @@ class ClientAdapter(Adapter):
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
         """Prepare an agent for training; return an object that all conversations share.
 
-        If the current episode has a tool of the same name as a tool of the agent, a
-        call runs the episode's tool.
+        If the current episode has a tool with the same name as a tool of the agent, a
+        call of that name runs the episode's tool.
 
         Args:
             agent: The user's agent.
@@ -197,7 +197,7 @@ class ClientAdapter(Adapter):
         Args:
             agent: The user's agent.
             shared: The result of :meth:`in_training`.
-            loop: The loop, which has the inputs and contexts of episodes.
+            loop: Gives the current episode's input and context.
         """
 
     @abstractmethod
@@ -223,7 +223,7 @@ class ClientAdapter(Adapter):
         require(list(self.modules), self.extra, f"The {self.title} adapter")
 
     def require_agent(self, agent: Any, origin: str) -> None:
-        """Check that a live object is an agent of the framework.
+        """Check that an object is an agent of the framework.
 
         Raises:
             UnsupportedError: The object has another type, which the message names.
@@ -235,13 +235,13 @@ class ClientAdapter(Adapter):
             )
 
     def roles(self, agent: Any) -> list[AgentRole]:
-        """Return a description of each agent in a live object."""
+        """Return a description of an agent, or of each member of a team."""
         self.require_agent(agent, repr(agent))
         found: list[AgentRole] = self.describe().roles(agent)
         return found
 
     def own_tools(self, found: Any) -> list[Tool]:
-        """Return callable tools: of an agent and its team, or a single framework tool.
+        """Convert the tools of an agent or team, or one tool, to callable tools.
 
         Raises:
             UnsupportedError: There are no tools, or they cannot be listed.
@@ -279,7 +279,7 @@ class ClientAdapter(Adapter):
         return self.on_model(agent, model)
 
     def create_environment(self, blueprint: Blueprint) -> AgentLoop:
-        """Build the agent with the gateway as its model."""
+        """Build the agent; its model calls go to the gateway."""
         self.check()
         return ClientLoop(self, blueprint)
 
@@ -294,7 +294,7 @@ class ClientAdapter(Adapter):
         """Return a trained agent as an agent of the framework; see ``TrainedAgent``.
 
         Raises:
-            UsageError: ``tools`` are given, but the agent has its own.
+            UsageError: ``tools`` are given, but the agent has its own tools.
         """
         self.check()
         from agentgym.integrations.on_client.clients import trained_client

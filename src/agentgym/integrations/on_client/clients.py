@@ -20,11 +20,11 @@ class PlainOpenAI(AsyncOpenAI):
     """OpenAI's client, but it sends tools without the field ``strict``.
 
     Frameworks add ``strict`` to tools. Chat templates would write this field into the
-    prompt, and the policy would read other tools than in training.
+    prompt, so that prompts could differ between training and use.
 
     Args:
         base_url: Address of the server.
-        api_key: Key of the server.
+        api_key: API key for the server.
         http: Sends the requests; None creates OpenAI's default HTTP client.
         defaults: Default options of requests, e.g. ``temperature``.
     """
@@ -42,7 +42,7 @@ class PlainOpenAI(AsyncOpenAI):
         self._role = ""
 
     def as_role(self, role: str) -> "PlainOpenAI":
-        """Return a copy that sends a role's name with each request.
+        """Return a copy of the client that sends an agent's name with each request.
 
         Both clients use the same connections.
         """
@@ -77,7 +77,7 @@ def gateway_client(blueprint: Blueprint, http: httpx.AsyncClient) -> PlainOpenAI
     """Return a client that sends requests to the gateway for the current episode.
 
     Args:
-        blueprint: The blueprint with the gateway's address and key.
+        blueprint: The agent's settings, with the gateway's address and key.
         http: The result of :func:`~agentgym.integrations.transport.episode_client`.
     """
     return PlainOpenAI(blueprint.gateway + PLACEHOLDER, blueprint.api_key, http)
@@ -93,7 +93,7 @@ def trained_client(
             which the agent was evaluated.
         base_url: Address of a server with the agent's weights; None loads the weights
             into this process.
-        api_key: Key of the server.
+        api_key: API key for the server.
     """
     spec = trained.spec
     if base_url is None:

@@ -21,12 +21,12 @@ _PENDING: ContextVar[tuple[str, RunInPlace] | None] = ContextVar(
 
 
 def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]:
-    """Make the live tool ``name`` call ``run`` within the block."""
+    """Within the block, let the live tool ``name`` call this function ``run``."""
     return holding(_PENDING, (name, run))
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
-    """Return a tool that calls ``run``, unless :func:`running_in_place` replaces it."""
+    """Return a tool that calls ``run``, or the function of :func:`running_in_place`."""
 
     async def call(**arguments: Any) -> Any:
         pending = _PENDING.get()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _RunConversation(Conversation):
-    """Runs an agent once per message; the agent that answered last continues."""
+    """Runs an agent once per message; the agent that answered gets the next message."""
 
     def __init__(self, agent: Any, copied: Any, loop: ClientLoop) -> None:
         self._agent = agent
@@ -159,7 +159,7 @@ class OpenAIAgentsAdapter(ClientAdapter):
         )
 
     def in_training(self, agent: Any, model: Any, servers: Servers) -> Any:
-        """Return a function that copies an agent, to use the training model."""
+        """Return a function that copies an agent; the copy uses the training model."""
         from agentgym.integrations.openai_agents.copies import AgentCopies
 
         return AgentCopies(model, servers).of

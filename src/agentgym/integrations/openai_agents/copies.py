@@ -31,12 +31,12 @@ class ModelOfRole(Model):
         self.role = role
 
     async def get_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model, as the agent ``role``."""
+        """Ask the model in the name of the agent ``role``."""
         with speaking_as(self.role):
             return await self.wrapped.get_response(*args, **named)
 
     async def stream_response(self, *args: Any, **named: Any) -> Any:
-        """Ask the model, as the agent ``role``, and stream the answer's events."""
+        """Ask the model in the name of the agent ``role``; yield the answer events."""
         events = self.wrapped.stream_response(*args, **named)
         while True:
             with speaking_as(self.role):  # not around the yield

@@ -19,7 +19,7 @@ AGENTS, TOOLS, MODEL = Agent, FunctionTool, Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return an agent, agents that it hands over to, and agents that are its tools."""
+    """Return an agent, and all agents that it hands over to or uses as tools."""
     found: dict[int, Any] = {}
     waiting = [agent]
     while waiting:
@@ -46,7 +46,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of an agent and its team, or a single function tool.
+    """Convert the tools of an agent and its team, or a single tool, to callable tools.
 
     Raises:
         UnsupportedError: The tools cannot be listed.
@@ -58,7 +58,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def left_out(agent: Any) -> Iterable[tuple[str, str]]:
-    """Yield ``(tool, agent)`` names for the tools that OpenAI's servers run."""
+    """Yield the tools that OpenAI's servers run, as ``(tool, agent)`` names."""
     for each in members(agent):
         for tool in each.tools:
             if not isinstance(tool, FunctionTool):

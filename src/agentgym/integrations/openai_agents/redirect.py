@@ -1,7 +1,7 @@
 """Run copies instead of the Agents SDK's original agents, within a block.
 
-This includes agents run by a tool or a guardrail. The patched methods are not public: a
-test fails when a version changes them.
+Agents that a tool or a guardrail runs are replaced too. The patched methods are not
+public: a test fails when a new version of the SDK changes them.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ _COPIED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def running(copied: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Run ``copied(agent)`` instead of every agent that is run within the block."""
+    """Within the block, run ``copied(agent)`` instead of ``agent``, for every agent."""
     return holding(_COPIED, copied)
 
 
 def patch_runs(module: ModuleType) -> None:
-    """Patch the SDK's runner to run the copy from :func:`running`, if there is one."""
+    """Patch the SDK's runner to run a copy of the agent within :func:`running`."""
     runner: Any = getattr(module, "AgentRunner", None)
     if runner is None:  # a user's own package named agents
         return

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _RETRIES = 100
-"""Limit of retries for the default agent. It is higher than an episode's usual limits,
-which therefore end the run."""
+"""The default agent's limit of retries after failed tool calls or invalid answers. It
+exceeds an episode's usual limits, so that an episode's limit ends the run."""
 
 
 class _RunConversation(Conversation):
@@ -105,7 +105,7 @@ class PydanticAIAdapter(ClientAdapter):
     def model(self, client: "AsyncOpenAI", name: str) -> Any:
         """Return a chat model that sends its requests with ``client``.
 
-        It sends the schemas of tools unchanged.
+        The model sends the schemas of tools unchanged.
         """
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -163,7 +163,7 @@ class PydanticAIAdapter(ClientAdapter):
         return describe
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy in which the agent, and agents in its tools, use ``model``."""
+        """Return a copy of an agent that uses ``model``, also in the agents it runs."""
         from agentgym.integrations.pydantic_ai.redirect import ModelThroughout
 
         made = copy.copy(agent)

@@ -31,14 +31,14 @@ from agentgym.integrations.on_client.in_place import live_tool
 from agentgym.scenarios.schemas import model_of_schema
 
 _FAILING = (Exception, asyncio.CancelledError)
-"""Exceptions while tools are listed. A server that closes the connection cancels the
-tasks that wait for it."""
+"""Exceptions that listing tools may raise. If a server closes the connection, the tasks
+that wait for the server are cancelled."""
 
 AGENTS, TOOLS, MODEL = Agent, (OwnTool, AbstractToolset), Model
 
 
 def members(agent: Any) -> list[Any]:
-    """Return a list of the agent. Agents that its tools run cannot be found."""
+    """Return a list with only this agent: agents that its tools run cannot be found."""
     return [agent]
 
 
@@ -48,7 +48,7 @@ def left_out(agent: Any) -> list[tuple[str, str]]:
 
 
 def roles(agent: Any) -> list[AgentRole]:
-    """Return the agent as the only role. Agents that its tools run cannot be found."""
+    """Describe only this agent: agents that its tools run cannot be found."""
     written = [*agent._system_prompts, *agent._instructions]
     outputs = agent._output_toolset
     tools = [tool.spec for toolset in agent.toolsets for tool in _tools_of(toolset)]
@@ -65,7 +65,7 @@ def roles(agent: Any) -> list[AgentRole]:
 
 
 def own_tools(found: Any) -> list[Tool]:
-    """Return callable tools: of an agent or a toolset, or a single tool.
+    """Convert the tools of an agent or toolset, or a single tool, to callable tools.
 
     Raises:
         UnsupportedError: The tools cannot be listed.
@@ -127,9 +127,10 @@ async def _listed(toolset: AbstractToolset[Any]) -> list[Tool]:
 
 
 def _unprepared(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-    """Return a toolset without the functions that filter or change tools in a run.
+    """Return a copy of a toolset without functions that filter or change its tools.
 
-    A toolset that a function creates in a run becomes an empty toolset.
+    Pydantic-ai calls these functions in a run. A toolset that is only created in a run
+    is replaced by an empty toolset.
     """
     if isinstance(toolset, FilteredToolset | PreparedToolset):
         return _unprepared(toolset.wrapped)

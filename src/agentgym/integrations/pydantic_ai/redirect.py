@@ -1,9 +1,9 @@
 """Redirect models and tools of pydantic-ai's agents within a block.
 
 Within :func:`answering`, every agent uses another model, also an agent that a tool
-runs. If the current episode has a tool of the same name as a called tool, the episode's
-tool is run. The patched methods are not public: a test fails when a version changes
-them.
+runs. If the current episode has a tool with the name of a called tool, the episode's
+tool is run. The patched methods are not public: a test fails when a new version of
+pydantic-ai changes them.
 """
 
 from collections.abc import AsyncGenerator
@@ -43,7 +43,7 @@ class ModelThroughout(WrapperModel):
 
     Args:
         wrapped: The model that answers.
-        role: The agent's name, which requests contain; None if it has none.
+        role: The agent's name for requests; None for an agent without a name.
     """
 
     def __init__(self, wrapped: Model, role: str | None) -> None:
@@ -51,7 +51,7 @@ class ModelThroughout(WrapperModel):
         self.role = role or DEFAULT_AGENT
 
     async def request(self, *args: Any, **named: Any) -> ModelResponse:
-        """Ask the model, as the agent ``role``."""
+        """Ask the model in the name of the agent ``role``."""
         with speaking_as(self.role):
             return await super().request(*args, **named)
 
@@ -59,7 +59,7 @@ class ModelThroughout(WrapperModel):
     async def request_stream(
         self, *args: Any, **named: Any
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask the model, as the agent ``role``, and stream the answer."""
+        """Ask the model in the name of the agent ``role``, and stream the answer."""
         async with AsyncExitStack() as stack:
             with speaking_as(self.role):  # not around the yield
                 streamed = self.wrapped.request_stream(*args, **named)

@@ -1,4 +1,4 @@
-"""Dialect: the interface of a converter for one API; and server-sent events."""
+"""Dialect: the interface of a converter between a chat API and chat completions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ IS_ERROR = "is_error"
 
 
 def frame(chunk: Mapping[str, Any], event: str = "") -> bytes:
-    """Return an object as one server-sent event, with the name ``event`` if given."""
+    """Format an object as a server-sent event; ``event`` is its name, if it has one."""
     head = f"event: {event}\n".encode() if event else b""
     return head + b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
 class Dialect(ABC):
-    """Converts an API's requests to chat-completion requests, and answers back.
+    """Converts between one chat API and OpenAI's chat completions.
 
     Attributes:
         path: Path of the API's endpoint, below the clients' base URL.
@@ -29,25 +29,28 @@ class Dialect(ABC):
 
     @abstractmethod
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to the request of a chat completion, not streamed.
+        """Convert a request of this API to a chat-completion request without streaming.
 
         Earlier messages of the model are restored exactly, so that the tokens of one
         call are the start of the next call's prompt.
 
         Raises:
-            ApiError: The request uses a feature that chat completions do not have.
+            ApiError: The request uses a feature that cannot be converted.
         """
 
     @abstractmethod
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Convert a chat completion to the API's answer to the request ``body``."""
+        """Convert a chat completion to an answer of this API.
+
+        ``body`` is the request of this API that is answered.
+        """
 
     @abstractmethod
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Convert a chat completion to a streamed answer; return all its events."""
+        """Convert a chat completion to this API's answer as server-sent events."""
 
     def error(self, error: ApiError) -> dict[str, Any]:
-        """Return the response body for an error, in the API's format."""
+        """Return the response body for an error, in this API's format."""
         return error.body

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, which every other dialect is converted to."""
+"""ChatDialect: OpenAI's chat completions, which need almost no conversion."""
 
 import time
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _STREAMING = ("stream", "stream_options")
 
 
 class ChatDialect(Dialect):
-    """Passes chat completions on unchanged."""
+    """Passes chat completions on unchanged, except that it converts them to streams."""
 
     path = "chat/completions"
 
@@ -33,8 +33,8 @@ class ChatDialect(Dialect):
 class ChunkWriter:
     """Writes a policy's answer as the chunks of a streamed chat completion.
 
-    Text is sent as it arrives. Parsed tool calls follow at the end, then the usage if
-    the request ``body`` asks for it.
+    Text is sent as it arrives. Parsed tool calls follow at the end, then the numbers of
+    tokens if the request ``body`` asks for them.
     """
 
     def __init__(self, call_id: str, model: str, body: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ class ChunkWriter:
         """Return the final chunks of the answer ``whole``.
 
         They have the text that was not sent yet, the tool calls, the prompt's token ids
-        and the usage.
+        and the numbers of tokens.
         """
         choice = whole["choices"][0]
         content = choice["message"]["content"] or ""

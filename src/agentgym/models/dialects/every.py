@@ -1,4 +1,4 @@
-"""All supported dialects."""
+"""List the supported dialects: converters between a chat API and chat completions."""
 
 from agentgym.models.dialects.base import Dialect
 from agentgym.models.dialects.chat import ChatDialect
@@ -6,5 +6,5 @@ from agentgym.models.dialects.messages import MessagesDialect
 from agentgym.models.dialects.responses import ResponsesDialect
 
 CONVERTED: tuple[Dialect, ...] = (ResponsesDialect(), MessagesDialect())
-"""The dialects other than chat completions."""
+"""The dialects of APIs other than chat completions."""
 DIALECTS: tuple[Dialect, ...] = (ChatDialect(), *CONVERTED)

@@ -1,4 +1,4 @@
-"""MessagesDialect: convert Anthropic's Messages API."""
+"""MessagesDialect: convert between Anthropic's Messages and chat completions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,15 +20,18 @@ _ERRORS = {
 
 
 class MessagesDialect(Dialect):
-    """Converts ``POST /v1/messages``, streamed or not: texts and tool uses."""
+    """Converts between Anthropic's ``POST /v1/messages`` and chat completions.
+
+    Texts and tool uses are converted, streamed or not.
+    """
 
     path = "messages"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to the request of a chat completion.
+        """Convert a request of the Messages API to a chat-completion request.
 
         Raises:
-            ApiError: The request has images, documents or tools that only Anthropic
+            ApiError: The request has images, documents, or tools that Anthropic itself
                 runs.
         """
         found = {key: body[key] for key in _SAME if body.get(key) is not None}
@@ -72,7 +75,7 @@ class MessagesDialect(Dialect):
         }
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Convert a chat completion to the events of a stream."""
+        """Convert a chat completion to Anthropic's server-sent events."""
         whole = self.answer(completion, body)
         usage = {**whole["usage"], "output_tokens": 0}
         begun = {**whole, "content": [], "stop_reason": None, "usage": usage}
@@ -123,7 +126,7 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
-    """Convert one message to chat messages; each tool result becomes a message."""
+    """Convert a message to chat messages; each tool result becomes its own message."""
     if not isinstance(message, Mapping):
         raise _refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")
@@ -186,7 +189,7 @@ def _choice(choice: Mapping[str, Any]) -> Any:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return the text of a content, which is a string or a list of text blocks."""
+    """Return the text of ``content``, which is a string or a list of text blocks."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

@@ -1,4 +1,4 @@
-"""ResponsesDialect: convert OpenAI's Responses API."""
+"""ResponsesDialect: convert between OpenAI's Responses API and chat completions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,16 +12,19 @@ _TEXTS = ("input_text", "output_text", "text")
 
 
 class ResponsesDialect(Dialect):
-    """Converts ``POST /v1/responses``, streamed or not: messages and function calls."""
+    """Converts between OpenAI's ``POST /v1/responses`` and chat completions.
+
+    Messages and function calls are converted, streamed or not.
+    """
 
     path = "responses"
 
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Convert a request to the request of a chat completion.
+        """Convert a request of the Responses API to a chat-completion request.
 
         Raises:
-            ApiError: The request refers to an earlier response, or has images or tools
-                that only OpenAI runs.
+            ApiError: The request refers to an earlier response, has images, or has
+                tools that OpenAI itself runs.
         """
         if body.get("previous_response_id") or body.get("conversation"):
             raise _refused(
@@ -60,7 +63,7 @@ class ResponsesDialect(Dialect):
     def answer(
         self, completion: dict[str, Any], body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Convert a chat completion to a response in the format of this API."""
+        """Convert a chat completion to a response of the Responses API."""
         choice = Completion(completion).choice
         usage = completion.get("usage") or {}
         is_cut = choice.get("finish_reason") == "length"
@@ -91,7 +94,7 @@ class ResponsesDialect(Dialect):
         }
 
     def stream(self, completion: dict[str, Any], body: Mapping[str, Any]) -> bytes:
-        """Convert a chat completion to the events of a stream."""
+        """Convert a chat completion to server-sent events of the Responses API."""
         events = _events(self.answer(completion, body))
         return b"".join(
             frame({**event, "sequence_number": number}, event["type"])
@@ -157,9 +160,10 @@ def _items(message: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
 
 
 def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
-    """Append an item as a message; a function call joins the model's message before it.
+    """Append a message or tool result of a request's input to ``messages``.
 
-    If there is no such message, a new one is appended.
+    A function call is added to the model's message before it. If there is no such
+    message, a new one is appended. Reasoning is left out.
     """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
@@ -195,7 +199,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return the text of a content, which is a string or a list of text parts."""
+    """Return the text of ``content``, which is a string or a list of text parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

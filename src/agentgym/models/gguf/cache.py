@@ -29,7 +29,7 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SOURCE, _MODEL = "agentgym_source.json", "model"
 _WRITER = "1"
-"""Version of the conversion; increase it if the weights or settings written change."""
+"""Version of the conversion; increase it if the written files change."""
 
 logger = get_logger(__name__)
 
@@ -84,7 +84,10 @@ def converted_folder(model: str) -> Path:
 
 
 def source_of(folder: Path) -> str | None:
-    """Return ``smollm2`` or the GGUF file that a folder was converted from, or None."""
+    """Return the GGUF file, or ``smollm2``, from which a folder was converted.
+
+    None if the folder was not converted from GGUF.
+    """
     try:
         return str(parse_json((folder / _SOURCE).read_text())[_MODEL])
     except (OSError, ValueError, KeyError, TypeError):

@@ -27,7 +27,7 @@ _READ, _WRITTEN = 6, 2
 """Bytes per parameter: of memory while reading (float32 and bfloat16), and of disk."""
 _SPARE = 2**28
 _CONTROL, _USER_DEFINED = 3, 4
-"""llama.cpp's numbers for types of tokens that are never split."""
+"""llama.cpp's numbers for the two types of tokens that are never split."""
 _LLAMA_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -38,7 +38,7 @@ _AGAIN = "Download it again."
 
 
 def convert(file: Path, folder: Path, template: str = "") -> None:
-    """Convert a GGUF file: write its weights in bfloat16, settings and tokenizer.
+    """Convert a GGUF file to a folder: weights in bfloat16, settings and tokenizer.
 
     Args:
         file: The GGUF file; it is checked first.
@@ -163,11 +163,11 @@ def _write_tokenizer(
 def _split_as_trained(
     tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader"
 ) -> None:
-    """Make a byte-level tokenizer split text and join tokens as in the training.
+    """Make a byte-level tokenizer split text and join tokens as in pretraining.
 
     transformers splits text for all Llama-like models as for GPT-2. It joins tokens
-    before it decodes their bytes. So one token with a space keeps all others from being
-    decoded.
+    before it decodes their bytes. So one token with a space prevents the decoding of
+    all others.
     """
     from tokenizers import Regex, decoders, pre_tokenizers
 
@@ -192,8 +192,8 @@ def _split_as_trained(
 def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> None:
     """Mark the tokens that are never split, and the tokens that begin and end texts.
 
-    transformers reads only some of these tokens from the file, and swaps the begin and
-    end tokens for Llama-like models.
+    transformers reads only some of these tokens from the file. For Llama-like models,
+    it exchanges the begin token and the end token.
     """
     from transformers import AddedToken
 
@@ -225,7 +225,7 @@ def _plain(architecture: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence transformers' warnings and progress bars in this block."""
+    """Silence transformers' warnings and progress bars in a ``with`` block."""
     from transformers import logging
 
     level = logging.get_verbosity()

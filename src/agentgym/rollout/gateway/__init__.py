@@ -1,1 +1,1 @@
-"""HTTP gateway: Agent Lightning's protocol, chat completions, forwarding."""
+"""HTTP gateway: serve agents' model calls, and Agent Lightning's protocol."""

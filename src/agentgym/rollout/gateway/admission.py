@@ -37,7 +37,7 @@ class Admission:
         self._reason = None
 
     def state(self) -> dict[str, Any]:
-        """Return the body of the response of Agent Lightning's ``/proxy/state``."""
+        """Return the JSON object that Agent Lightning expects from ``/proxy/state``."""
         return {
             "paused": self._paused,
             "retry_after_seconds": self._retry_after_s,

@@ -49,11 +49,10 @@ class FinishRequest(BaseModel):
 class ApiHandlers:
     """Handles the requests whose path begins with ``/api``.
 
-    Requests that may need the database run in a thread, so that model calls need not
-    wait.
+    Handlers that read many records run in a thread, so that model calls need not wait.
 
     Args:
-        store: The store.
+        store: The store of rollouts and events.
         takes_models: Whether clients can register model servers, and post the model
             calls that they recorded.
         deletes: Whether clients can delete rollouts. If not, a delete request has no
@@ -100,7 +99,11 @@ class ApiHandlers:
         return _rollouts(self._store.create_rollouts(items), status=201)
 
     async def _list_rollouts(self, request: Request) -> web.Response:
-        """Return the rollouts in given states; with ``wait_s``, wait for the first."""
+        """Return the rollouts whose state is one of the query's ``state_in``.
+
+        If the query has ``wait_s``, wait up to this number of seconds until at least
+        one such rollout exists.
+        """
         states = lightning.read_states(request.query.getall("state_in", []))
         if not states:
             raise ApiError(422, "Query parameter state_in is missing.", "invalid_value")
@@ -128,7 +131,7 @@ class ApiHandlers:
         return reply({"items": items, "next_after": after, "total_terminal": total})
 
     async def _get_rollout(self, request: Request) -> web.Response:
-        """Return a rollout; with ``wait_s``, wait until it has ended."""
+        """Return a rollout; first wait up to ``wait_s`` seconds for its end."""
         rollout_id, store = self._shown(request), self._store
         rollout = store.get(rollout_id)
         if wait_s := _wait_s(request):
@@ -155,7 +158,7 @@ class ApiHandlers:
         return web.Response(status=204)
 
     async def _list_events(self, request: Request) -> web.Response:
-        """Return the events of the attempt ``attempt_id``, by default the last one."""
+        """Return the events of the attempt ``attempt_id``, or of the last attempt."""
         rollout_id, query = self._shown(request), request.query
         events = await asyncio.to_thread(
             self._store.events, rollout_id, query.get("attempt_id")
@@ -224,7 +227,7 @@ class ApiHandlers:
         return request.names
 
     def _check(self, event: NewEvent) -> None:
-        """Raise if an event is malformed, or a model call that clients may not post."""
+        """Raise if an event is malformed, or if clients may not post its type."""
         if event.event_type == MODEL_REQUEST and not self._takes_models:
             message = "This gateway itself records the calls of its policy; "
             message += "calls that others post cannot be trained on."

@@ -43,11 +43,11 @@ class CachedUpstream(Upstream):
         return self._upstream.model_name
 
     async def start(self) -> None:
-        """Open the connections."""
+        """Open the connections to the servers."""
         await self._upstream.start()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the servers."""
         await self._upstream.close()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
@@ -77,7 +77,7 @@ class CachedUpstream(Upstream):
                     yield item
 
     def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
-        """Return the items to send for a cached answer: a JSON body, or a stream."""
+        """Convert the cached bytes ``kept`` to the items that :meth:`answer` yields."""
         replicas, version, body = self._upstream.prepare(call)
         sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
         if kept.lstrip().startswith(b"{"):

@@ -41,8 +41,8 @@ class Ended(NamedTuple):
         payload: The bytes to send: the whole answer, or the end of a stream.
         body: The whole completion with its exact token ids, or the error.
         status: HTTP status.
-        version: Number of weight updates of the policy when it answered; None if it
-            did not answer.
+        version: Number of weight updates of the policy when it answered; None if the
+            policy did not answer.
     """
 
     payload: bytes
@@ -109,7 +109,7 @@ class Chat:
     def _ended(
         self, result: ChatResult, written: Callable[[dict[str, Any]], bytes]
     ) -> Ended:
-        """Return the Ended of an answer; ``written`` converts the body to bytes."""
+        """Convert a result to an Ended; ``written`` converts the answer to bytes."""
         whole = completion_body(result, self.call_id, self.model)
         if problem := Completion(whole).problem:
             raise EngineError(f"The policy's answer cannot be used: {problem}.")
@@ -133,13 +133,15 @@ def chat_request(
     in_training: bool = False,
     **sampling: Any,
 ) -> ChatRequest:
-    """Convert the body of a request to the policy's ChatRequest.
+    """Convert the body of a chat completion request to a request for the policy.
 
     Args:
         body: The request; :func:`asked_form` has replaced a JSON schema by a tool.
-        form: The replaced JSON schema.
-        in_training: See :func:`~agentgym.core.openai.unsupported_option`.
-        **sampling: More fields: temperature, ``max_tokens``, seed, session and agent.
+        form: The JSON schema that :func:`asked_form` replaced.
+        in_training: Whether to ignore the agent's sampling options, e.g. ``top_p``.
+            If not, an option that the policy does not support raises an error.
+        **sampling: Other fields of the ChatRequest: temperature, ``max_tokens``, seed,
+            session and agent.
 
     Raises:
         ApiError: Status 400: the body is malformed, or has an unsupported option.
@@ -171,7 +173,8 @@ def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace the JSON schema of a request's ``response_format`` by a tool.
 
     Returns:
-        The changed body and the schema; the same body and ``NO_FORM`` without a schema.
+        The changed body, and the schema. If the request has no schema, the same body,
+        and ``NO_FORM``.
 
     Raises:
         ApiError: Status 400: ``response_format`` is malformed.
@@ -189,7 +192,10 @@ def refused_option(name: str, body: Mapping[str, Any]) -> ApiError:
 
 
 def _message(place: int, message: dict[str, Any]) -> dict[str, Any]:
-    """Check a message, and rename its role ``developer`` to ``system``."""
+    """Check a message; return it, with its role ``developer`` renamed to ``system``.
+
+    ``place`` is the index of the message, for error messages.
+    """
     role, content = message.get("role"), message.get("content")
     if not isinstance(content, str | list | None):
         wording = f"messages[{place}].content = {quoted(content)} is not text."
@@ -218,7 +224,7 @@ def _are_objects(value: Any) -> bool:
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:
-    """Return log-probabilities for a chat completion; a token's text is its id."""
+    """Return log-probabilities in OpenAI's form; ids stand for the tokens' texts."""
     tokens: list[dict[str, Any]] = [
         {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
         for i, x in zip(result.response_ids, result.logprobs, strict=True)
@@ -229,7 +235,8 @@ def _log_probs(result: ChatResult) -> dict[str, Any]:
 def completion_body(result: ChatResult, call_id: str, model: str) -> dict[str, Any]:
     """Return a ``chat.completion`` body with exact token ids.
 
-    Log-probabilities have the form of text completions: a tenth of the usual size.
+    Log-probabilities have the form of OpenAI's text completions, which takes a tenth of
+    the space of the chat form.
     """
     message: dict[str, Any] = {"role": "assistant", "content": result.content}
     if result.tool_calls:

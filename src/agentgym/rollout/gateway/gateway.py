@@ -37,12 +37,12 @@ class Gateway:
     Args:
         store: The store of rollouts; the gateway does not close it.
         policy: Answers the model calls: a policy in this process, a policy behind
-            servers, or a provider's endpoint. With None or a RegisteredPolicy, calls go
-            to the servers registered at ``/api/models``. With a RegisteredPolicy,
-            clients cannot delete rollouts.
+            servers, or a provider's endpoint. With None or a RegisteredPolicy (the
+            policy of an external trainer), calls go to the servers registered at
+            ``/api/models``. With a RegisteredPolicy, clients cannot delete rollouts.
         settings: Limits, sampling, address and key.
         cache: Cache of answers from a provider's endpoint.
-        audit: Log of the clients that write, and of refused keys.
+        audit: Log of write requests, and of refused keys; None logs nothing.
     """
 
     def __init__(
@@ -149,11 +149,15 @@ class Gateway:
         return self
 
     def close(self) -> None:
-        """Stop listening; abort requests that exceed the grace time."""
+        """Stop listening; abort requests that then run longer than ``grace_s``."""
         self._listener.close()
 
     def _kept(self, route: Route) -> Route:
-        """Make a handler wait for :meth:`Store.kept` before it responds."""
+        """Return a route whose handler responds only once its writes are stored.
+
+        The handler waits for :meth:`Store.kept`. A GET route writes nothing and is
+        returned unchanged.
+        """
         if route.method == "GET":
             return route
 

@@ -36,7 +36,7 @@ class _KubernetesConfig(BaseModel):
 
 
 class _ControllerConfig(BaseModel):
-    """Settings for a controller, which starts a process for the rollout."""
+    """Settings for Agent Lightning's controller, which starts a process per rollout."""
 
     timeout_seconds: int = 3600
     local: _LocalConfig | None = None
@@ -76,7 +76,7 @@ _PLACE = _BatchPlace().model_dump()
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Parse the rollouts of a request.
+    """Parse the new rollouts in a request.
 
     Raises:
         ValidationError: The body is malformed. All ``read_`` functions of this module
@@ -121,7 +121,7 @@ def read_states(names: Sequence[str]) -> set[RolloutState]:
 
 
 def rollout_body(rollout: Rollout) -> Rollout:
-    """Return a rollout with default values for fields that clients expect."""
+    """Return a copy of a rollout; add defaults for fields that clients expect."""
     config, metadata = _CONFIG | rollout.config, _PLACE | rollout.metadata
     return rollout.model_copy(update={"config": config, "metadata": metadata})
 
@@ -139,7 +139,7 @@ def ended_body(rollout: Rollout) -> dict[str, Any]:
 def event_body(
     event: RecordedEvent, data: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return an event as an object for orjson; ``data`` replaces its payload."""
+    """Convert an event to a dict for orjson; ``data`` replaces the event's payload."""
     return {
         "event_type": event.event_type,
         "rollout_id": event.rollout_id,
@@ -153,7 +153,7 @@ def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     """Convert events to the ``triplet`` format, which Agent Lightning's trainer reads.
 
     The trainer expects only one model call for the same prompt ids, so only the last
-    such call is kept. The default format has all calls.
+    such call is kept. The API's default format keeps all calls.
     """
     kept: dict[Any, dict[str, Any]] = {}
     for place, event in enumerate(events):

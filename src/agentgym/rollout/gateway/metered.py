@@ -46,7 +46,7 @@ class Purse:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reservation is open; settling it may free a part of the money."""
+        """Whether a request is running; its end may release reserved money."""
         with self._lock:
             return self._open > 0
 
@@ -81,10 +81,10 @@ class Purse:
 
 @dataclass
 class Meter:
-    """Counts the tokens of one model, and charges their cost to a purse.
+    """Counts the tokens of one model, and adds their cost to a purse.
 
     Attributes:
-        purse: The purse that pays; models can share it.
+        purse: Limit on the cost of all models of one command.
         read: Price of a million prompt tokens in US dollars.
         written: Price of a million response tokens in US dollars.
         most_tokens: Upper limit on the tokens of one answer.
@@ -128,7 +128,7 @@ class Meter:
         return self.price(most, self.most_tokens * answers)
 
     def reserve(self, bound: float) -> bool:
-        """Reserve the highest cost of a request; return whether enough was left."""
+        """Reserve the highest cost of a request; return whether that was possible."""
         is_there = self.purse.reserve(bound)
         self.is_spent = self.is_spent or not (is_there or self.purse.is_waiting)
         return is_there
@@ -148,7 +148,7 @@ class Meter:
 
     @property
     def refusal(self) -> str:
-        """The error message for a request that is not sent."""
+        """The error message for a request that the cost limit does not allow."""
         return (
             f"The next request might cost more than the ${self.purse.left:.4f} that "
             f"--max-cost ${self.purse.cap:.2f} leaves, so it was not sent."
@@ -174,13 +174,13 @@ class MeteredEndpoint(Endpoint):
 
 
 class MeteredUpstream(ProviderUpstream):
-    """Forwards model calls to a paid endpoint if the purse can pay for them.
+    """Forwards model calls to a paid endpoint while the cost limit allows them.
 
-    If too little money is left for a request, the request waits until running requests
-    are settled. If the money is still too little, this and all later requests are
-    refused. The length of answers is limited, to limit their cost. A request whose
-    connection broke may have been billed, so it is not sent again, and its highest
-    possible cost is counted.
+    If too little money is left for a request, the request waits until the cost of the
+    running requests is known. If the money is still too little, this request and all
+    later ones are refused. The length of answers is limited, to limit their cost. A
+    request whose connection broke may have been billed. So it is not sent again, and
+    its highest possible cost is counted.
     """
 
     def __init__(self, endpoint: MeteredEndpoint, settings: GatewaySettings) -> None:
@@ -191,7 +191,7 @@ class MeteredUpstream(ProviderUpstream):
         """Forward a call once its highest possible cost is reserved.
 
         Raises:
-            ApiError: Status 402: the purse cannot pay for the call.
+            ApiError: Status 402: the call might exceed the cost limit.
         """
         meter = self._meter
         most = min(asked_tokens(call.body, meter.most_tokens), meter.most_tokens)
@@ -218,10 +218,13 @@ class MeteredUpstream(ProviderUpstream):
             meter.settle(bound, tokens)
 
     def retried(self, why: str) -> None:
-        """Raise if a failed request may have been billed; then it is not sent again.
+        """Raise if a failed request may have been billed, so that it is not sent again.
+
+        ``why`` describes the failure.
 
         Raises:
-            ApiError: Status 504: ``why`` is not an error status from the server.
+            ApiError: Status 504: the server did not answer with an error status, so the
+                request may have been billed.
         """
         if ": status " not in why:
             raise ApiError(504, why, "upstream_error", "server_error")

@@ -39,7 +39,8 @@ class GatewaySettings:
         host: Address to listen on.
         port: Port to listen on; 0 takes any free port.
         api_key: Bearer key. None creates a random key; ``""`` requires no key.
-        model_name: Name of the model of registered servers; a policy has its own name.
+        model_name: Model name of registered servers; not used if the gateway has a
+            policy, which has its own name.
         seed: The run's seed, from which every call's seed is derived.
         train_temperature: Temperature of calls in mode ``train``; None uses the
             agent's temperature.
@@ -50,9 +51,9 @@ class GatewaySettings:
         max_tokens: Most tokens of one answer of the policy; an agent may ask for
             fewer.
         wording: Texts that are sent instead of the agent's own.
-        include_log_probs: Ask remote servers for log-probabilities in training.
-        include_routed_experts: Ask remote servers of MoE models for the routed experts
-            in training.
+        include_log_probs: In training, ask remote servers for log-probabilities.
+        include_routed_experts: In training, ask remote servers of MoE models for the
+            routed experts: the experts that processed each token.
         max_in_flight: Model calls answered at the same time; further calls wait.
         max_waiting: Most calls that may wait; others are refused with status 429.
         max_wait_s: Seconds that a call may wait before it is refused with status 429.
@@ -97,10 +98,11 @@ class GatewaySettings:
     def sampling(self, call: "ProxyCall") -> dict[str, Any]:
         """Return the temperature, ``max_tokens`` and seed of a call.
 
-        The settings decide the temperature, or else the agent. An agent can only lower
-        ``max_tokens``. The seed, from 0 to 2**63 - 1, is derived from the run's seed,
-        the rollout, the attempt, the agent and the call's number. So it does not depend
-        on the order in which the calls of several agents arrive.
+        If the settings have no temperature, the agent's temperature is used, by default
+        1. An agent can only lower ``max_tokens``. The seed, from 0 to 2**63 - 1, is
+        derived from the run's seed, the rollout, the attempt, the agent and the call's
+        number. So the seed does not depend on the order in which the calls of several
+        agents arrive.
 
         Raises:
             ApiError: Status 400: the agent's temperature or token limit is invalid.
@@ -243,7 +245,7 @@ def models_reply(names: Sequence[str]) -> web.Response:
 
 
 def engine_error(error: Exception) -> ApiError:
-    """Convert an engine's failure to an error for the agent."""
+    """Convert an exception of the engine to the API error that the agent gets."""
     if isinstance(error, ContextLengthError):
         return ApiError(400, str(error), CONTEXT_LENGTH)
     if isinstance(error, GrammarError):

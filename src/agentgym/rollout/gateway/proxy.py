@@ -46,7 +46,10 @@ class PauseRequest(BaseModel):
 
 
 class Proxy:
-    """Forwards agents' model calls to the upstream, and records them in the store.
+    """Passes agents' model calls to the upstream, and records them in the store.
+
+    The upstream is the object that answers the calls: with a policy in this process, or
+    with a server.
 
     Attributes:
         wording: Prompts and tool descriptions that replace the agent's own.
@@ -161,7 +164,7 @@ class Proxy:
 
 
 def _agent(message: Any) -> str:
-    """Check the agent name in a request; return a default name if it is missing."""
+    """Check and return the agent name in a request; if missing, the default name."""
     agent = message or DEFAULT_AGENT
     if not isinstance(agent, str) or len(agent) > MOST_NAME or not is_writable(agent):
         what = f"The agent's name, {quoted(agent)}, is not a text that can be stored."

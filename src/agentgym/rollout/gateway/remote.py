@@ -36,7 +36,8 @@ _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
 _PASSED_ON = ("stream", "stream_options", "user", "chat_template_kwargs")
-"""Request fields that a trained policy also gets, with messages, tools and sampling.
+"""Request fields that servers of a policy under training also get, in addition to the
+messages, the tools and the sampling.
 """
 
 
@@ -49,12 +50,13 @@ class Forwarded(NamedTuple):
 
 
 class ForwardingUpstream(Upstream):
-    """Forwards calls over HTTP; a subclass chooses the servers and the body.
+    """Forwards model calls over HTTP; a subclass chooses the servers and the body.
 
-    A failed call is sent again, if possible to another server, unless a part of the
-    answer was already passed on; see :class:`ServerAttempts`. A call is recorded once,
-    with the server and the weights that answered. If a conversation exceeds the model's
-    context, the agent gets OpenAI's error code, even if the server sent another error.
+    A failed call is sent again, if possible to another server; see
+    :class:`ServerAttempts`. The call is not sent again if the agent has already
+    received a part of the answer. A call is recorded once, with the server and the
+    weights that answered. If a conversation exceeds the model's context, the agent gets
+    OpenAI's error code, even if the server sent another error.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -66,7 +68,7 @@ class ForwardingUpstream(Upstream):
 
     @property
     def troubles(self) -> list[str]:
-        """Messages about servers that were removed, and whether they are back."""
+        """Messages about servers that get no calls, or got none for a while."""
         return self._client.pool.troubles
 
     def retried(self, why: str) -> None:
@@ -138,9 +140,9 @@ class RemoteUpstream(ForwardingUpstream):
     weights get calls. A server that was unreachable, or did not list the model, gets
     calls again after new weights were sent or the server was registered again.
 
-    For a policy under training, only the gateway sets the sampling, so that
+    If ``source`` is a policy, only the gateway sets the sampling, so that
     log-probabilities are comparable to the learner's. For the same reason, an agent
-    cannot request another form of answer, and a required tool call is not enforced.
+    cannot request a ``response_format``, and a required tool call is not enforced.
     """
 
     def __init__(self, source: ServedPolicy | Store, settings: GatewaySettings) -> None:
@@ -200,7 +202,7 @@ class RemoteUpstream(ForwardingUpstream):
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
-        """Return the servers to ask; a removed server with new weights is back."""
+        """Return the servers to ask; include failed servers that have new weights."""
         source, settings = self._source, self._settings
         weights: dict[str, object]
         if isinstance(source, ServedPolicy):
@@ -225,10 +227,11 @@ class RemoteUpstream(ForwardingUpstream):
 class ProviderUpstream(ForwardingUpstream):
     """Forwards to a provider's endpoint with its key; stops after a final refusal.
 
-    Only the model's name in the agent's request is replaced. If the agent sets no
-    temperature, the settings' temperature is used, or else the provider's default.
-    Final refusals are a refused key, an empty account, and three invalid requests
-    before the first answer. After a final refusal, no request is sent.
+    In the agent's request, the model's name is replaced. If the agent sets no
+    temperature, ``provider_temperature`` is used; if that is None, the provider's
+    default. A streamed request also asks for the number of tokens. Final refusals are a
+    refused key, an empty account, and three invalid requests before the first answer.
+    After a final refusal, no request is sent.
     """
 
     def __init__(self, endpoint: Endpoint, settings: GatewaySettings) -> None:
@@ -297,7 +300,7 @@ def _of_policy(call: ProxyCall) -> dict[str, Any]:
     """Return the fields of a request that a policy under training gets.
 
     Raises:
-        ApiError: The policy under training does not support a field.
+        ApiError: The policy under training does not support the path or a field.
     """
     body = call.body
     if call.path != "chat/completions":
@@ -324,7 +327,7 @@ def _free(tool: dict[str, Any]) -> dict[str, Any]:
 async def _passed_on(
     sent: Exchange, attempts: ServerAttempts, response: aiohttp.ClientResponse
 ) -> AsyncGenerator[bytes | CallOutcome]:
-    """Yield the bytes of a server's stream as they arrive, then its outcome."""
+    """Yield the bytes of a server's stream as they arrive, then a CallOutcome."""
     stream = StreamAssembler()
     held: list[bytes] = []
     end = b""
@@ -364,9 +367,13 @@ async def _passed_on(
 def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
-    """Return the outcome of an unstreamed answer, and its problem or None.
+    """Return the outcome of an unstreamed answer, and why it is invalid, or None.
 
-    The problem says why a successful answer is not a valid completion.
+    Args:
+        sent: The call in progress.
+        status: HTTP status of the answer.
+        payload: Body of the answer.
+        tried: The errors of each server if several servers failed; else empty.
     """
     overflow = overflow_message(payload) if status == 400 else None
     if status >= 500 and tried:
@@ -423,7 +430,10 @@ def _refuse_overflow(payload: bytes) -> None:
 
 
 def _lost(sent: Exchange, error: Exception, tried: str) -> ApiError:
-    """Return the error for a call that no server answered."""
+    """Return the error for a call that no server answered.
+
+    ``tried`` has the errors of each server if several servers were asked.
+    """
     where = f"The model server {sent.endpoint}"
     if isinstance(error, TimeoutError):
         message = tried or f"{where} timed out."

@@ -59,7 +59,7 @@ class Exchange:
         is_whole: bool = False,
         code: str | None = None,
     ) -> CallOutcome:
-        """Return the outcome of an answer or an error of the model.
+        """Convert the model's answer, or its error, to a CallOutcome.
 
         Routed experts are recorded, but not sent to the agent.
 
@@ -68,7 +68,7 @@ class Exchange:
             payload: The bytes to send: the whole answer, or the end of a stream.
             status: HTTP status.
             is_whole: Whether ``payload`` is the whole body; it is recorded unchanged.
-            code: Error code, if the body has none in OpenAI's form.
+            code: Error code to record; None uses the code in the body.
         """
         choices = response.get("choices")
         routes = [

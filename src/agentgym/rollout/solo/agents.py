@@ -10,7 +10,7 @@ from agentgym.integrations.run import talk
 
 
 class RolloutAgent(ABC):
-    """Attempts tasks, many at a time, each in its own asyncio task.
+    """An agent that attempts many tasks at a time, each in its own asyncio task.
 
     ::
 
@@ -25,7 +25,7 @@ class RolloutAgent(ABC):
 
     Attributes:
         name: Name of the agent on the command line.
-        system_prompt: Used unless the configuration or the scenario has one.
+        system_prompt: System prompt, unless the configuration or the scenario has one.
         tools: Names of the ready-made tools that are used if the user chooses none.
     """
 
@@ -74,7 +74,7 @@ class ReactAgent(ToolAgent):
 
 
 class CodingAgent(ToolAgent):
-    """Edits ``task.initial_state["files"]``, and runs commands in the sandbox."""
+    """Edits the task's files, and runs commands in the sandbox."""
 
     name = "coding"
     system_prompt = (

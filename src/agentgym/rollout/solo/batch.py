@@ -101,7 +101,7 @@ async def run_rollouts(
         MissingExtraError: A model in this process needs the extra ``local``.
         SandboxUnavailableError: A tool needs a sandbox and none works on this machine,
             or none meets the scenario's requirements.
-        OSError: The file cannot be written.
+        OSError: The file ``save`` cannot be written.
         asyncio.CancelledError: The caller was cancelled. Ended rollouts are saved, and
             running ones are saved as dropped.
     """
@@ -202,7 +202,10 @@ async def _opened(
     llm: Model,
     reward: RewardFunction | Scenario | str | None,
 ) -> _Runs:
-    """Open the scenario or the tools, and the model; closing ``stack`` closes them."""
+    """Open the model, and the scenario or the tools; closing ``stack`` closes them.
+
+    ``own`` are the user's own tools: functions, and objects with ``@tool`` methods.
+    """
     if isinstance(reward, str):
         reward = get_scenario(reward)
         stack.callback(reward.close)
@@ -257,11 +260,12 @@ async def _with_cache(
     """Open the cache file of a server's answers, if ``cache_requests`` is set.
 
     Returns:
-        The model to ask, which uses the cache, and the cache; or ``llm`` and None.
+        A model that uses the cache, and the cache. Without ``cache_requests``, ``llm``
+        and None.
 
     Raises:
-        UsageError: The file cannot be used, or the model is not behind a server at
-            temperature 0.
+        UsageError: The cache file cannot be used, the model does not run on a server,
+            or the temperature is not 0.
     """
     from agentgym.models.endpoint import EndpointLlm
 
@@ -288,10 +292,10 @@ async def _with_cache(
 
 
 async def _opened_llm(stack: AsyncExitStack, llm: Model) -> Llm:
-    """Return the function that asks a model.
+    """Return the function that sends messages to the model ``llm``.
 
     Raises:
-        UsageError: The value names no model, or the key is missing.
+        UsageError: ``llm`` does not name a model, or the provider's key is missing.
         ModelError: A server did not list its models.
     """
     if isinstance(llm, Trained) or (isinstance(llm, str) and is_local(llm)):
@@ -328,7 +332,10 @@ async def _opened_policy(stack: AsyncExitStack, model: Trained | str) -> Llm:
 async def _run_all(
     runs: _Runs, tasks: Sequence[Task], ended: Callable[[Trajectory], None]
 ) -> list[Trajectory]:
-    """Run all tasks, ``concurrency`` at a time."""
+    """Run all tasks, as many at the same time as ``runs.config.concurrency`` says.
+
+    ``ended`` is called with each trajectory as soon as its rollout has ended.
+    """
     done: dict[int, Trajectory] = {}
     running: dict[int, Episode] = {}
     waiting = iter(enumerate(tasks))

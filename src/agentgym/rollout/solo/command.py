@@ -20,9 +20,7 @@ _MODEL = "policy"
 
 
 class CommandAgent(RolloutAgent):
-    """Starts a program for each task, and answers the program's model calls.
-
-    The model of the batch gives the answers.
+    """Starts a program for each task; the batch's model answers the program's calls.
 
     Args:
         reference: The program's command line, with or without the prefix ``command:``.
@@ -43,7 +41,7 @@ class CommandAgent(RolloutAgent):
         return await self._attempts.run(episode)
 
     async def close(self) -> None:
-        """End programs that wait for a task, and stop answering."""
+        """End programs that wait for a task, and stop answering model calls."""
         await self._attempts.close()
 
 

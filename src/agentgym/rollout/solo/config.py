@@ -15,7 +15,8 @@ class RolloutConfig(Settings):
         agent: ``react``, ``tool``, ``coding``, ``module:Class`` of your own agent, or
             ``command:`` followed by a program's command line.
         system_prompt: Replaces the system prompt of the agent or the scenario.
-        max_steps: Most model calls of a rollout; without an answer by then it fails.
+        max_steps: Most model calls of a rollout; a rollout fails if it has no answer by
+            then.
         max_tokens_per_step: Most tokens of one response; None uses the server's limit.
         temperature: Sampling temperature; None uses the server's default.
         cache_requests: File that keeps a server's answers, so that equal requests are

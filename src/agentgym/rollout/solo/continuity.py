@@ -38,8 +38,8 @@ class ContextLoss:
 
     Attributes:
         call: Index of the model call whose prompt differs.
-        message: Index of the message in the call's prompt. If a message is missing, its
-            index in the earlier call's prompt. None if tokens were compared.
+        message: Index of the message in the call's prompt; for the kind ``missing``,
+            in the earlier call's prompt. None if tokens were compared.
         kind: The kind of change.
         detail: A description of the change.
     """
@@ -80,7 +80,7 @@ def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
 
 
 def _compare(before: ModelCall, call: ModelCall) -> Losses:
-    """Compare two successive prompts of one agent."""
+    """Yield the differences between two successive prompts of one agent."""
     old = [_key(message) for message in before.messages]
     new = [_key(message) for message in call.messages]
     if new[: len(old)] == old:
@@ -116,7 +116,10 @@ def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
 
 
 def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Search messages from ``start`` on for the earlier reply and its tool results."""
+    """Yield losses of the reply to ``before``, and of results of its tool calls.
+
+    Both are searched in the messages of ``call`` from index ``start`` on.
+    """
     said = {
         "role": "assistant",
         "content": before.content,

@@ -25,7 +25,7 @@ RewardFunction = Callable[
 
 
 class FunctionEnding(Ending):
-    """Scores trajectories with the user's function; without an answer, a rollout fails.
+    """Scores trajectories with the user's function; fails rollouts without an answer.
 
     Args:
         function: The reward function, or None for no reward. A sync function runs in a

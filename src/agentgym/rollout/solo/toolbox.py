@@ -53,8 +53,8 @@ class Toolbox:
         unsafe_local_exec: Whether commands may run without a sandbox.
 
     Raises:
-        NotFoundError: A name is unknown.
-        ConfigError: A setting is unknown or ill-typed.
+        NotFoundError: The name of a tool is unknown.
+        ConfigError: A setting of a tool is unknown or has the wrong type.
         ScenarioError: A function has no types or no docstring.
         UsageError: A value is not a tool, or two tools have one name.
     """
@@ -92,7 +92,7 @@ class Toolbox:
         return Workbench(workspace, [*found, *self._own])
 
     def open(self) -> None:
-        """Open the sandbox, which takes a moment, if a tool needs it.
+        """Open the sandbox if a tool needs it; this takes a moment.
 
         Raises:
             SandboxUnavailableError: No kind of sandbox works on this machine.
@@ -141,7 +141,7 @@ def _own_tools(source: Any) -> list[Tool]:
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
-    """Wrap a function, to return text and to raise every exception as a ToolError."""
+    """Return a wrapper that returns text and raises any exception as a ToolError."""
 
     async def shown(**arguments: Any) -> str:
         try:

@@ -111,7 +111,7 @@ def scan_jsonl(path: Path) -> tuple[list[Trajectory], list[str]]:
 
 
 def _mend_last_line(path: Path, file: BinaryIO) -> None:
-    """Make a file end with a newline; remove its last line if it is not JSON."""
+    """End a file's last line with a newline; remove the line if it is not JSON."""
     if not path.stat().st_size:
         return
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -52,7 +52,7 @@ CREATE TABLE models (
 );
 """
 _MIGRATIONS = {2: "ALTER TABLE rollouts ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;"}
-"""By a file's version: the SQL that upgrades the file to the current version."""
+"""The SQL that upgrades a file to the current version, by the file's version."""
 _MAX_PENDING = 20_000
 _ROWS = "VALUES ?"
 _ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared once
@@ -87,8 +87,8 @@ class Database:
     """One SQLite file (WAL), or a database in memory.
 
     Writes are queued, and committed as a group every ``group_commit_s``. The writes of
-    one :meth:`submit` are committed together or not at all. If SQLite refuses a
-    submission, it is left out and counted, and the rest of its group is committed.
+    one :meth:`submit`, a submission, are committed together or not at all. If SQLite
+    refuses a submission, the rest of its group is committed without the submission.
     While the disk is full or fails, or the file is locked, the writing thread retries
     for ``disk_wait_s``. After that, or if the thread dies, the methods that write or
     wait raise StoreError with the reason, also in threads that were waiting.
@@ -272,7 +272,7 @@ class Database:
             self._readers.append(reader)
 
     def _is_flushed(self, wanted: int) -> bool:
-        """Wait half a second at most; return whether ``wanted`` has been processed."""
+        """Wait up to half a second; return whether submission ``wanted`` is done."""
         with self._changed:
             if self._committed < wanted:
                 self.check()
@@ -298,7 +298,7 @@ class Database:
             self._signals.notify_all()
 
     def _next_group(self) -> list[tuple[Write, ...]]:
-        """Wait until the next commit is due; return its writes, or none if closed."""
+        """Wait for the next commit; return its writes, or none after :meth:`close`."""
         while not self._has_work():
             self._empty_journal()
         self._hurry.wait(self._group_commit_s)
@@ -308,14 +308,14 @@ class Database:
         return group
 
     def _has_work(self) -> bool:
-        """Wait up to ``calm_s``; return whether writes are queued or it is closed."""
+        """Wait up to ``calm_s``; return whether writes are queued, or closing began."""
         with self._changed:
             if not self._pending and not self._is_closed:
                 self._changed.wait(self._calm_s)
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Merge the journal into the file, and empty it of old and deleted rows."""
+        """Merge the journal into the file; empty the journal: it has deleted rows."""
         if self.path is not None:
             with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

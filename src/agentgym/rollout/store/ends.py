@@ -1,4 +1,4 @@
-"""Ends: wait for many rollouts to end; the cost depends only on the new ends."""
+"""Ends: wait for many rollouts to end; a wait takes time only for new ends."""
 
 import threading
 import time
@@ -67,7 +67,7 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` rollouts ended or a timeout; return all ended ids."""
+        """Block until ``count`` rollouts ended or a timeout; return their ids."""
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

@@ -119,8 +119,9 @@ class RecordedCall:
         }
 
     def repeats_routes(self, before: "RecordedCall") -> bool:
-        """Return whether this call repeats the routed experts of ``before``.
+        """Return whether this call repeats the routed experts of the call ``before``.
 
+        Routed experts are the experts of a MoE model that processed each token.
         This is the case if the prompts are equal, or if the call's prompt begins with
         the prompt and the answer of ``before``.
         """

@@ -35,7 +35,7 @@ class Exact:
         self._database: sqlite3.Connection | None = None
 
     def clean_rollout(self, rollout: str, is_over: bool) -> str:
-        """Redact a rollout's JSON, unless a later process continues the rollout."""
+        """Redact a rollout's JSON; with ``goes_on``, only if the rollout is over."""
         as_given = self.goes_on and not is_over
         return rollout if as_given else self._redactor.written(rollout)
 

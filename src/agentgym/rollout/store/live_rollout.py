@@ -101,14 +101,15 @@ class LiveRollout:
     def routes_of(
         self, event: RecordedEvent, call: RecordedCall
     ) -> RecordedEvent | None:
-        """Keep a call that has routed experts as the attempt's last one.
+        """Remember a call that has routed experts; forget the attempt's previous one.
 
-        Routed experts are large. If a call continues the previous call, it repeats the
-        previous call's routed experts, so these need not be stored twice.
+        Routed experts (of a MoE model) are large. A call that continues the previous
+        call repeats the previous call's routed experts, so they need not be stored
+        twice.
 
         Returns:
-            The previous call without its routed experts, if ``call`` repeats them; else
-            None.
+            The event of the previous call without its routed experts, if ``call``
+            repeats them; else None.
         """
         before = self.routed.pop(event.attempt_id, None)
         if call.data.get("routed_experts") is None:

@@ -11,9 +11,9 @@ _RECENT = 64  # ended rollouts that stay for a while, for later requests
 
 
 class Memory:
-    """Unfinished and recently ended rollouts. Not thread-safe.
+    """Keeps unfinished and recently ended rollouts in memory. Not thread-safe.
 
-    A rollout is removed only once SQLite has all of it.
+    A rollout is removed from memory only once all of its writes are in SQLite.
 
     Attributes:
         live: The rollouts in memory, by id.
@@ -42,7 +42,7 @@ class Memory:
         return live
 
     def ended(self, rollout_id: str) -> None:
-        """Register that a rollout ended; remove the oldest ended rollouts."""
+        """Register that a rollout ended; remove the oldest ended ones from memory."""
         self._recent.append(rollout_id)
         while len(self._recent) > _RECENT:
             oldest = self.live.get(self._recent[0])

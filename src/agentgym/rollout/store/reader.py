@@ -21,9 +21,9 @@ _VERSION = slice(60, 64)
 class StoreReader:
     """Reads a run's ``rollouts.db``; each method opens and closes the file.
 
-    Even with a read-only connection, SQLite writes the index of the journal: it creates
-    the index, or repairs it after a process was killed. So the index is opened
-    read-only too, and a file without a journal is opened as immutable.
+    Even with a read-only connection, SQLite writes the index of the journal (WAL): it
+    creates the index, or repairs the index after a process was killed. So the index is
+    opened read-only too, and a file without a journal is opened as immutable.
 
     Args:
         path: The file; it may not exist yet.
@@ -73,7 +73,7 @@ class StoreReader:
         return None if row is None else Rollout.model_validate_json(row[0])
 
     def instructions(self, split: str) -> dict[str, str]:
-        """Return the instructions of a split's evaluated tasks, by task id."""
+        """Return the instructions of a split's tasks in evaluations, by task id."""
         sql = """SELECT DISTINCT json_extract(rollout, '$.input.id'),
             json_extract(rollout, '$.input.instruction') FROM rollouts
             WHERE NOT is_train AND json_extract(rollout, '$.input.split') = ?"""

@@ -7,7 +7,7 @@ from agentgym.rollout.store.rollout import ModelServer
 
 
 class ModelRegistry:
-    """Model servers, in memory and in SQLite. Not thread-safe."""
+    """Keeps registered model servers in memory and in SQLite. Not thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,6 +29,6 @@ class ModelRegistry:
             )
 
     def clear(self) -> None:
-        """Remove all servers."""
+        """Remove all registered servers."""
         self._models.clear()
         self._database.submit(("DELETE FROM models", ()))

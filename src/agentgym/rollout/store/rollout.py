@@ -9,7 +9,7 @@ FIRST_ATTEMPT = "0"
 
 
 class RolloutState(StrEnum):
-    """State of a rollout; the last two are final."""
+    """State of a rollout; ``SUCCEEDED`` and ``FAILED`` are final."""
 
     QUEUING = "queuing"
     RUNNING = "running"
@@ -23,7 +23,7 @@ NEXT_STATES: dict[RolloutState, frozenset[RolloutState]] = {
     RolloutState.SUCCEEDED: frozenset(),
     RolloutState.FAILED: frozenset(),
 }
-"""By current state: the states that a client may set next."""
+"""The states that a client may set next, by the current state."""
 
 FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
@@ -32,8 +32,8 @@ class Lifecycle(BaseModel):
     """The status of a rollout: its state, attempt and times.
 
     Attributes:
-        state: The state.
-        k8s_job_name: Kubernetes job that runs it, reported by a controller.
+        state: State of the rollout.
+        k8s_job_name: Kubernetes job that runs the rollout, reported by a controller.
         last_attempt_id: The current attempt; None before the first one.
         error_message: Why the last attempt failed; None if no attempt failed.
         version: Number of changes, starting at 1.

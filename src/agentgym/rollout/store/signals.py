@@ -19,7 +19,11 @@ def terminal(rollout_id: str) -> Key:
 
 
 class Signals:
-    """Calls the listeners of a key when the key is notified. Thread-safe."""
+    """Calls the listeners of a key when the key is notified. Thread-safe.
+
+    A key names a kind of change, e.g. the end of one rollout. A listener is a function
+    without arguments.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +63,7 @@ class Signals:
     async def wait_async[T](
         self, key: Key, ready: Callable[[], T], timeout: float
     ) -> T:
-        """Wait until ``ready()`` is truthy or a timeout; return its last value.
+        """Wait until ``ready()`` is truthy or a timeout; return its last result.
 
         ``ready`` is called again each time the key is notified.
         """

@@ -59,7 +59,7 @@ class Store:
         group_commit_s: Most seconds until a write is committed.
         disk_wait_s: Seconds to wait for a full or failing disk.
         goes_on: Whether a later process continues unfinished rollouts. If so, they are
-            written unredacted.
+            written unredacted, with their secrets.
 
     Raises:
         RolloutError: The file is corrupt, of another version, not a store, or locked.
@@ -126,7 +126,7 @@ class Store:
             await self._database.kept()
 
     def give_up(self) -> None:
-        """Stop waiting for a failing disk, now and later; such writes are lost."""
+        """Stop waiting for a full or failing disk; writes that then fail are lost."""
         self._database.give_up()
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Store:
     def list_rollouts(
         self, states: Collection[RolloutState], limit: int = 500
     ) -> list[Rollout]:
-        """Return rollouts that are in one of ``states``, the oldest ``limit`` ones."""
+        """Return the oldest ``limit`` rollouts that are in one of ``states``."""
         if FINAL_STATES.isdisjoint(states):
             with self._lock:
                 found = [i.rollout for i in self._live.values() if i.state in states]
@@ -232,7 +232,7 @@ class Store:
     def hide(self, rollout_id: str) -> None:
         """Hide a rollout from clients; its id can be used again.
 
-        The record stays. Threads that wait for it see an end. Unknown ids are ignored.
+        The record stays. Threads that wait for the rollout go on. Ignore unknown ids.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -261,7 +261,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Assign up to ``n`` queued rollouts to a worker, none to a retired worker."""
+        """Assign up to ``n`` queued rollouts to a worker; a retired one gets none."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()
@@ -325,7 +325,7 @@ class Store:
         charge: bool = True,
         worker: str | None = None,
     ) -> bool:
-        """Abandon the current attempt; return whether another one is queued.
+        """Abandon the current attempt; return whether a new attempt is queued.
 
         If no attempts are left, the rollout ends as failed.
 
@@ -355,7 +355,7 @@ class Store:
     # Events
 
     def begin_call(self, rollout_id: str, attempt_id: str, agent: str) -> int:
-        """Count a model call; return the number of earlier calls of the agent."""
+        """Count a model call; return how many the agent made before in the attempt."""
         with self._lock:
             self._database.check()
             live = self._memory.get(rollout_id)
@@ -421,12 +421,12 @@ class Store:
             return self._models.named(name)
 
     def register_models(self, models: Iterable[ModelServer]) -> None:
-        """Add servers, or replace those with the same model and endpoint."""
+        """Add model servers; replace those with the same model and endpoint."""
         with self._lock:
             self._models.add(models)
 
     def clear_models(self) -> None:
-        """Remove all servers."""
+        """Remove all registered model servers."""
         with self._lock:
             self._models.clear()
 
@@ -441,7 +441,7 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event; ``call`` is the event's model call, if it may be routed."""
+        """Record an event; ``call`` is its model call, needed for routed experts."""
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))
@@ -476,7 +476,7 @@ class Store:
         charge: bool = True,
         retry: bool = True,
     ) -> Rollout:
-        """Queue a new attempt, or end the rollout as failed if none is left."""
+        """Queue a new attempt, or end the rollout as failed if no attempt is left."""
         rollout_id, attempt_id = live.rollout.rollout_id, live.attempt_id
         why = {"reason": reason.model_dump(), "charged": charge}
         given_up = RecordedEvent.now(ATTEMPT_FAILED, rollout_id, attempt_id, why)

@@ -23,9 +23,10 @@ _LAST_CALL = f"""UPDATE events SET data = ? WHERE rowid = (
 def write_rollout(
     rollout: Rollout, exact: Exact, terminal_order: int | None = None
 ) -> Write:
-    """Return the statement that adds a rollout, or updates its status.
+    """Return the SQL that adds a rollout, or updates its status.
 
-    ``terminal_order`` is the rollout's position among ended rollouts, if it just ended.
+    ``exact`` redacts the rollout. ``terminal_order`` is the rollout's position among
+    ended rollouts, if it just ended.
     """
     rollout_id = rollout.rollout_id
     try:
@@ -37,33 +38,33 @@ def write_rollout(
 
 
 def hide_rollout(rollout_id: str) -> Write:
-    """Return the statement that hides a rollout from clients."""
+    """Return the SQL that hides a rollout from clients."""
     return "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?", (rollout_id,)
 
 
 def rename_rollout(rollout_id: str, new: str) -> tuple[Write, Write]:
-    """Return the statements that give a rollout and its events another id."""
+    """Return the SQL that changes the id of a rollout and of its events to ``new``."""
     sql = "UPDATE {} SET rollout_id = ? WHERE rollout_id = ?"
     row = new, rollout_id
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
 def delete_rollout(rollout_id: str) -> tuple[Write, Write]:
-    """Return the statements that remove a rollout and its events."""
+    """Return the SQL that removes a rollout and its events."""
     sql = "DELETE FROM {} WHERE rollout_id = ?"
     row = (rollout_id,)
     return (sql.format("events"), row), (sql.format("rollouts"), row)
 
 
 def write_event(event: RecordedEvent, exact: Exact) -> Write:
-    """Return the statement that adds an event."""
+    """Return the SQL that adds an event; ``exact`` removes the event's secrets."""
     kind = exact.clean_name(event.event_type)
     row = kind, event.rollout_id, event.attempt_id, event.timestamp
     return _EVENT, (*row, _stored(event, exact))
 
 
 def rewrite_call(event: RecordedEvent, exact: Exact) -> Write:
-    """Return the statement that overwrites the last model call of an attempt."""
+    """Return the SQL that replaces the last model call of the event's attempt."""
     return _LAST_CALL, (_stored(event, exact), event.rollout_id, event.attempt_id)
 
 
@@ -78,7 +79,10 @@ def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | 
 def read_in_states(
     database: Database, states: Collection[RolloutState], limit: int
 ) -> list[Rollout]:
-    """Return the oldest ``limit`` rollouts in the given states; -1 returns all."""
+    """Return the oldest ``limit`` rollouts in ``states``; the limit -1 returns all.
+
+    Rollouts that clients deleted are left out.
+    """
     marks = ", ".join("?" * len(states))
     sql = f"""SELECT rollout FROM rollouts WHERE state IN ({marks}) AND NOT hidden
         ORDER BY rowid LIMIT ?"""
@@ -87,7 +91,7 @@ def read_in_states(
 
 
 def read_ended(database: Database, after: int, limit: int) -> tuple[list[Rollout], int]:
-    """Return rollouts after the cursor ``after``, in the order they ended.
+    """Return up to ``limit`` ended rollouts after the cursor ``after``, in order.
 
     Also returns the next cursor. Rollouts that clients deleted are left out; cursors
     still count them.

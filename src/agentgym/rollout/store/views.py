@@ -1,4 +1,4 @@
-"""Convert model calls to compact JSON and back, for rewards in another process."""
+"""Convert model calls to compact JSON and back, to send them to a worker."""
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile

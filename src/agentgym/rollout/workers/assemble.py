@@ -1,4 +1,4 @@
-"""Merge the gateway's model calls and the recorded tool calls into steps."""
+"""Merge the gateway's model calls and the tool calls into a trajectory's steps."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +30,13 @@ def assemble_steps(
 ) -> list[Step]:
     """Insert the outcomes of tool calls after the model calls that requested them.
 
-    A call is judged in two ways, for every framework alike. First, as written: was the
-    tool offered, and do the arguments fit its original schema? Second, by its outcome:
-    it ran, was refused, or broke a rule.
+    A tool call is judged in two ways, for every framework alike. First, as written: was
+    the tool offered, and do the arguments fit the tool's original schema? Second, by
+    its outcome: it ran, was refused, or broke a rule.
 
-    - A call that the framework rejected has only the first judgement. So has a call of
-      the agent's own tool, e.g. a hand-off, which is checked with the offered schema.
+    - A call that the framework rejected has only the first judgement. The same holds
+      for a call of the agent's own tool, e.g. a hand-off to another agent. Such a call
+      is checked with the schema that the request offered.
     - A call that the agent's own code replaced by another call is left out.
     - A call that ends the agent, e.g. of a tool ``Done``, counts as made although
       nothing ran. It is the only call of the last answer, and its tool never ran.
@@ -107,7 +108,7 @@ def _known_later(model_calls: Sequence[ModelCall]) -> list[set[str] | None]:
 
 
 def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
-    """Return the answers to tool calls that the requests contain, by call id."""
+    """Return the tool results that the requests contain, by tool call id."""
     return {
         str(message["tool_call_id"]): result_text(message.get("content") or "")
         for call in model_calls
@@ -126,7 +127,7 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with its outcome, which is removed from ``pending``."""
+        """Return the call with its outcome, taken out of the ``pending`` tool calls."""
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK
@@ -175,7 +176,7 @@ def _same(
     ran: dict[str, Any] | None,
     written: dict[str, Any] | None,
 ) -> bool:
-    """Return whether two arguments are equal for a tool; None means malformed."""
+    """Return whether the arguments of two calls are equal; None means malformed."""
     if ran is None or written is None:
         return ran is written
     return normalized(spec, ran) == normalized(spec, written)

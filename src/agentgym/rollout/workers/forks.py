@@ -89,11 +89,11 @@ class Child:
 class ForkServer:
     """A process that forks children; started on demand, and restarted if it dies.
 
-    The server imports the modules of ``preload`` before it forks. Its environment is
-    the parent's, with the variables of ``environment`` added. It starts with the
-    variables that the parent started with, and gets all others over a socket. So a
-    variable that was set later, e.g. a user's key, is not in an environment that other
-    processes can read.
+    The server imports the modules of ``preload`` before it forks. The environment of
+    the server is the parent's, with the variables of ``environment`` added. The server
+    starts with the variables that the parent started with, and gets all others over a
+    socket. So other processes cannot read a variable that was set later, e.g. a user's
+    key, in the server's initial environment.
     """
 
     def __init__(self, preload: Sequence[str], environment: dict[str, str]) -> None:

@@ -52,7 +52,13 @@ class _Worker:
         self._spec = spec
 
     def run(self, server: ForkServer, errors: int, silence_s: float) -> str:
-        """Start the process, read its messages to the end, and return why it ended."""
+        """Start the process, read its messages to the end, and return why it ended.
+
+        Args:
+            server: Forks the process.
+            errors: File descriptor for the standard error of the process.
+            silence_s: Seconds without a message after which the process is killed.
+        """
         try:
             argument = self._spec.model_dump_json()
             self.child = server.fork(_MAIN, argument, errors=errors)
@@ -176,7 +182,7 @@ class WorkerPool:
         return [child.pid for child in found if child is not None]
 
     def _keep(self, slot: int) -> None:
-        """Run workers one by one in ``slot``, until the pool closes or fails."""
+        """Run one worker after another in ``slot``, until the pool closes or fails."""
         generation = 0
         while not self._closing.is_set() and self.failure is None:
             name = f"{self._spec.worker}-{slot}.{generation}"

@@ -16,7 +16,7 @@ class WorkerSpec(BaseModel):
         worker: Name of the worker in the store.
         concurrency: Number of episodes that run at the same time.
         timeout_s: Wall-clock seconds after which an episode is ended.
-        agent: The user's agent, with its input and its own tools.
+        agent: The user's agent, and the settings for its input and its own tools.
         hosts: If given, the worker cannot reach other machines; this file lists the
             machines that it tried to reach.
         audit: File of the audit log; None writes no log.

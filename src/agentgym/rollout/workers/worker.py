@@ -102,7 +102,7 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Claim and run episodes until the gateway goes away.
+        """Claim and run episodes until the gateway cannot be reached.
 
         Raises:
             ExceptionGroup: The gateway refused a claim or the report of an episode.
@@ -224,10 +224,14 @@ class _GatewayEnding(ScenarioEnding):
     async def wrong_answer(self, episode: Episode, error: Exception) -> Reason | None:
         """Return the reason if the model's last answer made the agent crash, else None.
 
-        The answer is to blame if a call was required and the answer was cut off or had
-        no call; if it was a JSON object, requested without a schema, that the agent's
-        own code refused; or if it had a call of an unknown tool or with wrong
-        arguments. For other errors, e.g. of a database, the agent itself is to blame.
+        The answer is to blame in three cases:
+
+        - A tool call was required, and the answer was cut off or had no tool call.
+        - A JSON object was requested without a schema, and the agent's own code refused
+          the object of the answer.
+        - The answer had a call of an unknown tool, or a call with wrong arguments.
+
+        For other errors, e.g. of a database, the agent itself is to blame.
         """
         calls = await self._calls(episode)
         if not calls:
@@ -309,7 +313,7 @@ def events_of(ended: Trajectory) -> list[dict[str, Any]]:
 
 
 def _end_of(ended: Trajectory) -> dict[str, Any]:
-    """Return the changed files and the end state; empty if they are too large."""
+    """Return the episode's changed files and end state; empty if they are too large."""
     found = {"changed_files": ended.changed_files, "end_state": ended.end_state}
     kept = {name: value for name, value in found.items() if value}
     text = orjson.dumps(kept, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -327,7 +331,7 @@ def rollout_of(task: "asyncio.Task[Any] | None") -> str | None:
 
 
 def limit_memory(most_mb: int) -> None:
-    """Limit the process's memory in MiB: a huge allocation fails in its episode."""
+    """Limit the process's memory in MiB, so that a huge allocation raises an error."""
     import resource
 
     limit = most_mb * 2**20

@@ -1,8 +1,8 @@
-"""The code inside the sandbox: the zygote, and the children that it forks.
+"""The code that runs inside the sandbox.
 
-These modules import only the standard library and each other, because this package and
-its dependencies are not visible inside the sandbox. The host loads them by folder,
-under another package name.
+A zygote is a long-lived interpreter that forks one child process per execution. These
+modules import only the standard library and each other, because ``agentgym`` and its
+dependencies are not visible inside the sandbox. Inside, this package has another name.
 
 - ``settings``: the settings that host and guest share.
 - ``zygote``: the loop that forks a child per execution, watches it, and cleans up.

@@ -12,14 +12,14 @@ from contextlib import suppress
 from . import libc
 
 MOST_LEFT = 20_000
-"""Maximum number of files and folders of an execution on the host's disk."""
+"""Maximum number of files and folders that an execution may make on the host's disk."""
 _MOST_LEVELS = 200
 """Maximum number of folders to keep open at once while a folder tree is walked."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """The folders as new tmpfs mounts, for rungs with a mount namespace.
+    """The folders as new tmpfs mounts, for a sandbox with a mount namespace.
 
     Attributes:
         TARGETS: Paths of the mounts; they hide the host's files at these paths.
@@ -46,7 +46,7 @@ class MountedBox:
 
 
 class DirectoryBox:
-    """The folders on the host's disk, for rungs without a mount namespace."""
+    """The folders on the host's disk, for a sandbox without a mount namespace."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = folder_of(scratch)
@@ -62,7 +62,10 @@ class DirectoryBox:
                 os.chown(path, self._owner, self._owner)
 
     def close(self) -> bool:
-        """Remove the directories; return False if that fails or they are too full."""
+        """Remove the directories.
+
+        Return False if that fails, or if they have more than ``MOST_LEFT`` files.
+        """
         try:
             return remove_tree(self._root, most=MOST_LEFT)
         except OSError:
@@ -73,7 +76,7 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the path below ``scratch`` in which an execution's folders are made."""
+    """Return the folder below ``scratch`` that has the two folders of an execution."""
     return os.path.join(scratch, "box")
 
 

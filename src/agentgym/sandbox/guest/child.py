@@ -31,9 +31,10 @@ _OURS = os.path.dirname(__file__)
 def execute(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Run one execution in this process and exit.
+    """Run one execution in this process, then exit.
 
-    ``files`` are the file descriptors of the payload, stdout, stderr and the report.
+    ``files`` are four file descriptors: the payload (the workspace's files and the
+    command, as JSON), stdout, stderr, and the report for the host.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -62,7 +63,7 @@ def execute(
 def collect(
     settings: ZygoteSettings, box: Box, timeout_s: float, files: list[int]
 ) -> NoReturn:
-    """Report the text files that an execution changed, then exit.
+    """Send the host the text files that an execution changed, then exit.
 
     ``files`` are that execution's file descriptors, see :func:`execute`.
     """
@@ -82,10 +83,10 @@ def _enter(
     given: int,
     streams: dict[int, int],
 ) -> dict[str, Any]:
-    """Redirect the streams, confine this process, and return the payload.
+    """Redirect the streams, confine this process, and return the files and the command.
 
-    ``given`` is the payload's descriptor. ``streams`` maps each descriptor to the
-    number that it gets.
+    They are read from the descriptor ``given``. ``streams`` maps the descriptor of each
+    stream to its new number, such as 1 for stdout.
     """
     with open(given, "rb") as source:
         source.seek(0)
@@ -106,7 +107,7 @@ def _enter(
 
 
 def _die_first() -> None:
-    """Make the kernel kill this process before the zygote if memory runs out."""
+    """If memory runs out, let the kernel kill this process, not its parent."""
     if sys.platform == "linux":
         libc.prctl(libc.PR_SET_DUMPABLE, 1)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
@@ -122,9 +123,10 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return a dict with the changed ``files`` and the removed ones, ``gone``.
+    """Return a dict: ``files`` has the changed texts, ``gone`` the removed names.
 
     Only UTF-8 files are returned, and only while they fit into ``max_bytes`` together.
+    ``given`` are the files at the start: relative path to text.
     """
     files: dict[str, str] = {}
     names = list(itertools.islice(_names(), _MOST_FILES + 1))
@@ -148,9 +150,9 @@ def _encoded(text: str) -> bytes:
 
 
 def _is_left(name: str) -> bool:
-    """Return whether a file of this name is left in the workspace.
+    """Return whether a file of this name is still in the workspace.
 
-    Files that are reached through a linked folder do not count.
+    A file does not count if its path goes through a symbolic link to a folder.
     """
     folder = os.path.dirname(os.path.join(os.getcwd(), name))
     is_ours = os.path.realpath(folder) == folder
@@ -180,7 +182,7 @@ def _text_stream(descriptor: int) -> TextIO:
 
 
 def _prepare_tools(settings: ZygoteSettings, temporary: str) -> None:
-    """Set the toolchains' environment variables, and link their prepared files."""
+    """Set the environment variables of toolchains, and link their prepared files."""
     for name, value in settings.variables.items():
         os.environ[name] = value.replace("{tmp}", temporary)
     for name, source in settings.layers.items():
@@ -261,7 +263,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _finish() -> None:
-    """Join threads, run exit handlers and flush output; ignore all errors."""
+    """End the program like Python: join threads, run exit handlers, flush output."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             with suppress(BaseException):
@@ -274,7 +276,7 @@ def _finish() -> None:
 
 
 def _report(line: dict[str, Any]) -> None:
-    """Send one report line to the host; do nothing if the program closed the pipe."""
+    """Send the host a line of the report; do nothing if the pipe was closed."""
     data = json.dumps(line).encode() + b"\n"
     with suppress(OSError):
         while data:

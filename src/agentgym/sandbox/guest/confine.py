@@ -12,16 +12,17 @@ from . import landlock, libc, seccomp
 from .settings import DEVICES, SYSTEM, SYSTEM_FILES, ZERO, ZygoteSettings
 
 _MOST_SIGNALS = 1024
-"""Maximum number of timers and queued signals. On rungs without an own user id, the
-kernel counts those of the caller too."""
+"""Maximum number of timers and queued signals. If executions have the caller's user id,
+the kernel counts the caller's timers and signals too."""
 
 
 def confine(
     settings: ZygoteSettings, timeout_s: float, writable: tuple[str, ...]
 ) -> None:
-    """Set limits, change user, enter the Landlock domain, install the filter.
+    """Set limits, change the user, enter a Landlock domain, install a seccomp filter.
 
-    ``writable`` are the folders that the execution may write to.
+    Steps that this kind of isolation does not use are skipped. ``writable`` are the
+    folders that the execution may write to.
     """
     rung = settings.rung
     _set_limits(settings, timeout_s)

@@ -28,8 +28,8 @@ def restrict(
 ) -> None:
     """Limit the calling thread to these paths; ``PR_SET_NO_NEW_PRIVS`` must be set.
 
-    Readable files may also be executed, and devices may be read and written. Missing
-    paths are skipped, except writable ones.
+    Readable files may also be executed, and devices may be read and written. Readable
+    paths and devices that do not exist are skipped.
 
     Raises:
         OSError: The kernel has no Landlock or refused a rule, or a writable path is

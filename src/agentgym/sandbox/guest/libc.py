@@ -49,7 +49,7 @@ def drop_capabilities() -> None:
 
 
 def _check(result: int, what: str) -> int:
-    """Return ``result``; if it is negative, raise OSError with the ``errno``."""
+    """Return ``result``; if it is negative, raise OSError with libc's ``errno``."""
     if result < 0:
         errno = ctypes.get_errno()
         raise OSError(errno, f"{what}: {os.strerror(errno)}")

@@ -1,7 +1,7 @@
 """Convert plain values to texts: equal texts mean equal values of equal types.
 
 The sandbox and the host use this same file. Only the texts leave the sandbox, so the
-host never builds an object of the tested program or calls its ``__eq__``.
+host never creates an object of the tested program and never calls its ``__eq__``.
 """
 
 MOST_CHARACTERS = 200

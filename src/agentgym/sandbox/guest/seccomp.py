@@ -8,8 +8,8 @@ import struct
 from .libc import syscall
 
 OWN_PID = 0x7FFFFFFE
-"""Placeholder in a filter, too large for a process id; :func:`install` replaces it by
-the id of its own process."""
+"""Placeholder in a filter for the id of the filtered process, which :func:`install`
+inserts. The number is too large for a process id."""
 
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1

@@ -22,14 +22,15 @@ class Limits:
             made, temporary files and kernel memory count too. Otherwise this is the
             resident memory, checked ten times a second.
         processes: Number of processes and threads at the same time.
-        file_mb: Size of a written file, and of each private folder if it is mounted.
-        disk_mb: Data that all processes together may write if the folders are on the
-            host's disk. Overwritten and removed data counts too. Checked a few times a
-            second.
+        file_mb: Size of a written file. If the private folders are mounts, also the
+            size of each.
+        disk_mb: Data that all processes together may write, if the private folders are
+            on the host's disk. Overwritten and removed data counts too. Checked a few
+            times a second.
         open_files: Number of open file descriptors of each process.
-        output_bytes: Kept bytes of stdout, and of stderr.
-        collect_bytes: Size of all returned files together, if changed files are
-            requested. A file that does not fit is left out.
+        output_bytes: Bytes of stdout that are kept, and as many of stderr.
+        collect_bytes: Size of all changed files together, if the caller requests them.
+            A file that does not fit is left out.
     """
 
     memory_mb: int = 512
@@ -49,10 +50,10 @@ class Rung:
     Attributes:
         name: Stable name, recorded with every result.
         summary: Short description of the mechanisms.
-        bubblewrap: Whether the zygote runs inside bubblewrap.
+        bubblewrap: Whether executions run inside bubblewrap.
         landlock: Whether each execution enters its own Landlock domain.
-        own_identity: Whether executions change to a user id that is reserved for their
-            zygote. This requires root.
+        own_identity: Whether executions run under a reserved user id, which differs
+            from the caller's. This requires root.
     """
 
     name: str
@@ -68,12 +69,12 @@ class Rung:
 
     @property
     def isolates(self) -> bool:
-        """Whether there is more isolation than resource limits; then also seccomp."""
+        """Whether there is more isolation than resource limits."""
         return self.bubblewrap or self.landlock
 
     @property
     def strict(self) -> bool:
-        """Whether executions keep the caller's user id and need a strict filter."""
+        """Whether executions keep the caller's user id and need the strict filter."""
         return self.landlock and not self.own_identity
 
     @property
@@ -117,22 +118,24 @@ RUNGS = {rung.name: rung for rung in _RUNGS}
 
 @dataclass(frozen=True, kw_only=True)
 class ZygoteSettings:
-    """Settings of a zygote (a long-lived process that forks executions).
+    """Settings of a zygote (an interpreter that forks one process per execution).
 
     Attributes:
         rung: Kind of isolation of the executions.
         limits: Limits of each execution.
         identity: User and group id that executions change to; None for no change.
-        scratch: Folder on the host's disk for workspaces; None if they are mounted.
+        scratch: Folder on the host's disk for workspaces; None if workspaces are mounts
+            in memory.
         program: The compiled seccomp filter, in hexadecimal digits.
-        group: File descriptor for joining the control group; None without a group.
+        group: File descriptor for joining the memory control group; None without one.
         deaths: File descriptor that counts kills at the control group's memory limit;
-            None without a group.
+            None without a control group.
         readable: Toolchain folders that executions may read.
         variables: Environment variables of executions. ``{tmp}`` is replaced by the
             execution's temporary folder.
-        layers: Prepared folders by name. Each execution gets a folder of that name in
-            its temporary folder, with links to the prepared entries.
+        layers: Folders of prepared files, such as compiled packages, by name. Each
+            execution gets a folder of that name in its temporary folder, with links to
+            the files.
     """
 
     rung: Rung
@@ -148,7 +151,7 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the wall time after which an execution is ended, in seconds."""
+        """Return the wall time in seconds after which every execution is ended."""
         return 20 * timeout_s + 10
 
     def encode(self) -> str:
@@ -157,7 +160,7 @@ class ZygoteSettings:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the settings in the JSON text of :meth:`encode`."""
+        """Return the settings from the JSON text that :meth:`encode` returned."""
         fields = json.loads(text)
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])

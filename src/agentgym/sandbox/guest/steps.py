@@ -18,9 +18,15 @@ _LONGEST = 2000
 def run(
     command: dict[str, Any], temporary: str, report: Report, replace: Replace
 ) -> int:
-    """Run chains of command lines, and return the first exit code that is not 0.
+    """Run command lines, and return the first exit code that is not 0.
 
     If no test results need to be parsed, the last command line replaces this process.
+
+    Args:
+        command: The fields of :class:`~agentgym.sandbox.languages.base.Steps`.
+        temporary: The execution's temporary folder.
+        report: Called with each test result.
+        replace: Replaces this process by a command line.
     """
     here = os.path.dirname(__file__)
 
@@ -47,7 +53,10 @@ def run(
 
 
 def _wait(argv: list[str], *, to_stderr: bool) -> int:
-    """Run a command line, and return its exit code."""
+    """Run a command line, and return its exit code.
+
+    With ``to_stderr``, its standard output goes to standard error.
+    """
     pid = os.fork()
     if pid == 0:
         if to_stderr:
@@ -106,10 +115,11 @@ def _read_tests(
 
 
 class _Reader(ABC):
-    """Parses the test results in the output of one chain of command lines.
+    """Parses the test results in the output of a few command lines.
 
     Attributes:
-        tests: Ids ``file::name`` of the expected tests; one path if they are unknown.
+        tests: Ids ``file::name`` of the expected tests; or one path, if the ids are
+            unknown.
     """
 
     def __init__(self, tests: list[str], report: Report) -> None:
@@ -126,7 +136,7 @@ class _Reader(ABC):
 
     @abstractmethod
     def end(self, code: int) -> None:
-        """Report a failure outside of the tests: a compiler error or an early exit.
+        """Report tests without a result, for instance after a compiler error.
 
         ``code`` is the exit code of the last command line that ran.
         """

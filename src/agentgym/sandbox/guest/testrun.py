@@ -29,9 +29,10 @@ _LEFT, _RIGHT, _EXPLAIN = "@left", "@right", "@explain"
 
 
 def run(files: list[str], select: list[str], report: Report) -> int:
-    """Run and report the tests in ``files``; return the exit code.
+    """Run the tests in ``files``, and return the exit code.
 
-    Only tests with an id ``file::name`` in ``select`` run, unless ``select`` is empty.
+    If ``select`` is not empty, only the tests with these ids (``file::name``) run.
+    ``report`` is called before and after each test.
     """
     passed = []
     for path in files:
@@ -45,9 +46,10 @@ def run(files: list[str], select: list[str], report: Report) -> int:
 
 
 def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
-    """Run the tests of a file, and yield the result of each as an event.
+    """Run the tests of a file, and yield each test's result as an event.
 
-    If the file cannot be imported, yield one event with the error.
+    An event is a dict with ``test``, ``outcome``, ``message`` and ``seconds``. If the
+    file cannot be imported, yield one event with the error.
     """
     report({"running": path})
     try:
@@ -129,7 +131,7 @@ def _run_test(identity: str, call: Callable[[], object]) -> Event:
 
 
 def _describe(error: BaseException) -> str:
-    """Return ``file:line: Type: message`` for the innermost frame in the workspace."""
+    """Return ``file:line: Type: message``, for the last line run in the workspace."""
     workspace = os.getcwd() + os.sep
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -141,7 +143,10 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file as a module of its package, or else of its folder."""
+    """Import a test file as a module of its package; without a package, of its folder.
+
+    The folder above the package is added to ``sys.path``.
+    """
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")
     while folder and os.path.exists(f"{folder}/__init__.py"):
@@ -172,10 +177,10 @@ class _Loader(SourceFileLoader):
 
 
 class _Explainer(ast.NodeTransformer):
-    """Rewrites ``assert a == b`` so that its message can show both values."""
+    """Rewrites ``assert a == b`` so that a failure shows both values."""
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        """Rewrite one assert statement without changing its semantics."""
+        """Return statements that do the same, but show the values on failure."""
         test = node.test
         arguments: list[ast.expr] = [
             ast.Constant(ast.unparse(test)),

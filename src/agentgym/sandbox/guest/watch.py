@@ -1,7 +1,7 @@
 """ProcessWatch: measure the resources of an execution while it runs.
 
-The time limit counts the time in which a process computes or all processes sleep.
-Waiting for a CPU does not count, so a busy machine does not change results.
+The time limit is for CPU time, plus the time in which all processes sleep. Waiting for
+a CPU does not count, so a busy machine does not change results.
 """
 
 import os
@@ -31,12 +31,12 @@ class ProcessWatch:
     """Measures the processes of one execution against its limits.
 
     Args:
-        settings: The zygote's settings.
+        settings: Settings of the zygote (the interpreter that forked the execution).
         pid: Id of the execution's first process.
         timeout_s: The execution's time limit, in seconds.
 
     Attributes:
-        due: Time of the next check, on the monotonic clock.
+        due: Time of the next measurement, in ``time.monotonic()``.
     """
 
     def __init__(self, settings: ZygoteSettings, pid: int, timeout_s: float) -> None:
@@ -58,7 +58,7 @@ class ProcessWatch:
 
         Args:
             reaped_cpu_s: CPU seconds of the execution's processes that have ended.
-            reaped_bytes: Bytes that these wrote to disk.
+            reaped_bytes: Bytes that the ended processes wrote to disk.
 
         Returns:
             "time", "memory", "disk", "threads" or "files"; "" if none is exceeded.
@@ -90,7 +90,7 @@ class ProcessWatch:
     def killed_for_memory(self) -> bool:
         """Return whether the kernel killed a process at the memory limit.
 
-        Only kills since this object was created count.
+        Only kills since the start of the execution count.
         """
         return self._killed() > self._kills
 
@@ -102,7 +102,8 @@ class ProcessWatch:
     def _has_too_many_files(self) -> bool:
         """Return whether the execution has more files than the clean-up can remove.
 
-        The slower the count, the less often it is made; in between, return False.
+        If counting the files is slow, they are not counted at every call; then return
+        False.
         """
         scratch, now = self._settings.scratch, time.monotonic()
         if scratch is None or now < self._count_due:
@@ -114,7 +115,7 @@ class ProcessWatch:
     def _written(self, pid: int) -> int:
         """Return the bytes that a process and its ended children wrote to disk.
 
-        Return 0 if the folders are mounted, and so not on the host's disk.
+        Return 0 if the execution's folders are in memory.
         """
         if self._settings.scratch is not None:
             with suppress(OSError), open(f"/proc/{pid}/io", "rb") as source:
@@ -129,8 +130,9 @@ class ProcessWatch:
     def _hold_too_much(self, seen: list[_Process]) -> bool:
         """Return whether the processes together use too much resident memory.
 
-        Memory shared with this zygote is not counted. Return False if another limit is
-        sufficient: that of a control group, or that of a single process.
+        Memory that they share with this process, their parent, does not count. Return
+        False if the kernel limits the sum already: with a control group, or because
+        there is only one process.
         """
         limits = self._settings.limits
         is_one = not self._settings.rung.counts_processes
@@ -164,7 +166,7 @@ class ProcessWatch:
 def killed_at_limit(deaths: int) -> int:
     """Return how often the kernel killed a process at a control group's memory limit.
 
-    ``deaths`` is the file descriptor of the control group's counters.
+    ``deaths`` is the descriptor of the control group's file with counters.
     """
     words = os.pread(deaths, 4096, 0).split()
     return int(words[words.index(b"oom_kill") + 1])
@@ -185,7 +187,7 @@ def _look(pid: int) -> _Process:
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:
-    """Return a process's state and the fields after it, from a ``/proc`` stat file."""
+    """Return the state and all later fields in a ``/proc`` file named ``stat``."""
     with open(path, "rb") as source:
         state, *numbers = source.read().rpartition(b")")[2].split()
     return state, numbers

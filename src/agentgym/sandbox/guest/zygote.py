@@ -1,10 +1,10 @@
 """Zygote: a long-lived interpreter that forks one child per execution.
 
-For each job, the zygote reads one JSON line from its control socket. The descriptors
-of the payload, stdout, stderr and the report come with that line. The content of a job
-passes only through these descriptors, never through the zygote's memory, which later
-children inherit. When the child ends or its time is up, all processes that it started
-are killed and reaped before the next job.
+For each job (one execution), the zygote reads one JSON line from its control socket.
+Four file descriptors come with that line: the payload (files and command), stdout,
+stderr and the report. The content of a job passes only through these descriptors, never
+through the zygote's memory, which later children inherit. When the child ends or its
+time is up, all processes that it started are killed and reaped before the next job.
 """
 
 import gc
@@ -47,7 +47,10 @@ _OVER = {
 
 
 class Zygote:
-    """Runs the jobs that arrive on a socket, one at a time, until the socket closes."""
+    """Runs executions (jobs) that a socket requests, each in a forked child process.
+
+    It runs one job at a time, until the socket is closed.
+    """
 
     def __init__(self, control: socket.socket, settings: ZygoteSettings) -> None:
         self._control = control
@@ -92,9 +95,10 @@ class Zygote:
         site.sethelper()
 
     def serve(self) -> None:
-        """Run jobs until the host closes the socket or a job makes the zygote unusable.
+        """Run executions (jobs) that the host requests, until it closes the socket.
 
-        An unusable zygote could not remove an execution's folders.
+        Return earlier if the folders of an execution could not be removed. This process
+        must then be replaced.
         """
         self._sweep(0)
         gc.collect()
@@ -115,15 +119,15 @@ class Zygote:
             self._send(reply)
 
     def shut(self) -> None:
-        """Kill a running execution, and remove all folders of this zygote."""
+        """Kill a running execution, and remove the folders of all executions."""
         self._sweep(self._running)
         if self._settings.scratch is not None:
             box.remove_tree(self._settings.scratch)
 
     def _end(self, *_: object) -> None:
-        """Handle a signal: set the flag to end.
+        """Handle SIGTERM: set a flag, which makes the process end soon.
 
-        Raising an exception in the handler could prevent `shut`.
+        An exception raised in the signal handler could prevent :meth:`shut`.
         """
         self._is_ended = True
 
@@ -135,9 +139,9 @@ class Zygote:
         return poll
 
     def _polled(self, poll: select.poll, wait_ms: float | None) -> list[int]:
-        """Wait, and return the descriptors that are ready; exit if the end flag is set.
+        """Wait for messages and signals; return the file descriptors that are ready.
 
-        With ``wait_ms`` None, wait without limit.
+        If ``wait_ms`` is None, wait without limit. Exit if SIGTERM was received.
         """
         found = [descriptor for descriptor, _ in poll.poll(wait_ms)]
         if self._wakeup in found:
@@ -150,7 +154,7 @@ class Zygote:
         self._control.sendall(json.dumps(line).encode() + b"\n")
 
     def _run(self, job: dict[str, Any], files: list[int]) -> dict[str, Any]:
-        """Run one job, clean up, and return the reply for the host.
+        """Run one execution (job), clean up, and return the reply for the host.
 
         ``files`` are the file descriptors that came with the job.
         """
@@ -188,7 +192,7 @@ class Zygote:
         return reply | {"spoiled": spoiled}
 
     def _wait(self, pid: int, watch: ProcessWatch) -> dict[str, Any]:
-        """Wait for a child, and return how it ended, as fields of ``SandboxResult``.
+        """Wait for a child process; return its end as fields of ``SandboxResult``.
 
         Kill the child if it exceeds a limit. Exit if the host closes the socket.
         """
@@ -214,7 +218,10 @@ class Zygote:
                 raise SystemExit
 
     def _reap(self) -> tuple[int, int]:
-        """Reap a child that has ended; return its id and wait status, or 0 and 0."""
+        """Reap a child that has ended; return its process id and wait status.
+
+        Return 0 and 0 if no child has ended.
+        """
         found, status, usage = os.wait4(-1, os.WNOHANG)
         if found:
             self._cpu_s += usage.ru_utime + usage.ru_stime
@@ -270,7 +277,7 @@ def _killed(why: str) -> dict[str, Any]:
 
 
 def _over(limit: str) -> dict[str, Any]:
-    """Return the result's fields for an execution that exceeded a limit."""
+    """Return the fields of ``SandboxResult`` after an execution exceeded ``limit``."""
     if limit == "time":
         return {"status": "timed_out"}
     return _killed(_OVER[limit])
@@ -283,9 +290,10 @@ def _kill(pid: int) -> None:
 
 
 def main(descriptor: int, settings: str) -> None:
-    """Run jobs from an inherited socket, then exit.
+    """Run executions that the host requests over a socket, then exit.
 
-    ``settings`` is the text of :meth:`ZygoteSettings.encode`.
+    ``descriptor`` is the socket, which this process has inherited. ``settings`` is the
+    text of :meth:`ZygoteSettings.encode`.
     """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)

@@ -1,4 +1,4 @@
-"""Language: the interface for running programs, tests and expressions of a language."""
+"""Language: the interface to run programs, tests and expressions in one language."""
 
 import posixpath
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from typing import ClassVar
 from agentgym.errors import SandboxError
 
 TEMPORARY = "{tmp}"
-"""Placeholder, in command lines and variables, for an execution's temporary folder."""
+"""Placeholder for an execution's temporary folder, in command lines and variables."""
 PROGRAM = f"{TEMPORARY}/program"
 """Path of a compiled program, outside of the workspace."""
 
@@ -29,12 +29,12 @@ class Steps:
     ``{guest}`` the folder of ``sandbox.guest`` in the sandbox.
 
     Attributes:
-        chains: Chains of command lines. A chain stops at the first one that fails.
+        chains: Chains of command lines. A chain stops when a command line fails.
         reader: Format of the tests' output: "node", "go" or "rust"; "" without tests.
         tests: For each chain, the ids ``file::name`` of its tests; or one path, if the
             ids are unknown.
-        values: Whether the program writes values to descriptor 4. This becomes standard
-            output, and the program's other output goes to standard error.
+        values: Whether the program writes values to file descriptor 4. The result then
+            has the values as stdout, and all other output as stderr.
     """
 
     chains: tuple[tuple[CommandLine, ...], ...]
@@ -50,11 +50,12 @@ class Toolchain:
     Attributes:
         version: The version, as the toolchain reports it.
         bin: The folder of its programs; None if they are on the default PATH.
-        trees: Folders outside of the system's that executions must be able to read.
+        trees: Folders that executions must be able to read, outside of system folders.
         variables: Environment variables of executions; ``{tmp}`` is replaced by the
             execution's temporary folder.
-        layers: Folders of prepared files, by name. Each execution gets a folder of that
-            name in its temporary folder, with links to the files.
+        layers: Folders of prepared files, such as compiled packages, by name. Each
+            execution gets a folder of that name in its temporary folder, with links to
+            the files.
     """
 
     version: str
@@ -65,16 +66,16 @@ class Toolchain:
 
 
 class Language(ABC):
-    """One language: its files, and how to run, test and evaluate them.
+    """A programming language: how to run, test and evaluate code in it.
 
     Attributes:
-        name: Its name in ``SandboxConfig.languages``.
-        title: Its name in messages.
-        endings: Extensions of its source files, without the dot.
-        programs: Programs of its toolchain that must be on PATH.
+        name: The language's name in ``SandboxConfig.languages``.
+        title: The language's name in messages.
+        endings: Extensions of source files, without the dot.
+        programs: Programs of the toolchain that must be on PATH.
         package: The Debian packages with the toolchain, for ``apt-get install``.
-        needs: Minimum limits, by the field names of ``Limits``.
-        forks: Whether its toolchain starts other programs.
+        needs: Minimum limits of an execution, by the field names of ``Limits``.
+        forks: Whether the toolchain starts other programs.
     """
 
     name: ClassVar[str]
@@ -118,15 +119,15 @@ class Language(ABC):
     def values(
         self, files: Mapping[str, str], asked: Sequence[tuple[int, str, str]]
     ) -> tuple[dict[str, str], Steps]:
-        """Return files and steps that evaluate expressions and write values as JSON.
+        """Return files and steps that evaluate expressions, and write the values.
 
         Args:
             files: The workspace: relative path to text.
             asked: The expressions, as tuples (number, source file, expression).
 
         Returns:
-            The workspace with added code, and the steps. These write one line
-            ``number JSON`` for each expression.
+            The workspace with added code, and the steps. The steps write one line
+            ``number JSON`` for each expression, with its value as JSON.
 
         Raises:
             SourceError: A file cannot be used to evaluate expressions.
@@ -134,7 +135,10 @@ class Language(ABC):
 
 
 def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
-    """Return the files in ``paths`` or below one of them; all if ``paths`` is empty."""
+    """Return the files that ``paths`` select; all files if ``paths`` is empty.
+
+    A path is the path of a file, or of a folder, which selects all files below it.
+    """
     folders = [path.rstrip("/") for path in paths]
     return [
         file

@@ -31,7 +31,7 @@ math/bits math/cmplx math/rand math/rand/v2 os path path/filepath reflect regexp
 runtime/debug slices sort strconv strings sync sync/atomic testing testing/quick
 text/tabwriter text/template time unicode unicode/utf16 unicode/utf8
 """
-"""Packages of the standard library that are compiled once, for all executions."""
+"""Packages of Go's standard library that are compiled once, for all executions."""
 _VARIABLES = {
     "CGO_ENABLED": "0",
     "GO111MODULE": "",
@@ -174,7 +174,8 @@ class Go(Language):
 def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
     """Return arguments for ``go`` that select the package in ``folder``.
 
-    With a ``go.mod`` in the workspace, that is the folder; without one, all Go files.
+    If the workspace has a ``go.mod``, the argument is the folder. Otherwise, the
+    arguments are the Go files in the folder; test files only with ``tests``.
     """
     names = [file for file in sorted(files) if folder_of(file) == folder]
     if any(file.rpartition("/")[2] == "go.mod" for file in files):
@@ -187,9 +188,10 @@ def _package(files: Iterable[str], folder: str, *, tests: bool) -> CommandLine:
 
 
 def _standard_library(go: Path, version: str, variables: Mapping[str, str]) -> Path:
-    """Return the folder of a build cache with common standard packages.
+    """Return the folder of a Go build cache with common standard packages.
 
-    The cache is filled at the first call on a machine.
+    The first call on a machine compiles the packages. ``variables`` are environment
+    variables for ``go``.
     """
 
     def write(draft: Path) -> None:

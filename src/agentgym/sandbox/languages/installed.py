@@ -15,7 +15,7 @@ _ASK_S = 300.0
 
 
 def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """Run a program of a toolchain, and return its output.
+    """Run a program of a toolchain with the arguments ``words``; return its output.
 
     Raises:
         SandboxError: The program failed; the message quotes the last line of stderr.
@@ -50,12 +50,13 @@ def is_of_the_system(path: Path) -> bool:
 def readable_tree(
     tree: Path, version: str, *, reachable: bool, keep: tuple[str, ...]
 ) -> Path:
-    """Return a toolchain's folder, or a cached copy if executions cannot read it.
+    """Return a toolchain's folder; if executions cannot read it, a cached copy.
 
     Args:
         tree: The toolchain's folder.
         version: The toolchain's version; each version is copied separately.
-        reachable: Whether executions can read files in private folders.
+        reachable: Whether executions can read files in private folders, because
+            bubblewrap mounts them.
         keep: Glob patterns of the relative paths to copy.
     """
     if is_of_the_system(tree) or reachable or readable_by_anyone(tree):

@@ -45,7 +45,7 @@ def json_text(value: object, depth: int = 0) -> str:
 
 
 def json_text_of(written: str) -> str | None:
-    """Return the canonical text of JSON that a program wrote; None if it is invalid."""
+    """Return the canonical text of a JSON text; None if the JSON is invalid."""
     try:
         return json_text(json.loads(written))
     except (ValueError, TypeError, RecursionError):

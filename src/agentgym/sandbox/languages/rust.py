@@ -150,7 +150,7 @@ class Rust(Language):
 
 
 def _targets(files: Sequence[str]) -> CommandLine:
-    """Return the options of ``cargo test`` that select the targets of these files."""
+    """Return the options of ``cargo test`` that run the tests in these files."""
     options: list[str] = []
     for file in files:
         if folder_of(file) == "tests":
@@ -161,9 +161,9 @@ def _targets(files: Sequence[str]) -> CommandLine:
 
 
 def _root(files: Iterable[str], file: str) -> str:
-    """Return the crate root (``lib.rs`` or ``main.rs``) of a module's file.
+    """Return the crate root (``lib.rs`` or ``main.rs``) of the module in ``file``.
 
-    Return the file itself if there is no crate root above it.
+    Return ``file`` itself if no folder above it has a crate root.
     """
     files = frozenset(files)
     folder = posixpath.dirname(file)

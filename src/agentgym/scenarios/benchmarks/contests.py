@@ -1,7 +1,7 @@
 """LiveCodeBench: tests by standard input or by function call.
 
 Private tests are pickled, and unpickling can run code. So they are unpickled only in
-the sandbox, and only JSON text leaves it. The hidden inputs of a problem may have a
+the sandbox, and only JSON text leaves it. The hidden inputs of a problem may take a
 hundred megabytes; they never leave the sandbox. The time limits are those of the
 benchmark's own harness: 6 s per test, and in total 7 s per test plus 5 s.
 """
@@ -97,7 +97,7 @@ class Contest(Judge):
         public: Input and output of each public test.
         private: The hidden tests: JSON, or the JSON pickled, then compressed with zlib
             and encoded in base64.
-        name: The method to call; "" if the code is a program that reads its input.
+        name: The method to call; "" if the code is a program that reads standard input.
     """
 
     place: str
@@ -130,7 +130,9 @@ class Contest(Judge):
         return {}
 
     def _hidden_outputs(self, sandbox: LazySandbox) -> list[str]:
-        """Return the right outputs of the hidden tests; inputs stay in the sandbox.
+        """Return the right outputs of the hidden tests.
+
+        The inputs of these tests stay in the sandbox.
 
         Raises:
             SandboxError: The hidden tests cannot be read.
@@ -162,7 +164,7 @@ class Contest(Judge):
 
 
 def _same_lines(out: str, right: str) -> bool:
-    """Return whether two outputs agree line by line, each as text or as numbers."""
+    """Return whether each line of two outputs is equal, as text or as numbers."""
     given, wanted = (text.strip().split("\n") for text in (out, right))
     if len(given) != len(wanted):
         return False
@@ -191,7 +193,7 @@ def read_livecodebench(
         end: Last contest date in the same form; empty for no limit.
 
     Raises:
-        UsageError: The file has another format, or no problem between the dates.
+        UsageError: The file has another format, or has no problem between the dates.
     """
     found = 0
     for row in read_lines(data, "LiveCodeBench", SOURCE):
@@ -221,7 +223,10 @@ def read_livecodebench(
 
 
 def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return the public tests, and the method that they call ("" for programs)."""
+    """Return input and output of each public test, and the method that tests call.
+
+    The method is "" if the tests run a program.
+    """
     try:
         tests: Sequence[dict[str, Any]] = json.loads(text)
         metadata = json.loads(row.get("metadata") or "{}")

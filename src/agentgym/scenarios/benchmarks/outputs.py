@@ -82,9 +82,10 @@ class Outputs(Judge):
     Attributes:
         reference: The reference solution.
         name: The function to call.
-        inputs: Sets of inputs, each with the packed arguments of every call. A set runs
-            only if the code has passed the sets before it.
-        tolerance: Absolute tolerance for floats; 0 takes the default.
+        inputs: Sets of inputs; a set has the arguments of each call as JSON (see
+            :func:`recorded.packed`). A set runs only if the code has passed the earlier
+            sets.
+        tolerance: Absolute tolerance for floats; 0 takes EvalPlus' default.
         oracle: The benchmark whose special comparisons apply: "humaneval" or "mbpp".
     """
 
@@ -127,7 +128,7 @@ class Outputs(Judge):
 
     @cached_property
     def _known(self) -> dict[int, list[tuple[Any, float]]]:
-        """The reference's output and seconds of each call, by ``id`` of the inputs."""
+        """A cache of the reference's outputs and seconds, by ``id`` of the inputs."""
         return {}
 
     def _run(
@@ -145,7 +146,7 @@ class Outputs(Judge):
         Args:
             sandbox: The sandbox.
             code: The code with the function to call.
-            inputs: The packed arguments of each call.
+            inputs: The arguments of each call, as JSON.
             limits: Most CPU seconds of each call.
             whole_s: Most seconds of all calls together.
         """
@@ -172,7 +173,7 @@ class Outputs(Judge):
             return False
 
     def _by_oracle(self, arguments: Any, out: Any, right: Any) -> bool | None:
-        """Return the verdict of EvalPlus' special check; None if no check applies."""
+        """Compare outputs by EvalPlus' special rules; None if no rule applies."""
         name = self.name
         if self.oracle == "humaneval":
             if name != "find_zero":
@@ -252,7 +253,10 @@ def _read(
 
 
 def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of EvalPlus' own file, which has the inputs in two fields."""
+    """Convert a line of EvalPlus' own file to a problem.
+
+    The inputs are in two fields of the line.
+    """
     prompt, name, solution, number = (
         field(row, key, str, source)
         for key in ("prompt", "entry_point", "canonical_solution", "task_id")
@@ -281,7 +285,10 @@ def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProbl
 
 
 def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of the file on Hugging Face: its test program has the inputs."""
+    """Convert a line of the file on Hugging Face to a problem.
+
+    The inputs are in the line's test program.
+    """
     try:
         tests = TestProgram.parse(field(row, "test", str, source))
     except ValueError as error:

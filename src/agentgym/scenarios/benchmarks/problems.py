@@ -42,9 +42,11 @@ class BenchmarkProblem:
         instruction: The request to the model.
         prefix: Code that the model has to complete; "" if it writes everything.
         entry_point: The name that the answer must define; "" for a program.
-        is_python: Whether the prefix is Python. Python code may define a name again.
+        is_python: Whether the prefix is Python. Complete code is then put after the
+            prefix, since Python code may define a name twice.
         judge: Judges the code of an answer.
-        split: The benchmark's split; None if it has none.
+        split: The problem's split in the benchmark; None if the benchmark has no
+            splits.
         level: Difficulty from 1 to 3.
     """
 
@@ -80,9 +82,10 @@ class BenchmarkProblem:
 
 
 def _values(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the JSON value of each line, or of each item of an array.
+    """Yield the number and the JSON value of each line of a file.
 
-    Lines are read one at a time, since a file may have gigabytes.
+    If the file is one JSON array, its items are yielded instead. Lines are read one at
+    a time, since a file may have gigabytes.
     """
     with Path(path).open("rb") as raw:
         is_packed = raw.peek(2)[:2] == b"\x1f\x8b"

@@ -1,7 +1,7 @@
-"""Read HumanEval+ and MBPP+ as on Hugging Face: a test program has the inputs.
+"""Read the inputs of HumanEval+ and MBPP+ from test programs, as on Hugging Face.
 
-The program contains the inputs as a literal, and a loop that calls the function with
-each of them. It is parsed, and never run.
+A test program contains the inputs as a literal, and a loop that calls the function with
+each of them. The program is parsed, and never run.
 """
 
 import ast
@@ -21,7 +21,7 @@ class TestProgram:
     Attributes:
         name: The function that the program calls; ``candidate`` in HumanEval+.
         inputs: The arguments of each call.
-        tolerance: Absolute tolerance for floats; 0 for the default.
+        tolerance: Absolute tolerance for floats; 0 if the program has none.
     """
 
     __test__ = False

@@ -1,4 +1,4 @@
-"""MultiPL-E: answer and tests are one program."""
+"""MultiPL-E: run the answer and the tests as one program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Joined(Judge):
     Attributes:
         language: A language of the sandbox.
         tests: The code that follows the answer.
-        stops: Texts that end a completion: code from the first one on is cut off.
+        stops: Texts that end a completion: the code is cut before the first such text.
         prefix: The start of the code, which the model has to complete.
     """
 

@@ -21,14 +21,14 @@ from agentgym.scenarios.benchmarks.programs import Joined, read_multipl_e
 
 _LIMITS = Limits(memory_mb=4096, total_memory_mb=4096, output_bytes=8 << 20)
 _HELD_OUT = 50
-"""Percentage of problems in the test split, if the data has no splits."""
+"""Percentage of problems in the test split, if the benchmark has no splits."""
 
 
 class CodeBenchmark(Scenario):
     """A benchmark whose answers are code; its problems come from a data file.
 
     Args:
-        problems: The problems in the file.
+        problems: The problems in the data file.
 
     Raises:
         UsageError: The file is missing or has another format, or repeats a problem.

@@ -15,7 +15,7 @@ _LEFT_OUT = ""
 
 
 def right_calls(entry: Entry, *, brief: bool = False) -> list[NeededCall]:
-    """Return the calls that an entry needs; empty if no function fits.
+    """Return the calls that an entry (one test case) needs; empty if no function fits.
 
     The benchmark also accepts values that differ only in spaces or case. So all
     arguments are marked as judged by the outcome (``NeededCall.by_outcome``).
@@ -50,7 +50,7 @@ def _right_call(entry: Entry, answer: Mapping[str, Any], brief: bool) -> NeededC
 def _values(
     accepted: Sequence[Any], schema: Mapping[str, Any], language: str
 ) -> Iterator[Any]:
-    """Yield the accepted values of an argument, as text for Java and JavaScript."""
+    """Yield an argument's accepted values; as text if ``language`` is not Python."""
     for value in accepted:
         if value == _LEFT_OUT:
             continue

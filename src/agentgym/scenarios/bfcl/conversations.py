@@ -1,4 +1,4 @@
-"""Multi-turn entries: the user's message of each turn, and the right calls."""
+"""Multi-turn entries (test cases): the user's messages, and the right calls."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +32,10 @@ class ConversationEntry(Entry):
         turns: The user's message of each turn.
         right_calls: Right calls of each turn, as Python source. Empty for a turn in
             which a function or an argument is missing and the agent has to say so.
-        later: Functions added at the start of a turn, by turn number.
-        programs: Names of the simulated classes.
-        start: Initial state of each simulated class, by its name.
+        later: Functions that the agent gets only at the start of a turn, by turn
+            number.
+        programs: Class names of the simulated programs.
+        start: Initial state of each simulated program, by class name.
     """
 
     turns: Sequence[str]
@@ -44,7 +45,7 @@ class ConversationEntry(Entry):
     start: Mapping[str, Any]
 
     def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return function and named arguments of each right call, over all turns."""
+        """Return function name and arguments of each right call, over all turns."""
         every = [*self.functions, *(f for each in self.later.values() for f in each)]
         orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
         found = []

@@ -1,4 +1,4 @@
-"""Entries of the benchmark by category, and their splits."""
+"""Entries (test cases) of the benchmark by category, and their splits."""
 
 import re
 from collections import Counter, defaultdict
@@ -53,7 +53,7 @@ functions always goes to the test split, and so does ``live_relevance``."""
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: a request with its functions and right calls.
+    """One test case of the benchmark: a request, its functions and right calls.
 
     Attributes:
         category: The category of the benchmark.
@@ -143,7 +143,7 @@ def _read_category(package: Package, category: str) -> Iterable[Entry]:
 
 
 def split_entries(entries: Sequence[Entry]) -> dict[Split, list[Entry]]:
-    """Distribute entries to splits; no function and no request is in two splits.
+    """Distribute entries to splits, so that no function or request is in two splits.
 
     The result depends only on the entries.
     """

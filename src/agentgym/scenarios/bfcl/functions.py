@@ -1,4 +1,4 @@
-"""Convert the benchmark's functions to tools, described as in its own runs.
+"""Convert the benchmark's functions to tools, as the benchmark itself does.
 
 The rules are those of ``bfcl_eval`` for models with function calling. Types become JSON
 types. Arguments of Java and JavaScript become text, and their descriptions name the
@@ -94,7 +94,7 @@ def _tool(function: dict[str, Any], category: str) -> dict[str, Any]:
 
 
 def _as_text(part: dict[str, Any], language: str) -> None:
-    """Change the schema of a Java or JavaScript argument, in place, to text."""
+    """Change the schema of a Java or JavaScript argument in place: the type is text."""
     kind = part["type"]
     message = f" This is {language} {kind} type parameter in string representation."
     if kind == "any":

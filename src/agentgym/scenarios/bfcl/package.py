@@ -1,7 +1,7 @@
 """Download, find and read the package ``bfcl-eval``, without installing it.
 
-Its dependencies are not needed: of one known version, only the checker and the
-simulated programs run.
+Only the package's checker and simulated programs run, of one known version. So the
+dependencies of the package are not needed.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class Package:
         path: The wheel, the folder ``bfcl_eval``, or the folder that contains it.
 
     Raises:
-        UsageError: The path is something else, or the version is another.
+        UsageError: The path is not such a package, or has another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -218,7 +218,7 @@ def fetch() -> Path:
 
 
 def _installers() -> Iterator[list[str]]:
-    """Yield the first words of usable install commands, in order of preference."""
+    """Yield install commands without the package's name, the best command first."""
     if find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install", "--no-compile"]
     if (uv := which("uv")) is not None:

@@ -61,7 +61,7 @@ class Programs(Environment):
 
     Args:
         entry: The entry.
-        specs: All tools of the entry, also those added later; see
+        specs: All tools of the entry, also those of later turns; see
             :func:`program_tools`.
         sandbox: A sandbox in which the programs can be imported.
 
@@ -91,7 +91,7 @@ class Programs(Environment):
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Add the functions of the next turn; return its message, None at the end."""
+        """Return the user's next message, None at the end; add its turn's functions."""
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True
@@ -134,8 +134,8 @@ def score(
 ) -> Reward:
     """Score a conversation: 1 if the benchmark's checker accepts it, else 0.
 
-    The shares of right tools and right arguments compare the calls of all turns, in any
-    order.
+    The reward also has the share of needed calls with the right tool, and the share
+    with right arguments too. These two compare the calls of all turns, in any order.
     """
     success = _keeps_to_steps(trajectory) and programs.is_valid()
     needed = entry.named_calls()
@@ -169,7 +169,7 @@ def _keeps_to_steps(trajectory: Trajectory) -> bool:
 
 
 def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
-    """Return a conversation's tools by name, also those added later."""
+    """Return a conversation's tools by name, also those of later turns."""
     every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
     return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
 

@@ -23,7 +23,7 @@ def written(call: list[Any]) -> str:
 
 
 def last_result(entry: dict[str, Any], turns: list[list[list[Any]]]) -> str:
-    """Return the result of the last call, after replaying the others."""
+    """Replay the calls of all turns; return the result of the last call."""
     calls = [written(call) for turn in turns for call in turn]
     play = import_module(f"{_PLACE}.multi_turn_utils").execute_multi_turn_func_call
     results, _ = play(
@@ -40,7 +40,13 @@ def last_result(entry: dict[str, Any], turns: list[list[list[Any]]]) -> str:
 def is_valid(
     entry: dict[str, Any], turns: list[list[list[Any]]], answers: list[list[str]]
 ) -> bool:
-    """Return the benchmark's verdict on the calls of every turn."""
+    """Return whether the benchmark's checker accepts the calls of all turns.
+
+    Args:
+        entry: The test case, as in the benchmark's file.
+        turns: The agent's calls of each turn.
+        answers: The right calls of each turn, as Python source.
+    """
     made = [[[written(call) for call in turn]] if turn else [] for turn in turns]
     judge = import_module(f"{_PLACE}.multi_turn_checker").multi_turn_checker
     category = entry["id"].rpartition("_")[0]

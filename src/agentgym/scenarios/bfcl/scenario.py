@@ -41,7 +41,7 @@ _MOST_PRINTED = 4 << 20
 _RIGHT_TOOLS = 0.2
 """Reward of an answer with the right functions but wrong arguments."""
 _UNREADABLE = 0.6
-"""Reward if no call may be made, and the calls that were made cannot be parsed."""
+"""Reward of an answer with calls that cannot be parsed, if no call may be made."""
 
 
 class BfclScenario(Scenario):
@@ -99,7 +99,7 @@ class BfclScenario(Scenario):
         return []
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return entries, the categories in turn; the seed determines the order."""
+        """Return tasks from each category in turn; the seed determines their order."""
         rng = Random(f"{split}/{seed}")
         queues: dict[str, list[Entry]] = {name: [] for name in self._categories}
         for entry in self._splits.get(split, ()):
@@ -161,7 +161,10 @@ class BfclScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score a conversation, or else the calls of the first answer with calls."""
+        """Score all calls of a multi-turn task, or one answer of a single-turn task.
+
+        Of a single-turn task, the first answer with tool calls is scored.
+        """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry) and isinstance(environment, Programs):
             return score(entry, environment, trajectory)
@@ -182,7 +185,7 @@ class BfclScenario(Scenario):
     def needed_calls(self, task: Task) -> list[NeededCall] | None:
         """Return calls that the checker accepts; None if they are not known.
 
-        None also for conversations, whose calls must be made in certain turns.
+        Also None for multi-turn tasks, since their calls must be made in certain turns.
         """
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
@@ -197,9 +200,11 @@ class BfclScenario(Scenario):
         return None
 
     def _shares(self, entry: Entry, calls: Sequence[MadeCall]) -> tuple[float, float]:
-        """Return two shares of the needed calls: with the right tool, and fully right.
+        """Return two shares of the needed calls.
 
-        Each call of the model counts for at most one needed call.
+        The first counts needed calls whose tool was called. The second counts needed
+        calls that were made with right arguments. Each call of the model counts for at
+        most one needed call.
         """
         tools = arguments = 0
         by_name, rest = [call.name for call in calls], list(calls)

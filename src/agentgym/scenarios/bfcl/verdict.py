@@ -1,8 +1,8 @@
 """Run the benchmark's own checker, unchanged.
 
-The checker imports a module of the package that needs the clients of all providers. So
-its modules are loaded in isolation, not through ``sys.modules``, and that one module is
-replaced. An installed ``bfcl_eval`` is neither used nor hidden.
+The checker imports a module of the package that needs the clients of all model
+providers. This module is replaced. The checker's modules are loaded in isolation, not
+through ``sys.modules``. An installed ``bfcl_eval`` is neither used nor hidden.
 """
 
 import builtins
@@ -41,8 +41,8 @@ class Checker:
     def accepts(self, entry: Entry, calls: Sequence[MadeCall]) -> bool:
         """Return the benchmark's verdict on an answer to an entry.
 
-        If the arguments of a call cannot be parsed, the whole answer counts as one
-        without calls, as in the benchmark's own runs. If the checker raises an
+        If the arguments of a call cannot be parsed, the whole answer counts as an
+        answer without calls, as in the benchmark's own runs. If the checker raises an
         exception because of unusual arguments, the answer is wrong.
         """
         unreadable = any(call.arguments is None for call in calls)

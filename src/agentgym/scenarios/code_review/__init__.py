@@ -2,7 +2,7 @@
 
 - ``scenario``: :class:`CodeReviewScenario`, its system prompt, and how tasks are made.
 - ``environment``: one episode's project and its five tools.
-- ``plants``: the defects, the vulnerabilities and the matters of taste.
+- ``plants``: the defects that are planted: bugs, vulnerabilities, style problems.
 - ``families``: the kinds of task, level by level.
 - ``rewards``: precision and recall of the reports.
 - ``wording``: random wordings of requests.

@@ -18,7 +18,7 @@ Reported = tuple[str, int, str]
 
 @dataclass
 class ReviewBooks(ReadingBooks):
-    """The calls of an episode, with the linted files and the reports.
+    """The calls of an episode, the files that the agent linted, and its reports.
 
     Attributes:
         linted: Files that the agent has linted.

@@ -36,7 +36,7 @@ class Review:
         instruction: The user's request.
         files: Text of each file, by relative path.
         defects: The defects to report.
-        look: Files that the agent must read.
+        look: Files that the agent must read or lint.
         plan: Tool and arguments of each call of the shortest solution.
     """
 
@@ -59,7 +59,7 @@ ReviewFamily = ProjectFamily[Review]
 
 
 def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
-    """Return a family whose modules have planted defects of ``kinds``."""
+    """Return a kind of task whose modules have planted defects of ``kinds``."""
 
     def draft(scene: Scene, phrases: Phrases) -> Review:
         return _module_review(scene, phrases, kinds)
@@ -70,7 +70,7 @@ def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> Revie
 def _module_review(
     scene: Scene, phrases: Phrases, kinds: tuple[PlantKind, ...]
 ) -> Review:
-    """Create the review of one module with a defect of each kind."""
+    """Create a task to review one module, which has a defect of each kind."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     module = rng.choice(project.modules)
     planted = _plant(scene, project, module, kinds)
@@ -85,7 +85,7 @@ def _module_review(
 
 
 def _package_review(scene: Scene, phrases: Phrases) -> Review:
-    """Create the review of a package with one or two defects in its modules."""
+    """Create a task to review a package with one or two defects in its modules."""
     rng, project = scene.rng, projects.build(scene.rng, scene.names)
     files, defects = dict(project.files), list[Defect]()
     bad = rng.sample(project.modules, rng.choice((1, 2)))
@@ -103,7 +103,7 @@ def _package_review(scene: Scene, phrases: Phrases) -> Review:
 
 
 def _comparison(scene: Scene, phrases: Phrases) -> Review:
-    """Create a review that must find a function that differs from its docstring."""
+    """Create a task to find the function whose code differs from its docstring."""
     rng = scene.rng
     broken = seed_fault(scene, rng.choice(("operator", "condition", "value")))
     module = broken.module

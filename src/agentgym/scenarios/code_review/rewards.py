@@ -26,11 +26,13 @@ _LOOK = 0.5
 def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     """Score a finished review.
 
-    A success reports every planted defect by file, line and kind, and nothing else. It
-    has read all requested files, broken no rule, and made few needless calls, each of
-    which costs a little of the reward of 1. Otherwise F1, the harmonic mean of
-    precision and recall, earns up to 0.45, and each false report costs 0.15, so
-    reporting every line loses. Reading alone earns half of the share of one step.
+    A success reports every planted defect by file, line and kind, and nothing else. The
+    agent has read or linted all requested files, broken no rule, and made few needless
+    calls. A success earns 1, minus a little for each needless call.
+
+    Otherwise F1, the harmonic mean of precision and recall, earns up to 0.45. Each
+    false report costs 0.15, so reporting every line does not pay. Reading all requested
+    files earns half of the share of one step.
     """
     attempts = Attempts.of(books, trajectory)
     if not attempts.tools:

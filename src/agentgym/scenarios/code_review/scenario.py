@@ -51,7 +51,7 @@ class CodeReviewScenario(LeveledScenario[ReviewFamily]):
         return tool_specs(ReviewEnvironment)
 
     def families(self) -> Sequence[ReviewFamily]:
-        """Return the families of all levels."""
+        """Return the families (kinds of task) of all levels."""
         return FAMILIES
 
     def make_task(

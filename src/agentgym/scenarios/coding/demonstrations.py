@@ -38,7 +38,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One episode of the oracle.
+    """One episode of the oracle, which makes the right calls.
 
     Attributes:
         messages: OpenAI-shaped messages: system, user, then calls, results, and an
@@ -150,7 +150,7 @@ def _search_for(edit: Step) -> Step:
 
 
 def _edit_of_test(task: Task, path: str, rng: Random) -> list[Step]:
-    """Return an edit of a test file, which breaks a rule; empty if none is possible."""
+    """Return an edit of a test file, to break a rule; empty if no edit is possible."""
     lines = task.initial_state["files"][path].splitlines()
     asserts = [line.strip() for line in lines if lines.count(line) == 1]
     asserts = [line for line in asserts if line.startswith("assert")]

@@ -33,10 +33,12 @@ class Template:
     Attributes:
         key: Name of the kind.
         verbs: Possible first words of the function's name; ``_noun`` follows.
-        parameters: 0 to 2 entries: only their number counts, and ``list`` for a list.
+        parameters: One entry per parameter, at most 2. The entry ``list`` is for a
+            list; the text of other entries does not matter.
         doc: The docstring.
         body: The line after the docstring.
-        points: Arguments of calls; each fault gives a wrong value for some of them.
+        points: Arguments of test calls; each fault gives a wrong value for some of
+            them.
         faults: The possible faults.
     """
 
@@ -484,6 +486,11 @@ def with_fault(kind: str, split: Split) -> tuple[tuple[Template, Fault], ...]:
 
 
 def pick(rng: Random, *, constant: bool | None = None) -> Template:
-    """Return a random template that uses a constant or not; None accepts both."""
+    """Return a random template.
+
+    Args:
+        rng: Source of random choices.
+        constant: Whether the template uses the module's constant; None accepts both.
+    """
     pool = [t for t in TEMPLATES if constant is None or t.uses_constant == constant]
     return rng.choice(pool)

@@ -16,7 +16,7 @@ _SCRIPTS = ("make", "build", "report", "draw", "export", "measure")
 _TEXTS = ("no {n} left", "{a} {n}", "the {n} is {a}", "{a} {n} for you", "a {a} {n}")
 
 Points = Literal["few", "all"]
-"""The arguments that tests use: two per function, or all that reveal a fault."""
+"""Arguments in a function's tests: those of two calls, or all that reveal a fault."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Function:
     text: str = ""
 
     def fill(self, line: str, constant: str) -> str:
-        """Return a template's line with this function's names and the constant."""
+        """Fill a template's line with this function's names, and with the constant."""
         first, second = (*self.parameters, "", "")[:2]
         return line.format(a=first, b=second, K=constant, T=self.text)
 
@@ -95,7 +95,7 @@ class Module:
         return "\n\n\n".join(blocks) + "\n"
 
     def tests(self, points: Points = "few") -> str:
-        """Return the source of the module's tests; ``points`` selects the arguments."""
+        """Return the source of the module's tests; see :data:`Points`."""
         names = [function.name for function in self.functions]
         if any(function.template.uses_constant for function in self.functions):
             names.insert(0, self.constant)
@@ -109,8 +109,8 @@ class Module:
     def values(self) -> dict[str, str]:
         """Return expressions in the module's namespace, each with its value's ``repr``.
 
-        The expressions are the constant, calls with the tests' arguments, and calls
-        with other arguments that reveal a fault too.
+        The expressions are the constant, calls with the arguments of the tests, and
+        calls with other arguments. All these arguments can reveal a fault.
         """
         found = {self.constant: repr(self.value)}
         for function in self.functions:
@@ -202,12 +202,12 @@ def _module(
 
 
 def text_for(rng: Random, names: Names, noun: str) -> str:
-    """Return a short text for a program to show."""
+    """Return a short text with ``noun``, which a generated program shows."""
     return rng.choice(_TEXTS).format(a=rng.choice(names.adjectives), n=noun)
 
 
 def other_arguments(point: Point) -> Point:
-    """Return arguments that reveal the same faults: positive numbers plus 1."""
+    """Add 1 to positive numbers: the new arguments reveal the same faults."""
     return tuple(_shift(value) for value in point)
 
 

@@ -44,9 +44,10 @@ def score(
     success.
 
     Otherwise each step of the plan that was made, in order, earns an equal share of
-    0.45. For the next step, the right tool alone earns 0.4 of a share. That is more
-    than an error costs, so trying the next step never earns less than stopping. Many
-    needless calls remove this credit, so that calling everything earns nothing.
+    0.45. For the first step that was not made, a call of the right tool earns 0.4 of a
+    share. That is more than an error costs, so trying the next step never earns less
+    than stopping. Many needless calls remove this credit, so that calling everything
+    earns nothing.
 
     Raises:
         SandboxError: A repair could not be executed.
@@ -87,8 +88,8 @@ def score(
 def _charged(attempts: Attempts) -> int:
     """Return the number of errors that cost something in a failed episode.
 
-    The first failures of all tools together count as one error, so that trying is worth
-    it. A tool that fails again counts each time.
+    A tool's first failure is cheap, so that trying is worth it: the first failures of
+    all tools together count as one error. Each further failure of a tool counts.
     """
     again = len(attempts.failed) - len(set(attempts.failed))
     return min(bool(attempts.failed) + again, _MOST_ERRORS)
@@ -107,7 +108,10 @@ def _repeated(done: Sequence[ReceivedCall]) -> int:
 
 
 def _matches(step: Step, call: ReceivedCall, task: Task, repaired: bool) -> bool:
-    """Return whether a call counts as this step; edits need ``repaired``."""
+    """Return whether a call counts as this step.
+
+    An edit counts only if ``repaired``: if the project is in the end as required.
+    """
     if step.tool != call.tool:
         return False
     if step.tool == "edit_file":
@@ -135,7 +139,7 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return the part of a share that the next step's tool alone earns, or 0."""
+    """Return the part of a share to earn if the next step's tool was called, else 0."""
     if made == len(plan):
         return 0.0
     needed = plan[made].tool
@@ -146,7 +150,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
 def _shares(
     plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
-    """Return the shares of steps with the right tool, and with the right call."""
+    """Return two shares of the steps: tool was called, call was fully right."""
     calls = list(attempts.done)
     right_tool = tools_called((step.tool for step in plan), attempts.tools)
     right_call = 0

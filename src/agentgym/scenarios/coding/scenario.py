@@ -57,7 +57,7 @@ class CodingScenario(LeveledScenario[Family]):
         return tool_specs(CodingEnvironment)
 
     def families(self) -> Sequence[Family]:
-        """Return the families of all levels."""
+        """Return the families (kinds of task) of all levels."""
         return FAMILIES
 
     def make_task(self, family: Family, split: Split, seed: int, index: int) -> Task:
@@ -76,7 +76,10 @@ class CodingScenario(LeveledScenario[Family]):
         return rewards.score(task, own, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the plan's calls; the outcome judges edited and searched texts."""
+        """Return the calls of the plan.
+
+        Any text is right for an edit or a search if the episode succeeds.
+        """
         steps = map(Step.from_json, task.goal["plan"])
         return [
             NeededCall(step.tool, step.args, step.others, _BY_OUTCOME & set(step.args))

@@ -50,7 +50,7 @@ class TeamEnvironment(Environment):
         files: Text of the user's files, by relative path.
         sandbox: Sandbox for all code.
         max_rounds: Most turns of the generator.
-        target: Path for code without a file name.
+        target: Path at which code is written if the model names no file.
         drafts: Files that a scripted generator writes, one set per round; the last set
             is written again in further rounds. None if a model writes.
 
@@ -283,7 +283,7 @@ class TeamEnvironment(Environment):
             return measured(_sound(result))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that decide the routing; see ``team.routing``."""
+        """Return the facts that decide which role is next; see ``team.routing``."""
         changed = self._changed_code()
         reviewed = changed and all(
             self._checked.get(path, set()) >= _REVIEW for path in changed
@@ -358,7 +358,10 @@ class TeamEnvironment(Environment):
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
     ) -> str:
-        """Store the findings of a check; return the first lines, or else the note."""
+        """Store a check's findings, and return the text that the agent sees.
+
+        The text has the first findings, or it is ``note`` if the check found nothing.
+        """
         self._checked.setdefault(file, set()).add(name)
         self._add_findings(found)
         lines = [f"{f['path']}:{f['line']}: {f['message']}" for f in found]
@@ -379,7 +382,7 @@ class TeamEnvironment(Environment):
         return [path for path in sorted(self.workspace.files) if holds_tests(path)]
 
     def _tests(self) -> dict[str, Any] | None:
-        """Return the report of the tests since the last edit.
+        """Return the results of the tests that ran since the last edit.
 
         Returns:
             None if no test has failed yet, and some tests still have to run.
@@ -421,7 +424,7 @@ def _sound(result: SandboxResult) -> SandboxResult:
 def _report_of(
     name: str, result: SandboxResult, wanted: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the part of a test result about one test file.
+    """Return the part of a test run's result that is about one test file.
 
     An outcome that belongs to no file, e.g. of an aborted run, counts for the first
     file in ``wanted``.

@@ -1,4 +1,4 @@
-"""Languages of a team's project: file names, tests, and toolchain checks."""
+"""Programming languages of a team's project: file names, tests and checkers."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class TeamLanguage:
 
     Attributes:
         name: Name of the language in the sandbox.
-        target: Path for code without a file name.
+        target: Path at which code is written if the model names no file.
         test: An example of a test file's name.
         seconds: CPU seconds that a test run may take, compiling included.
         check: Command line of the language's checker, with ``{path}`` for the file.

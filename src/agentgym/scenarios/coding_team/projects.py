@@ -2,8 +2,8 @@
 
 The tasks train the supervisor, the reviewer and the executor. A script plays the
 generator, so that a policy that cannot write code can learn the other roles. A task's
-drafts decide the course of the work: right at once, wrong at first, long enough to need
-a review, or with a serious finding at first.
+drafts decide which roles have to work: the first draft may be right, wrong, long enough
+to need a review, or have a serious security problem.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TeamFamily:
-    """A kind of task; its first draft decides the course of the work.
+    """A kind of task; its first draft decides which roles have to work.
 
     Attributes:
         name: Name of the family.

@@ -30,7 +30,7 @@ _MOST_COUNTED = 4
 
 
 def needed(task: Task) -> list[NeededCall]:
-    """Return the calls of the task's plan."""
+    """Return the calls of the task's plan (its shortest solution)."""
     return [
         NeededCall(step["tool"], step["args"], _others(step["tool"]))
         for step in task.goal["plan"]
@@ -38,7 +38,7 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return other right arguments: all tests may run instead of one test file."""
+    """Return other arguments that are right: ``run_tests`` may run all tests."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
@@ -128,7 +128,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return the shares of needed calls with the right tool, and fully right."""
+    """Return two shares of the needed calls: tool was called, call was fully right."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

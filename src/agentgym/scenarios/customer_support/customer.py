@@ -1,4 +1,4 @@
-"""Customer: a script that answers exactly the questions it is asked.
+"""Customer: a script that answers only the questions that the agent asks.
 
 The script has facts by kind, and recognises the kind of a question by keywords, since
 the agent's wording is not trained. It repeats an answer only once, so that the
@@ -39,8 +39,8 @@ class Customer:
     Args:
         facts: Answers for each kind of fact. When a question is repeated, the customer
             gives the next answer, if there is one.
-        needs: Facts that the request requires and the first message lacks, in the order
-            in which they are needed.
+        needs: Kinds of facts that the agent needs and the first message lacks, in the
+            order in which the agent needs them.
         later: Further requests, each sent after an answer without a question.
     """
 
@@ -87,7 +87,7 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Reply to a message without a question: give a missing fact or a request."""
+        """Return the reply to a statement: a missing fact, or the next request."""
         about = [kind for kind in kinds if kind in self._open]
         if about:
             return self._state(about[0])

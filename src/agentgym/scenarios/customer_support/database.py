@@ -32,7 +32,7 @@ _FILLED = {
     "shipments": 2,
     "refunds": 2,
 }
-"""Number of columns that a task gives for each table that it fills."""
+"""Number of columns for which a task gives values, by table."""
 
 _CHANGING = {
     "orders": "id, customer_id, status, street, city",
@@ -41,7 +41,7 @@ _CHANGING = {
     "tickets": "customer_id, subject, priority",
     "escalations": "1",
 }
-"""Columns that are compared with a goal: no generated ids, no free texts."""
+"""Columns that are compared with a task's goal: no generated ids, no free texts."""
 
 
 def open_database(state: State) -> sqlite3.Connection:
@@ -62,7 +62,7 @@ def open_database(state: State) -> sqlite3.Connection:
 
 
 def snapshot(database: sqlite3.Connection) -> dict[str, list[Row]]:
-    """Return the sorted rows of each table that are compared with a goal."""
+    """Return the sorted rows of each table that are compared with a task's goal."""
     return {
         table: sorted(
             [_plain(value) for value in row]

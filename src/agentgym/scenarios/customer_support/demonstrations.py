@@ -34,7 +34,7 @@ REFUSALS = ("Sorry, that is not possible.", "Sorry, I may not do that.")
 
 @dataclass(frozen=True)
 class SupportDemonstration:
-    """One episode of the oracle.
+    """One episode of the oracle, which makes the right calls.
 
     Attributes:
         messages: OpenAI-shaped messages: system, user, then calls, results, and

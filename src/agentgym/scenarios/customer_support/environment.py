@@ -49,11 +49,11 @@ class SupportEnvironment(Environment):
         return self._customer.reply(message)
 
     def snapshot(self) -> dict[str, list[list[Any]]]:
-        """Return the rows that a goal is compared with."""
+        """Return the rows of the database that are compared with a task's goal."""
         return snapshot(self._database)
 
     def end_state(self) -> dict[str, list[list[Any]]]:
-        """Return the rows that a goal is compared with."""
+        """Return the rows of the database that are compared with a task's goal."""
         return self.snapshot()
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class SupportEnvironment(Environment):
             return "handed over"
 
     def _order_to_change(self, order_id: str) -> dict[str, Any]:
-        """Return an order after a check that it may be changed for this customer.
+        """Return an order, after a check that this customer may change it.
 
         Raises:
             ToolError: The order does not exist.
@@ -268,19 +268,20 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Return or raise the message that something is missing; see :meth:`_wrong`."""
+        """Return or raise "there is no <what> <key>."; see :meth:`_wrong`."""
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:
-        """Return the message about a wrong key that the customer gave; else raise it.
+        """Return an error message if the customer gave the wrong key, else raise it.
 
-        A customer's mistake does not count against the agent. A key counts as given if
-        it has more than one letter and is a whole word of the customer's script.
+        So a customer's mistake does not count against the agent. A key counts as given
+        by the customer if it has more than one letter and is a whole word of the
+        script.
 
         Args:
-            message: The problem.
+            message: The error message.
             key: A number, name or address that the agent used.
-            start: Start of the message if it is returned.
+            start: Text before a returned message; a raised message has none.
 
         Raises:
             ToolError: The customer never gave the key.

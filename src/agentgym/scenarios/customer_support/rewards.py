@@ -34,14 +34,14 @@ def score(
 ) -> Reward:
     """Score a finished episode.
 
-    A success needs a database with the expected rows and no broken rule. If the goal is
-    to find something out or to leave something unchanged, it also needs every call of
-    the plan. A success earns 1 minus a little for needless calls, at least 0.5. An
-    agent that has tried everything has no success (:func:`is_guessed`).
+    A success needs a database with the expected rows, and may not break a rule. If the
+    goal is to find something out or to leave something unchanged, it also needs every
+    call of the plan. A success earns 1 minus a little for needless calls, at least 0.5.
+    An agent that has tried everything has no success (:func:`is_guessed`).
 
     Otherwise each step of the plan that was made, in any order, earns an equal share of
-    0.45. For the first missing step, the right tool alone earns 0.4 of a share. Many
-    needless calls remove this credit.
+    0.45. For the first missing step, a call of the right tool earns 0.4 of a share.
+    Many needless calls remove this credit.
     """
     attempts = Attempts.of(environment.books, trajectory)
     plan = _plan(task, attempts.done)
@@ -131,7 +131,7 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return the part of a share that the next step's tool alone earns, or 0."""
+    """Return the part of a share to earn if the next step's tool was called, else 0."""
     if not missing:
         return 0.0
     needed = missing[0].tool
@@ -140,7 +140,7 @@ def _next_tool(
 
 
 def _damaged(task: Task, state: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether there is a row that neither the start nor the goal has."""
+    """Return whether the database has a row that neither the start nor the goal has."""
     start = expected(task.initial_state)
     return any(
         row not in start[table] and row not in task.goal["state"][table]

@@ -61,7 +61,7 @@ class SupportScenario(LeveledScenario[SupportFamily]):
         return tool_specs(SupportEnvironment)
 
     def families(self) -> Sequence[SupportFamily]:
-        """Return the families of all levels."""
+        """Return the families (kinds of task) of all levels."""
         return FAMILIES
 
     def make_task(

@@ -1,4 +1,4 @@
-"""The kinds of task: the functions to test, and their mutants."""
+"""The kinds of task: functions to test, and mutants (versions with one fault)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +109,7 @@ def _drafted(
 
 
 def _faulty(template: Template, split: Split) -> list[str]:
-    """Return the wrong bodies of a template for a split."""
+    """Return the wrong bodies that a template has for a split."""
     home = Split.TEST if split is Split.OUT_OF_VOCABULARY else split
     return [fault.body for fault in template.faults if fault.split is home]
 

@@ -1,4 +1,4 @@
-"""The score of tests: the mutants that they detect, if they pass on the right code."""
+"""Score tests: they must pass on right code, and fail on code with a fault."""
 
 from collections.abc import Sequence
 
@@ -31,11 +31,11 @@ def score(
 ) -> Reward:
     """Score the tests of an episode.
 
-    A success detects every mutant with tests that all pass on the right code. It earns
-    1 minus a little for needless calls. An attempt with too many needless calls is not
-    a success, so testing everything does not pay. Otherwise detected mutants, and
-    reading the module, earn up to 0.45. Each test that fails on the right code costs
-    0.15, up to two tests.
+    A success detects every mutant (version of the code with one fault) with tests that
+    all pass on the right code. It earns 1 minus a little for needless calls. An attempt
+    with too many needless calls is not a success, so testing everything does not pay.
+    Otherwise detected mutants, and reading the module, earn up to 0.45. Each test that
+    fails on the right code costs 0.15, up to two tests.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -64,9 +64,9 @@ def score(
 def judge(task: Task, cases: Sequence[Case], sandbox: AnySandbox) -> tuple[int, float]:
     """Return how many tests fail on the right code, and the share of detected mutants.
 
-    A test detects a mutant if it passes on the right code, and its call gives another
-    value, or none, on the mutant. All tests run in one execution in the sandbox, and
-    only values leave the sandbox; see :func:`agentgym.sandbox.gives`.
+    A test detects a mutant if the test passes on the right code, and its call raises an
+    error on the mutant or gives another value. All tests run in one execution in the
+    sandbox, and only values leave the sandbox; see :func:`agentgym.sandbox.gives`.
     """
     if not cases:
         return 0, 0.0

@@ -1,4 +1,4 @@
-"""QaTestingScenario: tests that pass on right code and fail on mutants."""
+"""QaTestingScenario: tests that pass on right code and fail on code with a fault."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -52,7 +52,7 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         return tool_specs(TestingEnvironment)
 
     def families(self) -> Sequence[TestingFamily]:
-        """Return the families of all levels."""
+        """Return the families (kinds of task) of all levels."""
         return FAMILIES
 
     def make_task(
@@ -73,7 +73,10 @@ class QaTestingScenario(LeveledScenario[TestingFamily]):
         return rewards.score(task, own.books, trajectory, self._runs_in())
 
     def needed_calls(self, task: Task) -> list[NeededCall]:
-        """Return the calls of the plan; the outcome judges tested calls and values."""
+        """Return the calls of the plan.
+
+        Any tested call and value is right if the episode succeeds.
+        """
         return [
             NeededCall(tool, arguments, by_outcome=_BY_OUTCOME & set(arguments))
             for tool, arguments in task.goal["plan"]

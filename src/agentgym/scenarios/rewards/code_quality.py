@@ -1,8 +1,8 @@
 """Reward parts for code quality: style, security, complexity.
 
-Only problems count that the agent added, in all Python files that it changed, tests
-included. Counts are absolute: more clean lines or files do not compensate for a
-problem.
+Only problems count that the agent added. All Python files that the agent changed are
+checked, tests included. Counts are absolute: more clean lines or files do not
+compensate for a problem.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from agentgym.scenarios.rewards.static_checks import (
 
 
 class _FewProblems(RewardPart[SubmittedCode]):
-    """A part that loses a cost for each new finding, by the finding's severity."""
+    """A reward part that is smaller for each new problem, by its severity."""
 
     kinds: ClassVar[tuple[Kind, ...]]
     costs: ClassVar[Mapping[Severity, float]]
@@ -72,7 +72,7 @@ class Security(_FewProblems):
 
 
 class Complexity(RewardPart[SubmittedCode]):
-    """Complexity of the worst function, by radon: up to 10 paths earn all, 20 nothing.
+    """Complexity of the worst function, by radon: 10 paths earn all, 20 nothing.
 
     A function that is not more complex than at the start does not count.
     """
@@ -80,7 +80,9 @@ class Complexity(RewardPart[SubmittedCode]):
     name: ClassVar[str] = "complexity"
 
     def share(self, evidence: SubmittedCode) -> float:
-        """Return a share that falls from 1 to 0 with the worst function's complexity.
+        """Return the share to earn: from 1 to 0 for growing complexity.
+
+        The function with the highest complexity decides.
 
         Raises:
             MissingExtraError: The extra ``code-quality`` is not installed.

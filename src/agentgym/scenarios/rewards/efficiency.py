@@ -13,13 +13,13 @@ from agentgym.sandbox.guest import plain
 from agentgym.scenarios.rewards.parts import RewardPart, SubmittedCode
 
 STEPS = (1.5, 3.0, 6.0, 12.0)
-"""Multiples of the reference's cost; from each one on, the share is smaller: 0.75, 0.5,
-0.25 and 0."""
+"""Multiples of the reference solution's cost. From each multiple on, the code earns a
+smaller share of the reward: 0.75, 0.5, 0.25 and 0."""
 
 _ROUNDS = 3
 _MORE_ROUNDS = 6
 _DOUBT = 0.2
-"""A ratio that is closer to a step than this share of the step is measured again."""
+"""A ratio that differs from one of ``STEPS`` by less than 20 % is measured again."""
 _SCRIPT = """
 import importlib as _importlib, os as _os, sys as _sys
 
@@ -53,12 +53,12 @@ class ProgramCost:
 class Efficiency(RewardPart[SubmittedCode]):
     """CPU time and memory of a workload, relative to a reference solution.
 
-    The sandbox measures both from outside of the program. Reference and solution run
-    alternately, several times each in new processes, and the least cost counts, so a
-    busy machine does no harm. The share has steps: 1 up to 1.5 times the reference's
-    cost, 0.75 up to 3 times, 0.5 up to 6 times, 0.25 up to 12 times; a ratio near a
-    step is measured again. So the part separates a better algorithm from a worse one,
-    and ignores a few percent.
+    The sandbox measures both from outside of the program. The reference solution and
+    the agent's code run alternately, several times each in new processes. The least
+    cost counts, so a busy machine does no harm. The share has steps: 1 up to 1.5 times
+    the reference's cost, 0.75 up to 3 times, 0.5 up to 6 times, 0.25 up to 12 times; a
+    ratio near a step is measured again. So the part separates a better algorithm from a
+    worse one, and ignores a few percent.
 
     If a value differs from the reference's, the share is 0.
 
@@ -115,7 +115,7 @@ class Efficiency(RewardPart[SubmittedCode]):
     def measure(
         self, files: Mapping[str, str], sandbox: Sandbox | LazySandbox, rounds: int
     ) -> tuple[ProgramCost, ProgramCost]:
-        """Run each program ``rounds`` times; return the least costs: reference, files.
+        """Measure the reference solution and ``files``; return the least cost of each.
 
         Raises:
             ScenarioError: The reference solution fails.
@@ -154,7 +154,11 @@ class Efficiency(RewardPart[SubmittedCode]):
 
 
 def share_of_ratio(ratio: float) -> float:
-    """Return the share to earn at this multiple of the reference's cost."""
+    """Return the share of the reward to earn, from 0 to 1.
+
+    Args:
+        ratio: Cost of the code, divided by the cost of the reference solution.
+    """
     return 1.0 - bisect_right(STEPS, ratio) / len(STEPS)
 
 

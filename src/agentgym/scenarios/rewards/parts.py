@@ -1,4 +1,4 @@
-"""Rewards made of weighted parts; without a right result, only the first earns."""
+"""Rewards of weighted parts; if the result is wrong, only the first part counts."""
 
 import math
 from abc import ABC, abstractmethod

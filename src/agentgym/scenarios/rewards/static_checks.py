@@ -1,7 +1,8 @@
 """Static checks of Python code: findings of ruff, bandit and radon.
 
-They parse the code and never run it. Comments cannot silence them: ``# noqa`` and ``#
-nosec`` are ignored, and so are configuration files. Results are cached by content.
+These checks parse the code and never run it. Comments cannot turn off a check: ``#
+noqa`` and ``# nosec`` are ignored, and so are configuration files. Results are cached
+by content.
 """
 
 import json
@@ -18,7 +19,7 @@ from agentgym.errors import MissingExtraError, ScenarioError
 from agentgym.sandbox.commands import check_files
 
 Kind = Literal["bug", "style", "security", "complexity"]
-"""The kind of a finding; :data:`KINDS` has all of them."""
+"""The kind of a finding; :data:`KINDS` has all kinds."""
 Severity = Literal["high", "medium", "low"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _LINTED = frozenset({"bug", "style"})
@@ -284,7 +285,7 @@ def complexities(text: str) -> list[tuple[str, int, int]]:
 
 
 def _write(folder: str, sources: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Write sources below ``folder``; return the given path of each real path."""
+    """Write sources below ``folder``; return their given paths by written path."""
     written = {}
     root = Path(folder).resolve()
     for name, text in sources:

@@ -1,4 +1,4 @@
-"""Answer tool calls in training: from a recording, with a stub, or by the tools."""
+"""Answer tool calls in training: recorded or made-up answers, or real calls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ class Answering:
 
     Attributes:
         tools: The tools with their functions; only those in ``allow`` ever run.
-        mode: See :class:`~agentgym.core.task.TaskSource`.
+        mode: See ``answers`` of :class:`~agentgym.core.task.TaskSource`.
         allow: Tools that are really called if ``mode`` is ``live``.
-        recorded: Recorded answers that serve all tasks.
+        recorded: Recorded answers, used for all tasks.
     """
 
     tools: Sequence[Tool]
@@ -40,7 +40,10 @@ class Answering:
         object.__setattr__(self, "schemas", schemas)
 
     def tools_of(self, line: TaskLine) -> Sequence[Tool]:
-        """Return the tools of a line: its own, without functions, or the file's."""
+        """Return the tools for a line of the tasks file.
+
+        These are the line's own tools, which have no functions, or those of the file.
+        """
         if not line.tools:
             return self.tools
         return [Tool(spec, _no_function) for spec in line.tools.values()]
@@ -56,7 +59,7 @@ class ToolEnvironment(Environment):
         line: The task.
         answering: How calls are answered.
         base: The folder of the tasks file.
-        needs_answer: Whether the reward depends on the agent's answer or calls.
+        needs_answer: See :class:`Environment`.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class ToolEnvironment(Environment):
     def _known(self, made: ToolCall) -> str | None:
         """Return the recorded answer of a call; None if there is none.
 
-        If the task has several answers to equal calls, each call gets the next one.
+        If the task has several answers to equal calls, each call gets the next answer.
         """
         own = [n for n, a in enumerate(self._line.answers) if self._is(a.call, made)]
         if own:

@@ -30,15 +30,16 @@ _EFFICIENCY = 2.0
 
 @dataclass(frozen=True)
 class CodeRewards:
-    """How a line's code is written and judged.
+    """How the code for one line of a tasks file is written and judged.
 
     Attributes:
         tool: The tool that writes a file.
-        path: The tool's argument with the path; empty if it always writes ``file``.
+        path: The tool's argument with the path; empty if the tool always writes
+            ``file``.
         file: Path of the file that the tool writes, if no argument has the path.
         text: The tool's argument with the text.
-        start: Text of the initial files, by path.
-        reference: Text of the files of a right solution, by path.
+        start: Text of each initial file, by path.
+        reference: Text of each file of a right solution, by path.
         reward: The reward with its parts.
     """
 
@@ -64,7 +65,10 @@ class CodeRewards:
         ]
 
     def files_after(self, calls: Sequence[ToolCall]) -> dict[str, str]:
-        """Return the initial files, updated with those that successful calls wrote."""
+        """Return the files after the calls: initial files, and those that calls wrote.
+
+        Only successful calls count.
+        """
         files = dict(self.start)
         for call in calls:
             given = call.arguments or {}
@@ -91,7 +95,7 @@ class CodeRewards:
 
 
 def extras_of_file(reference: str) -> tuple[str, ...]:
-    """Return the extras that a tasks file needs, without loading its tools.
+    """Return the extras of agentgym that a tasks file needs; do not load its tools.
 
     Raises:
         UsageError: The file cannot be read.
@@ -103,7 +107,7 @@ def extras_of_file(reference: str) -> tuple[str, ...]:
 
 
 def read_rewards(line: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> CodeRewards:
-    """Read and check the key ``rewards`` of a line.
+    """Read and check the key ``rewards`` of one line of a tasks file.
 
     Raises:
         BrokenLineError: The key cannot be used; the message says why.

@@ -75,10 +75,10 @@ _Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     """Convert a record of a known data set to a line of a tasks file.
 
-    Other objects are returned unchanged. From a conversation it takes the first request
-    that needs calls, with the calls up to the user's next message. Function names keep
-    letters, digits, ``_`` and ``-``; other characters become ``_``. The type of an
-    argument is left out if the record's own calls contradict it.
+    Other objects are returned unchanged. A conversation gives one line: the first
+    request that needs calls, with the calls up to the user's next message. Function
+    names keep letters, digits, ``_`` and ``-``; other characters become ``_``. The type
+    of an argument is left out if the record's own calls contradict it.
 
     Raises:
         BrokenLineError: The record has the keys of a known data set but cannot be
@@ -101,7 +101,7 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 def _line(
     record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
 ) -> dict[str, Any]:
-    """Return the line for a request, with its tools in OpenAI's schema."""
+    """Return the line of a tasks file for a request, with tools in OpenAI's schema."""
     if not asked.calls:
         raise BrokenLineError(
             f"this {kind} record calls no function, so doing nothing would be paid: "
@@ -131,7 +131,11 @@ def _line(
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Return a schema's part after a check that it is an object; {} for None."""
+    """Return a part of a schema if the part is an object; {} for None.
+
+    Raises:
+        BrokenLineError: The part is something else.
+    """
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -211,7 +215,7 @@ def _xlam(record: Mapping[str, Any]) -> _Asked:
 
 
 def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
-    """Return a conversation's first request that needs calls, with these calls."""
+    """Return the first request of a conversation that needs calls, and these calls."""
     names = [
         str(each.get("function", each).get("name"))
         for each in _parsed(tools, "the list of functions", "conversation's")
@@ -377,7 +381,7 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list that is given as a list or as text."""
+    """Return a list that is given as a list, as JSON or as a Python literal."""
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
         raise BrokenLineError(

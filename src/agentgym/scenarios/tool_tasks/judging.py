@@ -26,7 +26,7 @@ _KIND = "check command"
 
 
 class EpisodeJudge(ABC):
-    """Scores an episode by something other than its calls."""
+    """Scores an episode by the work of a program, not by its calls."""
 
     @abstractmethod
     def score(
@@ -35,13 +35,13 @@ class EpisodeJudge(ABC):
         """Return the reward of a finished episode.
 
         Raises:
-            RewardError: There is no reward.
+            RewardError: The episode has no reward.
             ProgramError: The check command failed; the message says why.
         """
 
 
 class CommandJudge(EpisodeJudge):
-    """Scores by a command, run in the episode's folder after the agent's end.
+    """Scores an episode by a command that runs in the episode's folder at the end.
 
     The command gets the agent's answer as standard input. Exit code 0 means success and
     1 failure, unless the last line of the output has the reward as JSON: ``{"reward":
@@ -60,7 +60,10 @@ class CommandJudge(EpisodeJudge):
     def score(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Return the command's verdict; without model calls, it runs once per task."""
+        """Return the reward from the command.
+
+        If the episode has no model calls, the reward is cached for the task.
+        """
         if trajectory.model_calls:
             return self._run(task, environment, trajectory.answer or "")
         with self._lock:
@@ -132,7 +135,7 @@ class PostedJudge(EpisodeJudge):
 
 
 def judge_of(check: str | None, check_command: str | None) -> EpisodeJudge | None:
-    """Return the judge that the options select; None if they select none.
+    """Return the judge that the options select; None if they do not select a judge.
 
     Raises:
         UsageError: Two judges are selected, or the command cannot be used.

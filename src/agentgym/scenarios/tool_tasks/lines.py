@@ -20,7 +20,7 @@ class BrokenLineError(ValueError):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines of a file, except empty lines and comments.
+    """Yield number and text of each line of a file, except empty lines and comments.
 
     Raises:
         UsageError: The file cannot be read.
@@ -48,7 +48,7 @@ class FileSettings:
     """Settings of a whole tasks file; a value is None if the file does not set it.
 
     Attributes:
-        train_tokens: Which tokens of an answer are trained.
+        train_tokens: The tokens that the model learns from; see :class:`Scenario`.
         max_turns: Most model calls of an episode.
     """
 
@@ -57,10 +57,10 @@ class FileSettings:
 
 
 def read_settings(path: Path) -> FileSettings:
-    """Return the settings of a tasks file, which its first line may have.
+    """Return the settings of a tasks file.
 
-    The first line is then an object without ``instruction``: ``{"train_tokens":
-    "all"}``.
+    If the file has settings, they are its first line, an object without
+    ``instruction``: ``{"train_tokens": "all"}``.
 
     Raises:
         UsageError: The file cannot be read, or a value is not one of the choices.

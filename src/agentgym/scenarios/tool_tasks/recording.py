@@ -41,7 +41,12 @@ class Recording:
     def plan(
         cls, tasks: Path, tools: Sequence[Tool], allow: Sequence[str]
     ) -> "Recording":
-        """Find the calls to make, without making them.
+        """Find the calls to make, but do not make them.
+
+        Args:
+            tasks: The tasks file.
+            tools: The tools of the file.
+            allow: Names of the tools that may be called.
 
         Raises:
             UsageError: The tasks file cannot be used, or an allowed tool is unknown.
@@ -73,7 +78,7 @@ class Recording:
     def run(self) -> int:
         """Make the calls and write the answers; return the number of new answers.
 
-        If a call is interrupted, the answers of earlier calls are still written.
+        If the user interrupts a call, the answers of earlier calls are still written.
         """
         before = len(self.known)
         try:

@@ -1,4 +1,4 @@
-"""Score a line of a tasks file by its expected calls, its code or a function."""
+"""Score an episode of a tasks file by its calls, its code or a user's function."""
 
 import json
 import math
@@ -33,14 +33,14 @@ def score_calls(
 ) -> Reward:
     """Score an episode's calls against the line's expected calls.
 
-    A success makes every expected call, in order if the line requires it. It earns 1
-    minus a little for each other call, at least 0.5: looking twice is slow, not wrong.
-    Guessing is not a success: calls of every needless tool, or of the needed tools with
-    many different arguments. Otherwise each expected call with right arguments earns an
-    equal share of 0.45. A call without arguments earns nothing, so that merely looking
-    does not pay. Surplus calls reduce this credit, and calls of every needless tool
-    remove it. Making no call earns less than any attempt, and a forbidden call earns
-    least.
+    A success makes every expected call, in order if the line requires an order. A
+    success earns 1 minus a little for each other call, at least 0.5: a repeated read is
+    slow, not wrong. Guessing is not a success: calls of every needless tool, or of the
+    needed tools with many different arguments. Otherwise each expected call with right
+    arguments earns an equal share of 0.45. A call without arguments earns nothing, so
+    that merely looking does not pay. Surplus calls reduce this credit, and calls of
+    every needless tool remove it. Making no call earns less than any attempt, and a
+    forbidden call earns least.
     """
     made = matched(line, calls, specs)
     expect = line.expect
@@ -101,10 +101,10 @@ def score_code(
 def without_done(
     line: TaskLine, by_code: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> TaskLine:
-    """Return the line without expected calls that the agent's own code has made.
+    """Return the line without the expected calls that the agent's code made by itself.
 
-    The model need not make these calls, and calls by own code cost it nothing. If no
-    call would be left, the line is unchanged.
+    The model need not make these calls, and these calls cost the model nothing. If no
+    expected call would be left, the line is unchanged.
     """
     left = list(line.expect)
     for call in by_code:
@@ -118,7 +118,7 @@ def without_done(
 def matched(
     line: TaskLine, calls: Sequence[ToolCall], specs: Mapping[str, ToolSpec]
 ) -> list[bool]:
-    """Return for each expected call whether it was made; each call counts once."""
+    """Return for each expected call whether it was made; a made call counts once."""
     fits = [
         [need.accepts(call, specs.get(call.name), succeeded=True) for call in calls]
         for need in line.expect
@@ -127,7 +127,7 @@ def matched(
 
 
 def _in_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row (expected call) whether it is matched, in order.
+    """Return for each row (expected call) whether a made call matches, in order.
 
     As many rows as possible are matched: a longest common subsequence.
     """
@@ -149,7 +149,7 @@ def _in_order(fits: list[list[bool]]) -> list[bool]:
 
 
 def _in_any_order(fits: list[list[bool]]) -> list[bool]:
-    """Return for each row (expected call) whether it is matched, in any order.
+    """Return for each row (expected call) whether a made call matches, in any order.
 
     As many rows as possible are matched, by Kuhn's augmenting paths.
     """

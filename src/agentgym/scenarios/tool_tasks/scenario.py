@@ -45,7 +45,7 @@ from agentgym.scenarios.tool_tasks.task_file import (
 TOOLS_FROM = "--tools-from"
 CHECK = "--check"
 NO_CHECK = "none"
-"""Value of ``check`` if there is no check: a judge model ranks attempts."""
+"""Value of ``check`` without a check: a judge model ranks the attempts."""
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -65,10 +65,10 @@ class ToolScenario(Scenario):
         answers: How calls are answered.
         allow: Tools that are really called if ``answers`` is ``live``.
         check: A function that scores instead of the expected calls.
-        judge: A judge that scores instead of calls and ``check``.
+        judge: A judge of the program's work, instead of the calls or ``check``.
         name: Name of the scenario; by default that of the file.
-        source: Reference with which other processes load the scenario, or why they
-            cannot.
+        source: Reference with which other processes load the scenario, or the reason
+            why they cannot load it.
 
     Raises:
         UsageError: The file, a line of it, or an argument cannot be used.
@@ -139,7 +139,7 @@ class ToolScenario(Scenario):
         raise UsageError(self._source or "The scenario was made of tools in memory.")
 
     def rehearsal(self) -> Scenario:
-        """Return the scenario without live tool calls."""
+        """Return this scenario without real tool calls."""
         if self._answering.mode != "live":
             return self
         return self._with_answers("recorded")
@@ -166,7 +166,7 @@ class ToolScenario(Scenario):
         return [] if some_have else list(self._specs.values())
 
     def notes(self) -> list[str]:
-        """Return notes about the file for its author, in sentences."""
+        """Return sentences about the tasks file for its author."""
         notes = []
         if families := unmeasured(self._splits):
             notes.append(
@@ -190,7 +190,7 @@ class ToolScenario(Scenario):
         return list(self._splits[split])
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks of the file, families in turn; the seed determines the order."""
+        """Return tasks from each family in turn; the seed determines their order."""
         families: dict[str, list[TaskLine]] = {}
         for line in self._splits[split]:
             families.setdefault(line.family, []).append(line)
@@ -217,7 +217,7 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode by a judge, the code, a function, or the expected calls."""
+        """Score an episode by the judge, its code, ``check``, or the expected calls."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
         if self._judge is not None:
@@ -314,9 +314,9 @@ def tasks_reference(
 
 
 def with_own_tools(reference: str, agent: str) -> str:
-    """Add an agent's tools to a reference if it needs tools and does not name any.
+    """Add an agent's tools to a reference without tools, if the file needs tools.
 
-    Tools are not needed if lines have their own, or if a program is judged.
+    The file needs no tools if its lines have their own, or if a program is judged.
 
     Raises:
         UsageError: The file cannot be read.
@@ -448,7 +448,7 @@ def _importable(found: Any) -> tuple[list[str], str]:
 
 
 def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
-    """Check that the folders exist that lines name in ``files``."""
+    """Check that each folder exists that a line names in ``files``."""
     for line in lines:
         if isinstance(line.files, str) and not (base / line.files).is_dir():
             raise UsageError(

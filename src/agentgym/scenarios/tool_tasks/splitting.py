@@ -1,4 +1,4 @@
-"""Assign tasks to splits: similar ones together, and always in the same way.
+"""Assign tasks to splits: similar tasks together, and always in the same way.
 
 Lines with the same values, or with nearly the same words, go into one split; otherwise
 held-out tasks would measure memory. If that leaves a split too small, the separation is
@@ -29,9 +29,13 @@ Groups = list[list[TaskLine]]
 
 
 def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]], str]:
-    """Assign lines to splits; return them by split, and how the splits are separated.
+    """Assign the lines of a tasks file to splits.
 
     The ``split`` of a line is kept. The result depends only on the lines.
+
+    Returns:
+        The lines by split, and a phrase about their separation, e.g. ``no value``: no
+        two splits share an argument's value.
 
     Raises:
         UsageError: There are too few lines, or the same request is in two splits.
@@ -131,7 +135,7 @@ def _common_values(lines: Sequence[TaskLine]) -> set[str]:
 def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
     """Return a key for the wording of each line, by line number.
 
-    Values do not count, and nearly equal wordings have the same key.
+    Argument values do not count. Nearly equal wordings have the same key.
     """
     known: list[tuple[str, set[str]]] = []
     found: dict[int, str] = {}
@@ -157,7 +161,7 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 
 def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:
-    """Group lines so that groups share no key and no request."""
+    """Group lines so that no two groups have a common key or request."""
     parent = list(range(len(lines)))
 
     def root(index: int) -> int:
@@ -177,7 +181,7 @@ def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> 
 
 
 def _assign(groups: Groups) -> dict[Split, list[TaskLine]]:
-    """Assign each group to the split that lacks the group's families most."""
+    """Assign each group to the split that lacks the most tasks of its families."""
     total = sum(map(len, groups))
     families = Counter(line.family for group in groups for line in group)
     chosen: dict[Split, list[TaskLine]] = {split: [] for split in Split}

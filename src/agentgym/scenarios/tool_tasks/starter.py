@@ -33,7 +33,10 @@ _HEAD = """\
 
 
 def starter(tools: Sequence[Tool]) -> str:
-    """Return the text of a tasks file made of schemas only, always the same."""
+    """Return the text of a tasks file made from the schemas of tools only.
+
+    The same tools give the same text.
+    """
     specs = [tool.spec for tool in tools]
     least = 2 * sum(LEAST.values())
     each = max(len(_WORDINGS), -(-least // len(specs)))

@@ -1,4 +1,4 @@
-"""Values for JSON types: example arguments, and stub answers of tools."""
+"""Make up values for JSON types: example arguments, and answers of tools."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def example(parameters: Schema, name: str, key: str = "") -> Any:
     Args:
         parameters: The JSON schema of the tool's arguments.
         name: Name of the argument; an argument that is not in the schema gets a text.
-        key: Seed; other keys give other values if the type allows it.
+        key: Seed: different keys give different values if the type allows that.
     """
     schema = parameters.get("properties", {}).get(name, {})
     return _value(schema, parameters.get("$defs", {}), name, {}, key or name, 0)
@@ -53,7 +53,7 @@ def stub_answer(
 
     Args:
         tool: The tool's name.
-        schema: Schema of its result; see :func:`returns`.
+        schema: Schema of the tool's result; see :func:`returns`.
         arguments: The call's arguments, JSON values.
         facts: Values, by name, that the answer must contain.
     """

@@ -65,15 +65,16 @@ class TaskLine:
 
     Attributes:
         number: Line number, from 1.
-        expect: The needed calls; ``NeededCall.instead`` has alternatives.
+        expect: The calls that the task needs; ``NeededCall.instead`` has other calls
+            that are equally right.
         ordered: Whether the needed calls must be made in this order.
         forbid: Tools that must not be called.
         split: The split; None if the file does not set it.
-        answers: Recorded answers to calls, those to expected calls first.
+        answers: Recorded answers to calls: first to expected calls, then to others.
         configurable: Values for the agent's ``config["configurable"]``.
-        tools: This task's own tools by name, if any; they replace the file's.
-        code: How to judge code written by calls; ``expect`` then has the calls that
-            write the reference solution. None if calls are scored.
+        tools: This task's own tools by name, if any; they replace the file's tools.
+        code: How to judge the code that calls write; ``expect`` then has the calls that
+            write a right solution. None if the calls themselves are scored.
         files: Text of each file in the program's working folder, by path; or a folder
             to copy, relative to the tasks file. None if there are no files.
         source: The line as a JSON object, in the format of tasks files.
@@ -100,7 +101,7 @@ class TaskLine:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The argument values of the expected calls, by their JSON text."""
+        """The argument values of the expected calls, by the JSON text of each value."""
         found = (
             value
             for need in self.expect
@@ -118,8 +119,8 @@ def read_task_lines(path: Path, specs: Specs, *, checked: bool) -> list[TaskLine
     Args:
         path: A JSON Lines file; lines that are empty or start with ``#`` are skipped.
         specs: The tools by name.
-        checked: Whether a function or a judge scores; lines then need no expected
-            calls.
+        checked: Whether a function or a judge scores episodes; then lines need no
+            expected calls.
 
     Raises:
         UsageError: The file cannot be read, is empty, or has broken lines. The message
@@ -300,7 +301,7 @@ def _own_tools(line: Mapping[str, Any]) -> dict[str, ToolSpec]:
 
 
 def _need(value: Any, specs: Specs, where: str, answers: list[Answer]) -> NeededCall:
-    """Return an expected call with alternatives; add its answers to ``answers``."""
+    """Parse an expected call and its alternatives; add their answers to ``answers``."""
     if isinstance(value, dict) and "any" in value:
         check_keys(value, ("any", "answer"), where)
         options = _list(value, "any")
@@ -352,7 +353,7 @@ def _call(
 
 
 def _values(value: Any, where: str) -> list[Any]:
-    """Return the accepted values of an argument: one, or those in ``one_of``."""
+    """Return the accepted values of an argument: one value, or those in ``one_of``."""
     if not (isinstance(value, dict) and list(value) == ["one_of"]):
         return [value]
     accepted = value["one_of"]

@@ -18,7 +18,7 @@ from agentgym.scenarios.tool_tasks.splitting import LEAST, plain_words, split_li
 from agentgym.scenarios.tool_tasks.task_file import TaskLine, read_line
 
 _EACH = 8
-"""Number of requests to ask for at once."""
+"""Number of requests to ask the model for at once."""
 _LEAST_OTHERS = 2
 """Least number of tools that a request for several tools must leave out. Otherwise
 calling all tools would earn the reward."""
@@ -229,10 +229,10 @@ class _Author:
 
 
 def _unsaid(line: TaskLine) -> str:
-    """Return an argument that a model cannot know from the request, or "".
+    """Return the name of an argument that is not in the request; "" if there is none.
 
-    Only numbers and codes in the first call count: the request must contain them
-    literally.
+    Only numbers and codes in the first call count: the request must contain these
+    values literally. Otherwise a model could not know them.
     """
     said = re.sub(r"[\s,.'_-]", "", line.instruction.lower())
     first = line.expect[0]

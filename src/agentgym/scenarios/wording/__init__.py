@@ -1,1 +1,1 @@
-"""The wording of requests: text pools by split, patterns, polite forms."""
+"""The wording of requests: lists of texts per split, patterns, polite forms."""

@@ -1,9 +1,9 @@
 """Compose requests from patterns and frames.
 
 A pattern such as ``[open|read] {file}`` expands to the frames ``open {file}`` and
-``read {file}``. A request is a frame with its slots filled, with polite words around
-it. A frame that does not start with a plain command is a complete sentence, and gets at
-most a greeting.
+``read {file}``. A request is a frame with values for its slots such as ``{file}``, and
+with polite words around the frame. A frame that does not start with a plain command is
+a complete sentence, and gets at most a greeting.
 """
 
 import itertools
@@ -23,24 +23,25 @@ _NO_COMMAND = re.compile(
 )
 _AROUND = read_pools(Path(__file__).parent)
 MANNERS: Forms = _AROUND["manners"]
-"""Polite forms around a command, with ``{request}`` as its placeholder."""
+"""Polite forms around a command; ``{request}`` is the placeholder of the command."""
 GREETINGS: Forms = _AROUND["greetings"]
 """Greetings before a complete sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Phrases:
-    """The patterns of one family, by split.
+    """The patterns of one family (kind of task), by split.
 
-    Frames of other splits are removed from those of training. So one combination of
-    alternatives can be held out, although training has all alternatives.
+    If a frame of another split is also a frame of training, it is removed from
+    training. So one combination of alternatives can be held out, although training has
+    all alternatives.
     """
 
     patterns: Forms
 
     @cache  # noqa: B019 - the pools live as long as the process
     def frames(self, split: Split) -> tuple[str, ...]:
-        """Return the frames of a split, sorted."""
+        """Return the frames (requests with open slots) of a split, sorted."""
         frames = set(expand(self.patterns[split]))
         if split is Split.TRAIN:
             held = (self.patterns[other] for other in Split if other is not split)
@@ -49,7 +50,7 @@ class Phrases:
 
 
 def expand(patterns: Iterable[str]) -> list[str]:
-    """Return all frames of the patterns."""
+    """Return all frames (requests with open slots) of the patterns."""
     return [frame for pattern in patterns for frame in _expand(pattern)]
 
 
@@ -62,7 +63,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Return a random form; other splits take half of their forms from training."""
+    """Return a random phrase; other splits take half of theirs from training."""
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])
@@ -74,12 +75,12 @@ def request(
     split: Split,
     slots: Mapping[str, str],
 ) -> str:
-    """Compose a request.
+    """Compose a request from a random frame.
 
     Args:
         rng: Source of random choices.
         phrases: The family's patterns.
-        split: Split of the frames and manners.
+        split: Split of the frames and of the polite words.
         slots: Values of the frame's slots.
     """
     frame = rng.choice(phrases.frames(split))

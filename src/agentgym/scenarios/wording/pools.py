@@ -1,4 +1,4 @@
-"""Pools of wording: text files per split, written independently.
+"""Read pools of wording (lists of texts): text files, with own texts per split.
 
 A file has ``[section]`` lines, each followed by the section's lines; ``#`` starts a
 comment. ``test.txt`` has the test split's sections; many sections may be spread over
@@ -20,7 +20,7 @@ _SECTION = re.compile(r"\[(\w+)\]")
 
 @cache
 def read_pools(folder: Path) -> dict[str, Forms]:
-    """Return the sections of a folder's files by name.
+    """Return the sections of a folder's files, by section name.
 
     Raises:
         ValueError: A file lacks a section that another file has.

@@ -1,4 +1,4 @@
-"""Forgetting: measure how far training moves the model on plain questions.
+"""Forgetting: measure how much training changes the answers to plain questions.
 
 Training for tool calls can change how a model answers anything else. The KL divergence
 from the untrained model predicts forgetting of other tasks (arXiv:2509.04259, which
@@ -29,20 +29,21 @@ if TYPE_CHECKING:
 MOST_TOKENS = 64
 """Most tokens of an answer. Longer answers would not show a change better."""
 LARGE = 0.1
-"""KL in nats per token from which on a run warns. At this value, an answer of 64 tokens
-is about 600 times (e^6.4) less likely than before training."""
+"""A run warns if the KL, in nats per token, is at least this. At this value, an answer
+of 64 tokens is about 600 times (e^6.4) less likely than before training."""
 _SHARE = 0.04
-"""Upper limit on the number of questions, as a share of the run's rollouts: an answer
-takes no longer than a rollout of several calls."""
+"""Upper limit on the number of questions, as a share of the run's rollouts, so that
+they take little time: an answer takes no longer than a rollout of several calls."""
 _LEAST = 8
 """Least number of questions for a useful estimate."""
 
 
 class PlainAnswer(BaseModel):
-    """An answer of the untrained model to a plain question, in tokens.
+    """An answer of the untrained model to a plain question, as token ids.
 
     Attributes:
-        agent: The role whose adapter is compared; empty if all roles share the weights.
+        agent: The team's role whose LoRA adapter is compared; empty if all roles share
+            the weights.
         logprobs: Log-probabilities of ``response_ids`` when they were sampled.
     """
 
@@ -112,7 +113,7 @@ def ask_questions(
     Args:
         engine: Engine whose untrained policy answers.
         config: Every setting.
-        rollouts: Most rollouts of the whole run, for training and for measurements.
+        rollouts: Upper limit on the rollouts of the whole run, with measurements.
         rollout_seconds: Wall seconds per rollout; None if not timed.
 
     Returns:
@@ -161,7 +162,11 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Measure the distance of the current weights, and return ``found`` with it."""
+    """Measure how far the current weights are from the untrained model.
+
+    Returns:
+        A copy of ``found`` with the new ``kl``; ``found`` itself if it has no answers.
+    """
     if not found.answers:
         return found
     sequences = [

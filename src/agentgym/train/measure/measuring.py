@@ -32,8 +32,9 @@ _TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
 One very long answer would distort the time: in a run, other rollouts go on meanwhile.
 """
 _ERRORS = 0.84
-"""Standard errors by which the share in a confirmation must exceed the goal. A policy
-exactly at the goal then passes one test in five; without a margin, one in two."""
+"""A confirmation (a second measurement, after a validation reached the goal) must
+exceed the goal by this number of standard errors. A policy exactly at the goal then
+passes one confirmation in five; without a margin, one in two."""
 
 
 class _EnoughTimed(Exception):
@@ -44,10 +45,10 @@ class _EnoughTimed(Exception):
 class Measuring:
     """Measures a run's policy, and decides whether the goal is reached.
 
-    One of many validations may reach the goal by chance. So if a validation reaches it,
-    as many other validation tasks are measured, the confirmation. Its shares must
-    exceed the goal by a margin for chance. If the scenario has no other validation
-    tasks, the same ones are attempted again.
+    The goal is that the scenario's success criteria hold. One of many validations may
+    reach the goal by chance. So a second measurement follows, the confirmation. It has
+    as many other validation tasks, or the same tasks if the scenario has no others. The
+    confirmation must exceed the criteria by a margin.
 
     Attributes:
         config: Every setting.
@@ -55,7 +56,7 @@ class Measuring:
         state: The run's state, which keeps the newest validation.
         engine: The engine with the policy.
         session: Runs the rollouts.
-        progress: Receives the phases.
+        progress: Observer that receives events, e.g. the start of a measurement.
         on_rollout: Called when a rollout ends; may raise to stop the measurement.
     """
 
@@ -82,7 +83,10 @@ class Measuring:
 
     @property
     def goal_reached(self) -> bool:
-        """Whether a confirmation exceeds the success criteria by the margin."""
+        """Whether the confirmation exceeds the success criteria by the margin.
+
+        The confirmation is the second measurement, after a validation reached the goal.
+        """
         found = self.state.confirmation
         return self._is_good(found) and criteria_hold(
             self.scenario.success_criteria(), found, errors=_ERRORS
@@ -95,10 +99,10 @@ class Measuring:
         return self.config.early_stop and spent
 
     def validate(self) -> Metrics:
-        """Run this step's validation, and a confirmation if it reaches the goal.
+        """Run this step's validation, and return its metrics.
 
-        Results that the state already has are not measured again. Returns the
-        validation's metrics.
+        If the validation reaches the goal, the confirmation (see :class:`Measuring`)
+        follows. Results that the state already has are not measured again.
         """
         state = self.state
         if state.validation is None:
@@ -112,7 +116,10 @@ class Measuring:
         return state.validation
 
     def ask_questions(self) -> None:
-        """Record the untrained model's answers to plain questions, to compare later."""
+        """Let the untrained model answer plain questions; store the answers.
+
+        Later measurements of forgetting compare the trained model with these answers.
+        """
         config, state = self.config, self.state
         if state.forgetting is None:
             rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
@@ -121,7 +128,11 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure the distance on plain questions; if ``warns``, report a large one."""
+        """Measure how much training changed the answers to plain questions.
+
+        Args:
+            warns: Whether to report a large change as a warning.
+        """
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
@@ -140,8 +151,8 @@ class Measuring:
     def time_rollouts(self, count: int, most_s: float) -> float:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
 
-        The start of the workers does not count, since it happens once per run. The last
-        rollouts are abandoned.
+        The start of the workers does not count, since it happens once per run. Most
+        rollouts are awaited; the slowest are abandoned.
 
         Args:
             count: Number of rollouts to start.
@@ -173,10 +184,11 @@ class Measuring:
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set; return the metrics by set's name.
 
-        The main set comes first.
+        The main set comes first; other sets may have e.g. harder tasks.
 
         Args:
-            phase: ``before``, ``warmed`` or ``after``.
+            phase: Name of the measurement: ``before`` training, ``warmed`` (after a
+                warm start) or ``after`` training.
             step: Training step to record for the rollouts. A resumed run deletes the
                 rollouts of steps after its checkpoint.
         """
@@ -186,8 +198,8 @@ class Measuring:
         made = {f"{phase} {name}": tasks for name, tasks in sets.items()}
         done = self._measure(made, samples=config.eval_samples, step=step)
         cut = max(found.answers_cut.value for found in done.values())
-        if told := cut_words(cut, config.answer_tokens):
-            self.progress.warned([told])
+        if warning := cut_words(cut, config.answer_tokens):
+            self.progress.warned([warning])
         return {name: done[f"{phase} {name}"] for name in sets}
 
     def at_end(self, weights: int) -> dict[str, Metrics]:
@@ -208,13 +220,14 @@ class Measuring:
         """Measure the policy on validation tasks that the run has not used before.
 
         Args:
-            name: Name of the loaded weights: ``best`` or ``first``.
+            name: Name of the loaded weights: ``best`` (of the best validation) or
+                ``first`` (of the warm start).
         """
         return self._validation(f"{name}-", self._unused, later=True)
 
     @property
     def _unused(self) -> int:
-        """Index of the first unused validation task; confirmations take new tasks."""
+        """Index of the first validation task that no measurement has used."""
         return self.config.eval_tasks * (1 + self.state.confirmations)
 
     def load_best_weights(self, run: RunFolder, *, goal_reached: bool) -> int:
@@ -225,8 +238,9 @@ class Measuring:
 
         After a warm start, the best of many validations may be best by chance. So the
         chosen weights must solve significantly more unused tasks than the warm start's
-        weights; otherwise the latter are loaded. If the warm start has the best
-        validation, the newest weights are tested like this, unless they were validated.
+        weights; otherwise the warm start's weights are loaded. If the warm start has
+        the best validation, the newest weights are chosen for this test, unless they
+        have a validation of their own.
         """
         state, engine = self.state, self.engine
         best, step = run.best_checkpoint(state), state.watch.best_step
@@ -247,7 +261,7 @@ class Measuring:
         return step
 
     def _is_good(self, found: Metrics | None) -> TypeGuard[Metrics]:
-        """Return whether a measurement meets the criteria, so that training may end."""
+        """Return whether a result meets the criteria, and training may end early."""
         return (
             self.config.early_stop
             and found is not None
@@ -257,10 +271,10 @@ class Measuring:
     def _validation(
         self, prefix: str, first: int, *, least: int = 0, later: bool = False
     ) -> Metrics:
-        """Measure ``eval_tasks`` validation tasks.
+        """Measure the policy on ``eval_tasks`` validation tasks.
 
         Args:
-            prefix: Prefix of the measurement's name.
+            prefix: Prefix of the measurement's name, e.g. ``v``.
             first: Index of the first task. If there is no such task, start from 0.
             least: Least number of rollouts. With fewer tasks, each one is attempted
                 several times.

@@ -1,4 +1,4 @@
-"""TimeBudget: choose measurements and steps that fit into a time limit."""
+"""TimeBudget: choose sizes of measurements and steps that fit into a time limit."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from agentgym.train.run_folder import RunState
 from agentgym.train.warm_start.lesson import most_tasks
 
 TIMED_ROLLOUTS = 16
-"""Most rollouts that are timed before the run's sizes are chosen."""
+"""Upper limit on the rollouts that are timed at the start, to predict a run's time."""
 _TIMING_SHARE = 0.05
 """Share of the time limit after which half of the timed rollouts are enough."""
 _HELD_OUT_SHARE = 0.3
@@ -24,14 +24,14 @@ _HELD_OUT_SHARE = 0.3
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
 _LESSON_PER_ROLLOUT = 3.0
-"""Time of a warm start per task, relative to a rollout. A task's calls are played once
-and learned up to three times; all of this is assumed to take three rollouts' time."""
+"""Time of a warm start per task, relative to a rollout. A task's calls are run once and
+imitated up to three times; all of this is assumed to take three rollouts' time."""
 _STEP_PER_ROLLOUT = 2.0
 """Time of a step, relative to its rollouts, until a step was timed: the update is
 assumed to take as long as the rollouts."""
 _LEAST_TASKS = 6
-"""Least number of held-out tasks. The paired test finds no effect in fewer than six
-tasks that change in one direction."""
+"""Least number of held-out tasks. The paired significance test (before against after
+training) finds no effect if fewer than six tasks change in one direction."""
 _LEAST_VALIDATION = 8
 _LEAST_LESSON = 8
 _LEAST_STEPS = 2
@@ -64,12 +64,13 @@ def require_time(config: TrainingConfig) -> None:
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Chooses the sizes of a run so that it fits into its time limit.
+    """Chooses how many tasks and attempts of a run fit into its time limit.
 
     Attributes:
-        config: The settings: ``time``, and upper limits of the sizes.
-        held_out: Returns the number of tasks in all held-out sets for a value of
-            ``test_tasks``. A larger value never gives fewer tasks.
+        config: The settings. ``time`` is the time limit; numbers such as ``test_tasks``
+            are upper limits.
+        held_out: Returns the number of tasks in all held-out sets for a value of the
+            setting ``test_tasks``. A larger value never gives fewer tasks.
         workers: Number of worker processes; each runs ``concurrency`` episodes at once.
     """
 
@@ -90,17 +91,18 @@ class TimeBudget:
     def fit(self, left: float, per_rollout: float) -> dict[str, Any]:
         """Return settings that fill the remaining time.
 
-        More held-out tasks come before more attempts at each task. Validations take a
-        small share of the time. A warm start gets as many tasks as fit into a quarter
-        of the time, even if the user has not accepted it yet.
+        Time is used first for more held-out tasks, then for more attempts at each of
+        them. Validations take a small share of the time. A warm start gets as many
+        tasks as fit into a quarter of the time, even if the user has not accepted the
+        warm start yet.
 
         Args:
             left: Remaining seconds.
             per_rollout: Wall seconds of the timed rollouts, divided by their number.
 
         Raises:
-            UsageError: The time is too short to show anything; the message has the time
-                needed.
+            UsageError: The time is too short to show an effect of training; the message
+                has the time needed.
         """
         config = self.config
         batch = self._batch(left, per_rollout)
@@ -149,8 +151,9 @@ class TimeBudget:
     def fit_rest(self, left: float, measured: float) -> dict[str, int]:
         """Return sizes of steps and validations for the time after the baseline.
 
-        Rollouts of the baseline often take longer than those timed before. Then smaller
-        sizes leave time for steps. Sizes never grow.
+        The baseline is the measurement before training. Its rollouts often take longer
+        than those timed at the start. Then smaller sizes leave time for steps. Sizes
+        never grow.
 
         Args:
             left: Remaining seconds.
@@ -219,12 +222,13 @@ class TimeBudget:
     def lesson_clock(self, state: RunState, measured: float) -> Callable[[], float]:
         """Return a function that gives the used share of a warm start's time.
 
-        The time begins now. It leaves room for two measurements of held-out tasks, but
-        not for training steps. The share is always 0 without a time limit.
+        The warm start's time begins with this call. It leaves room for two measurements
+        of held-out tasks, but not for training steps. Without a time limit, the share
+        is always 0.
 
         Args:
             state: The run's state.
-            measured: Seconds per measured rollout.
+            measured: Wall seconds of a measurement, divided by its rollouts.
         """
         if self.config.time is None:
             return lambda: 0.0
@@ -234,15 +238,15 @@ class TimeBudget:
         return lambda: (time.monotonic() - began) / length
 
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
-        """Return whether another step, and the work after it, fit into the time limit.
+        """Return whether another step, and later measurements, fit into the time limit.
 
         The first step may overrun the limit, since its update is not counted: without
         any step, all earlier time would be wasted.
 
         Args:
             state: The run's state.
-            step: Seconds per step; None if none was timed.
-            measured: Seconds per measured rollout.
+            step: Seconds per step; None if no step was timed.
+            measured: Wall seconds of a measurement, divided by its rollouts.
         """
         config = self.config
         if config.time is None:
@@ -253,11 +257,11 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise if a run's time ended before the first step or a warm start.
+        """Raise if a run out of time has done neither a step nor a warm start.
 
         Args:
             state: The run's state.
-            measured: Seconds per measured rollout.
+            measured: Wall seconds of a measurement, divided by its rollouts.
             run: The run's folder.
 
         Raises:
@@ -287,7 +291,12 @@ class TimeBudget:
     def spent(self, state: RunState, measured: float) -> float:
         """Return the used share of the run's budget, 0..1.
 
-        With a time limit, it is the share of episodes or of time, whichever is larger.
+        This is the share of training rollouts that are done. With a time limit, it is
+        the used share of the training time if that is larger.
+
+        Args:
+            state: The run's state.
+            measured: Wall seconds of a measurement, divided by its rollouts.
         """
         config = self.config
         share = state.episodes / max(1, config.episodes)

@@ -20,7 +20,7 @@ class Remark(BaseModel, frozen=True, extra="forbid"):
         kind: ``stalled``: success does not rise. ``right_tool``: the right tool is
             called less often than before training. ``one_tool``: most calls are of a
             single tool. ``no_end``: rollouts end at their limit of model calls.
-            ``unsolved``: no attempt has solved some families of tasks.
+            ``unsolved``: no attempt has solved some families (kinds) of tasks.
         text: The warning with its numbers.
     """
 
@@ -39,7 +39,7 @@ class Watch(BaseModel, extra="forbid"):
         strikes: Number of validations since the success rate last rose. A validation
             whose tools are chosen worse than before training counts twice.
         looks: Number of validations so far.
-        solved: Families of tasks that were solved in at least one attempt.
+        solved: Families (kinds of tasks) with a success in at least one validation.
         remarks: The warnings of the newest validation.
     """
 
@@ -55,13 +55,15 @@ class Watch(BaseModel, extra="forbid"):
     ) -> list[Remark]:
         """Record a step's validation, and return its new warnings.
 
+        A warning is new if the previous validation had no warning of this kind.
+
         Args:
             step: Number of updates done.
             found: The validation's metrics.
             baseline: Metrics of the policy before its first update. After a warm start
                 they are of the same validation tasks, otherwise of held-out tasks.
-            patience: Number of strikes that end the run. The warning ``stalled`` comes
-                at half of them.
+            patience: Value of :attr:`strikes` that ends the run. The warning
+                ``stalled`` comes at half of it.
         """
         self.looks += 1
         self.solved = sorted(

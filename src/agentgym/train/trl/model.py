@@ -19,7 +19,7 @@ _OFF: Mapping[str, Sequence[Any]] = {
     "repetition_penalty": (1.0,),
     "generation_kwargs": (None, {}),
 }
-"""Settings of GRPOConfig that may change how TRL samples; only these values do not.
+"""Settings of GRPOConfig that change how TRL samples, except with these values.
 """
 
 
@@ -53,9 +53,9 @@ def check_trainer(trainer: "GRPOTrainer") -> None:
 def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy":
     """Load the model that answers the agent's requests, on the trainer's device.
 
-    With ``precision="auto"`` it has the precision of the trainer's model. If TRL trains
-    an adapter, it is float32: bfloat16 would lose the first updates, which are smaller
-    than the last bit of the weights.
+    With ``precision="auto"``, the loaded model has the precision of the trainer's
+    model. But if TRL trains an adapter, the loaded model is float32: bfloat16 would
+    lose the first updates, which are smaller than the last bit of the weights.
 
     Raises:
         ModelError: The model cannot be loaded, or cannot call tools.

@@ -64,7 +64,7 @@ _SETTINGS = (
     "workers",
 )
 _TASK = "task"
-"""Key of a prompt's message under which the task's JSON is stored."""
+"""Key in a prompt's message; its value is the task as JSON."""
 
 
 class AgentRollouts:
@@ -228,8 +228,8 @@ class AgentRollouts:
         """Return the scenario's reward of each rollout; a reward function for TRL.
 
         The reward of a dropped rollout is None: TRL leaves it out of the group's mean.
-        Three shares are logged with ``log_metric``: scored rollouts that succeeded,
-        dropped rollouts, and trained model calls.
+        Logs three shares with ``log_metric``: of successes among scored rollouts, of
+        dropped rollouts, and of trained model calls.
         """
         if log_metric is not None:
             scored = [
@@ -273,7 +273,7 @@ class AgentRollouts:
         return self._session, self._policy
 
     def _requests(self, tasks: Sequence[Task], step: int) -> list[RolloutRequest]:
-        """Return a request for each task; requests for the same task form a group."""
+        """Return a rollout request per task; those for the same task form a group."""
         self._batches += 1
         groups: dict[str, int] = {}
         attempts: dict[int, int] = {}
@@ -289,7 +289,7 @@ class AgentRollouts:
     def _rows(
         self, made: Sequence[Trajectory], trainer: "GRPOTrainer", policy: "LocalPolicy"
     ) -> list[CompletionRow]:
-        """Return a row per rollout, and count the model calls in the ledger."""
+        """Return a row for TRL per rollout; count its model calls in ``ledger``."""
         builder = BatchBuilder.of(self._config, self.scenario, policy.tokens.label)
         args: Any = trainer.args
         tokenizer: Any = trainer.processing_class

@@ -47,7 +47,7 @@ def row_of(
         rollout: Any rollout, also a dropped one.
         builder: Decides which tokens are trained.
         most: Most tokens of a completion.
-        end: Token id; it is the whole completion if no call is trained.
+        end: Id of the end token, which is the whole completion if no call is trained.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]
@@ -85,7 +85,7 @@ def row_of(
 def _places(
     rollout: Trajectory, call: ModelCall, builder: BatchBuilder
 ) -> Places | Bucket:
-    """Return the positions of a call's trained tokens; a bucket if there are none."""
+    """Return the positions of a call's trained tokens; if none, the reason."""
     if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
         return Bucket("dropped", (rollout.reason or NO_REASON).kind)
     if builder.train_roles is not None and call.agent not in builder.train_roles:
@@ -98,7 +98,7 @@ def _end(call: ModelCall) -> int:
 
 
 def _kept(sequence: TrainingSequence, most: int) -> Sequence[ModelCall]:
-    """Return the calls of a sequence that end within ``most`` completion ids.
+    """Return the sequence's calls that end within the first ``most`` completion ids.
 
     The completion begins with the response of the first trained call.
     """

@@ -1,4 +1,4 @@
-"""Lesson: run the needed calls of training tasks, and imitate successful ones."""
+"""Lesson: run the calls that training tasks need, and fine-tune on successful runs."""
 
 import math
 from collections import Counter
@@ -32,25 +32,26 @@ from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
-"""Training tasks whose calls a small model imitates, once each: new tasks train more
-than repeated ones.
+"""Number of training tasks whose calls a small model imitates, once each: new tasks
+train more than repeated ones.
 """
 REAL_TASKS = 320
-"""Training tasks for other language models, which can call tools and learn which, and
-when."""
+"""Number of training tasks whose calls another language model imitates. It can call
+tools already, and only learns which tool to call, and when."""
 MOST_PASSES = 3
-"""Most passes through the tasks of a scenario that has fewer."""
+"""Most passes through the tasks if they are fewer than ``TASKS`` or ``REAL_TASKS``."""
 TASKS_PER_UPDATE = 24
 LEAST_UPDATES = 30
-"""Least updates: with few tasks, passes are repeated until there were so many."""
+"""Least number of updates: with few tasks, passes are added to reach this number."""
 _HELD_OUT = 0.1
-"""Share of the plans that are held out, to stop when their loss stops falling."""
+"""Share of the rollouts that are not trained on. Training ends when their loss stops
+falling."""
 _MOST_HELD_OUT = 24
 _ENOUGH = 80
-"""Least plans to hold some out; with fewer, all are needed."""
+"""Least number of rollouts for holding some out; with fewer, all are trained on."""
 _LOOKS = 10
 _FALL = 0.995
-"""Factor of the best held-out loss below which a loss counts as lower."""
+"""A held-out loss counts as lower if it is below this factor times the lowest."""
 _PATIENCE = 2
 _WARMUP_UPDATES = 10
 _LAST_UPDATES = 20  # over which the loss is reported
@@ -59,21 +60,23 @@ _MOST_TRIALS = 16
 
 
 def most_tasks(config: TrainingConfig) -> int:
-    """Return the most training tasks that a warm start imitates."""
+    """Return the upper limit on the training tasks that a warm start imitates."""
     usual = TASKS if is_small(config.model) else REAL_TASKS
     return config.warm_start_tasks or usual
 
 
 class Lesson:
-    """One warm start, from plans to weights. A seed determines the result.
+    """One warm start: runs the plans of training tasks, then fine-tunes the policy.
+
+    A plan is a task with the calls that it needs. The seed determines the result.
 
     Args:
         config: Every setting.
         scenario: The scenario, which lists the calls that tasks need.
         engine: The engine with the policy.
-        progress: Receives the phases of playing and learning.
-        check: Called often; may raise to give up.
-        spent: Returns the used share of its time; at 1 it ends.
+        progress: Observer that receives events, e.g. each finished plan.
+        check: Called often; may raise to stop the warm start.
+        spent: Returns the used share of the warm start's time; at 1, it ends.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
@@ -102,15 +105,16 @@ class Lesson:
 
     @property
     def size(self) -> int:
-        """Most rollouts to learn from, counting repeated passes."""
+        """Upper limit on the rollouts to imitate; each pass counts them again."""
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
-        """Run the plans, and fine-tune on the successful ones.
+        """Run the plans, fine-tune on the successful ones, and return the record.
 
         Raises:
             ScenarioError: Most plans fail.
-            TrainingFailedError: No update was finite.
+            TrainingFailedError: No update was finite, or the trained roles make no
+                call.
         """
         imitation = self._engine.imitation()
         played = self._play(imitation)
@@ -149,7 +153,7 @@ class Lesson:
         )
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
-        """Run the plans in the run's own agent, with the PlanPolicy as its model."""
+        """Run the plans: the agent works as usual, with the PlanPolicy as its model."""
         named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
@@ -174,7 +178,7 @@ class Lesson:
             return session.run(requests, self._on_rollout)
 
     def _routes(self) -> Routes | None:
-        """Return the hand-offs to explore; None without an own agent's team."""
+        """Return an empty record of hand-offs; None for the scenario's own agent."""
         if self._config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
@@ -183,7 +187,7 @@ class Lesson:
         return Routes(own, addressee, role_names(self._config, self._scenario))
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
-        """Let the agent make each hand-off once, and no other call."""
+        """Let the agent make each hand-off once, so that ``routes`` records it."""
         [(task, _), *_] = self._planned
         for number in range(_MOST_TRIALS):
             before = {place: dict(moves) for place, moves in routes.ways.items()}
@@ -199,7 +203,11 @@ class Lesson:
         self._check()
 
     def _look_at(self, failed: Counter[str], total: int) -> None:
-        """Report failed plans; raise if most of them failed.
+        """Report how many plans failed; raise if most plans failed.
+
+        Args:
+            failed: Number of failed plans, by reason.
+            total: Number of all plans.
 
         Raises:
             ScenarioError: Most plans failed.
@@ -226,9 +234,10 @@ class Lesson:
         solved: Sequence[Trajectory],
         held_out: Sequence[Trajectory],
     ) -> Iterator[float]:
-        """Yield each update's loss; the learning rate rises, then falls to zero.
+        """Fine-tune on the ``solved`` rollouts; yield the loss of each update.
 
-        It ends when the loss of held-out plans stops falling, or with its time.
+        The learning rate rises, then falls to zero. Training ends early if the loss of
+        the ``held_out`` rollouts stops falling, or the time is over.
         """
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
@@ -253,33 +262,34 @@ class Lesson:
                 if done % every or not apart.sequences:
                     continue
                 loss = imitation.measure(apart)
-                fell = loss < _FALL * best  # false for nan
-                if math.isfinite(loss):
-                    self.held_out_loss = loss
-                    best = min(best, loss)
-                spent = 0 if fell else spent + 1
+                if not math.isfinite(loss):  # the engine does not measure it
+                    continue
+                self.held_out_loss = loss
+                spent = 0 if loss < _FALL * best else spent + 1
+                best = min(best, loss)
                 if spent == _PATIENCE:
                     return
 
     def _examples(self, rollouts: Sequence[Trajectory]) -> TrainingBatch:
-        """Return rollouts as a batch in which the calls of answers are trained."""
+        """Convert rollouts to a batch that trains the tokens of :meth:`_imitated`."""
         made = TrainingBatch()
         for group, rollout in enumerate(rollouts):
             calls = self._calls_of(rollout)
             made.sequences += merged(
-                [(call, dict.fromkeys(self._taught(call)), 1.0) for call in calls],
+                [(call, dict.fromkeys(self._imitated(call)), 1.0) for call in calls],
                 group,
             )
         made.sequences = [each for each in made.sequences if each.trained]
         return made
 
-    def _taught(self, call: ModelCall) -> Sequence[int]:
-        """Return the token positions to imitate in an answer: its calls and their end.
+    def _imitated(self, call: ModelCall) -> Sequence[int]:
+        """Return the positions of the tokens in an answer that the model imitates.
 
-        A language model keeps its own reasoning and last answer, since the plan has
-        none. Of the latter it learns where to give one: the first token, which decides
-        against a call, and the end of a whole one. If it only learned to call, it would
-        call until the agent stops it.
+        These are all tokens outside of the answer's reasoning. If the model is not
+        small, a final answer is an exception, since the plan has no text for it: the
+        model imitates only the first token, which decides against a call, and also the
+        end if the text is ``ANSWER``. A model that learned only calls would never stop
+        calling tools.
         """
         every = range(len(call.response_ids))
         components = self._engine.label(call)
@@ -293,12 +303,12 @@ class Lesson:
         return [at for at in every if Component.REASONING not in components[at]]
 
     def _calls_of(self, rollout: Trajectory) -> list[ModelCall]:
-        """Return the model calls of the trained roles."""
+        """Return a rollout's model calls of the trained roles."""
         roles = self._config.train_roles
         return [c for c in rollout.model_calls if roles is None or c.agent in roles]
 
     def _passes(self, count: int) -> int:
-        """Return the number of passes through so many rollouts."""
+        """Return how often to train on each of ``count`` rollouts."""
         updates = math.ceil(count / TASKS_PER_UPDATE)
         least = math.ceil(LEAST_UPDATES / updates)
         return max(least, min(MOST_PASSES, self._most // count))

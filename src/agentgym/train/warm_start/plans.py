@@ -32,13 +32,13 @@ _MOST_MOVES = 32
 """Most hand-offs in one rollout."""
 
 _MOST_DRAWN = 2_000
-"""Least number of training tasks to search, if many of them have no plan."""
+"""Least number of training tasks to search if few of the first list needed calls."""
 
 _LOOKED_AT = 100
-"""Number of training tasks of which at least one must have a plan."""
+"""Number of training tasks to look at; at least one must list its needed calls."""
 
 Planned = tuple[Task, Sequence[NeededCall]]
-"""A task with the calls that it needs."""
+"""A plan: a task with the calls that it needs."""
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
@@ -76,7 +76,7 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
     They differ from the tasks that training begins with, unless the scenario has few.
 
     Raises:
-        ScenarioError: There are no training tasks, or none has a plan.
+        ScenarioError: There are no training tasks, or none lists the calls it needs.
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
@@ -98,7 +98,7 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
 
 @dataclass
 class _Progress:
-    """The state of one attempt at a plan.
+    """The state of one attempt at a plan (a task with the calls that it needs).
 
     Attributes:
         made: Number of the plan's calls that were made, or skipped because no agent has
@@ -122,10 +122,10 @@ class PlanPolicy(Policy):
     calls comes a final answer. A task that ends with its first answer (``one_answer``)
     gets all calls in this answer.
 
-    The agents of a team share the rollout's plan. An agent that has the next call's
-    tool makes the call. Any other agent hands over, on a route to an agent that has the
-    tool; rollouts without a plan explore these routes before. A call whose tool no
-    agent has is skipped: the agent's own code makes it.
+    The agents of a team share the rollout's plan (the needed calls). An agent that has
+    the next call's tool makes the call. Any other agent hands over, on a route to an
+    agent that has the tool; earlier rollouts without a plan explore these routes. A
+    call whose tool no agent has is skipped: the agent's own code makes the call.
 
     Args:
         imitation: Converts the answers to the policy's tokens.
@@ -207,9 +207,9 @@ class PlanPolicy(Policy):
     async def _end(self, request: ChatRequest) -> ChatResult:
         """Answer with text: the first words that the trained policy would write.
 
-        The policy gets no tools, so that it writes text instead of a call. If its
-        answer does not start with a letter, e.g. with a template's mark, the text is
-        ``ANSWER``.
+        The policy gets no tools, so that it writes text instead of a call. The text is
+        ``ANSWER`` if the policy's answer does not begin with a letter, but e.g. with a
+        special token of the chat template.
         """
         text = ANSWER
         asks_text = request.tools and not (request.wants_call or request.form)

@@ -13,8 +13,8 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
         failed: Number of tasks that their calls did not solve, by reason.
         updates: Number of updates.
         loss: Mean loss per imitated token in the last updates, in nats.
-        held_out_loss: Final loss per token of held-out tasks, in nats; None if not
-            measured.
+        held_out_loss: Final loss per token of tasks kept out of the warm start, in
+            nats; None if not measured.
     """
 
     tasks: int

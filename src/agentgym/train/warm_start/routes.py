@@ -59,7 +59,12 @@ class Routes:
         return place
 
     def untried(self, place: TeamMember) -> Move | None:
-        """Return an untried hand-off, or the first one on a route to it; or None."""
+        """Return the next hand-off on the way to an untried one.
+
+        This is an untried hand-off of ``place`` itself, if it has one. Otherwise it is
+        the first hand-off on a route to an agent that has one. None if no known route
+        has an untried hand-off.
+        """
         for first, at in [(None, place), *self._reached(place)]:
             for move, reached in self.ways[at].items():
                 if reached is None:
@@ -69,7 +74,8 @@ class Routes:
     def towards(self, place: TeamMember, tool: str) -> Move | None:
         """Return the first hand-off on the shortest route to an agent with a tool.
 
-        None if no known hand-offs reach such an agent.
+        The route begins at the agent ``place``. None if no known hand-offs reach an
+        agent with the tool.
         """
         for first, at in self._reached(place):
             if tool in at.tools:
@@ -98,7 +104,7 @@ class Routes:
         return made | ({move.argument: move.value} if move.argument else {})
 
     def _reached(self, place: TeamMember) -> Iterator[tuple[Move, TeamMember]]:
-        """Yield the agents that known hand-offs reach, nearest first.
+        """Yield the agents that known hand-offs reach from ``place``, nearest first.
 
         Each comes with the first hand-off on the route to this agent.
         """

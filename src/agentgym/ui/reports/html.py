@@ -59,9 +59,10 @@ circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
 
 
 def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
-    """Convert a Markdown report to an HTML page; pictures precede the first section.
+    """Convert a Markdown report to an HTML page, which cannot run scripts.
 
-    HTML in the report is escaped, and the page cannot run scripts.
+    HTML in the report is escaped. ``pictures`` are HTML; they are inserted before the
+    first section.
     """
     head, mark, rest = markdown.partition(_SECTION)
     title = markdown.partition("\n")[0].lstrip("# ")
@@ -81,11 +82,11 @@ def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:
 def run_pictures(
     result: TrainingResult | None, steps: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """Return the charts of a run as HTML: curves by step, and success by family.
+    """Return the charts of a run as HTML: curves, and success by family of tasks.
 
     Args:
-        result: The run's result; None if it has none yet.
-        steps: The lines of ``metrics.jsonl``.
+        result: The run's result; None if the run has none yet.
+        steps: The records of steps in the run's ``metrics.jsonl``.
     """
     numbers = [int(step["step"]) for step in steps]
     pictures = [
@@ -111,9 +112,10 @@ def run_pictures(
 
 
 def families(before: Metrics, after: Metrics) -> list[tuple[str, Estimate, Estimate]]:
-    """Return name, success before and success after, of each family of tasks.
+    """Return the success of each family (kind) of tasks, before and after training.
 
-    The largest loss is first.
+    A row is the family's name, success before and success after. The row with the
+    largest loss is first.
     """
     old, new = before.family_success(), after.family_success()
     both = [(name, old[name], new[name]) for name in new if name in old]
@@ -128,7 +130,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Lin
 
 
 def _rendered(markdown: str) -> str:
-    """Convert Markdown to HTML; tables use CSS classes and scroll if they are wide."""
+    """Convert Markdown to HTML, with tables that scroll if they are too wide."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     made = str(parser.render(markdown))
     made = made.replace(' style="text-align:right"', ' class="right"')

@@ -40,9 +40,9 @@ def render_report(
 
     Args:
         result: The run's result.
-        machine: State and cost of the rented machine; empty without one.
-        instructions: Requests of held-out tasks, by task id; unknown ones are missing.
-        confusion: Confusion matrix of tools after training, if it is known.
+        machine: Text with state and cost of the rented machine; empty without one.
+        instructions: Requests of held-out tasks, by task id; may be incomplete.
+        confusion: Confusion matrix of tools after training; None if it is unknown.
     """
     config, metrics, ledger = result.config, result.metrics, result.ledger
     place = f" on {result.device}" if result.device else ""
@@ -109,7 +109,7 @@ def _effect(result: TrainingResult) -> list[str]:
 
 
 def _forgetting(result: TrainingResult) -> list[str]:
-    """Return a paragraph on how far training moved the model on unrelated questions.
+    """Return a paragraph on how much training changed answers to unrelated questions.
 
     Return [] if this was not measured.
     """

@@ -16,7 +16,7 @@ _MEAN = 10
 
 
 class Line(NamedTuple):
-    """Name and values of one line in a chart; None is a missing value."""
+    """A line in a chart: its name, and a value per step (None: no value)."""
 
     name: str
     values: Sequence[float | None]
@@ -25,13 +25,13 @@ class Line(NamedTuple):
 def line_chart(
     title: str, steps: Sequence[int], lines: Sequence[Line], *, is_share: bool
 ) -> str:
-    """Draw values by step; each point is the mean of up to ten steps.
+    """Draw a chart of values by training step; a point is the mean of up to ten steps.
 
     Args:
         title: Title above the chart.
         steps: Step numbers, ascending.
         lines: The lines; each has one value per step.
-        is_share: Whether the values are shares; the axis is then 0 to 100 %.
+        is_share: Whether the values are shares, so that the axis is 0 to 100 %.
 
     Returns:
         A ``figure`` element in HTML; empty if no line has a value.
@@ -70,13 +70,13 @@ def line_chart(
 
 
 def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]]) -> str:
-    """Draw success by family of tasks, with confidence intervals.
+    """Draw a chart of success by family (kind) of tasks, with confidence intervals.
 
-    A hollow circle is the success before training, a filled circle that after it.
+    A hollow circle is the success before training, a filled circle the success after.
 
     Args:
         title: Title above the chart.
-        families: Name, success before and success after, of each family.
+        families: Each family's name, success before and success after training.
 
     Returns:
         A ``figure`` element in HTML; empty without families.
@@ -117,7 +117,7 @@ def family_chart(title: str, families: Sequence[tuple[str, Estimate, Estimate]])
 
 
 def _smooth(values: Sequence[float | None]) -> list[float | None]:
-    """Replace each value by the mean of this value and up to nine before it."""
+    """Replace each value by the mean of it and up to nine values before it."""
     found: list[float | None] = []
     for end in range(1, len(values) + 1):
         near = values[max(0, end - _MEAN) : end]

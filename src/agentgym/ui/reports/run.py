@@ -35,7 +35,7 @@ def run_markdown(run: RunFolder, result: TrainingResult) -> str:
 
 
 def run_html(run: RunFolder, status: str) -> str:
-    """Return a run's report as an HTML page; only the curves if it has no result yet.
+    """Return a run's report as an HTML page; without a result, only the curves.
 
     Args:
         run: The run's folder.
@@ -61,9 +61,10 @@ def _steps(run: RunFolder) -> Sequence[dict[str, Any]]:
 
 
 def _instructions(run: Path, result: TrainingResult) -> dict[str, str]:
-    """Return the requests of out-of-vocabulary tasks by task id, from the run's store.
+    """Return the requests of out-of-vocabulary tasks, by task id.
 
-    Empty if there are no such tasks or the store cannot be read.
+    They are read from the run's ``rollouts.db``. Return {} if there are no such tasks
+    or the file cannot be read.
     """
     if UNUSUAL not in result.breakdown:
         return {}

@@ -1,7 +1,7 @@
 """Report results that got worse in training.
 
-These are families of tasks with less success, and out-of-vocabulary tasks (worded in
-other words than the training tasks) with fewer right calls.
+These are families (kinds) of tasks with less success, and out-of-vocabulary tasks with
+fewer right calls. Out-of-vocabulary tasks use words that training tasks do not use.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _MOST_TEXT = 160
 
 
 class LostCalls(NamedTuple):
-    """A task in which fewer calls are right after training than before.
+    """A task with fewer right calls after training than before.
 
     Attributes:
         task_id: The task's id.
@@ -35,9 +35,10 @@ class LostCalls(NamedTuple):
 
 
 def fallen_families(before: Metrics, after: Metrics) -> list[tuple[Change, bool]]:
-    """Return the families of tasks whose success fell, the largest loss first.
+    """Return the families (kinds) of tasks whose success fell, the largest loss first.
 
-    The bool is whether the loss is significant, with Holm's correction.
+    The bool is whether the loss is significant, with Holm's correction for the number
+    of families.
     """
     changes = family_changes(before, after)
     real = holm([change.p_value for change in changes])
@@ -68,7 +69,7 @@ def worse_parts(
 
     Args:
         result: The result of the run.
-        instructions: Requests of held-out tasks, by task id; unknown ones are missing.
+        instructions: Requests of held-out tasks, by task id; may be incomplete.
     """
     parts = []
     if fallen := fallen_families(result.baseline, result.metrics):

@@ -1,10 +1,10 @@
 """BatchDecoder: answer many requests in one continuous batch.
 
 Requests join the running batch between decoding steps and leave it when they are done.
-Keys and values of these parts of a prompt are not computed again: its head (system
-prompt and tools), earlier turns of the same session, and an identical prompt, such as
-that of another attempt at the task. A step checks several guessed tokens per row (a
-draft), so that a response takes fewer steps than it has tokens.
+Stored keys and values are used again for three parts of a prompt: for its head (system
+prompt and tools), for earlier turns of its session, and for a whole prompt that was
+computed before, e.g. in another attempt at the task. A step checks several guessed
+tokens per row (a draft), so that a response takes fewer steps than it has tokens.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class _Row(Row):
 
 
 class BatchDecoder(Decoder):
-    """Answers many jobs in one batch; see the module.
+    """Answers many requests in one batch; see the module.
 
     Args:
         forward: The model and its batch cache.
@@ -138,7 +138,14 @@ class BatchDecoder(Decoder):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return keys and values of a prompt's head, from the store if it has them."""
+        """Return keys and values of a prompt's head (system prompt and tools).
+
+        They are stored for later prompts.
+
+        Args:
+            job: The job with the prompt.
+            length: Number of tokens of the head.
+        """
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)
@@ -183,10 +190,10 @@ class BatchDecoder(Decoder):
         self._sample(first, logits[[index for index, _ in joining]], new)
 
     def _shared_prefix(self) -> int:
-        """Return the length of the prompts' head if all running rows have the same.
+        """Return the length of the head if all running rows have the same head, else 0.
 
-        Else 0. Also 0 with few rows, and in deterministic mode, where a row's result
-        must not depend on other rows.
+        The head is the system prompt and the tools. The result is also 0 with few rows,
+        and in deterministic mode, where a row must not depend on other rows.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -265,6 +272,10 @@ class BatchDecoder(Decoder):
         """Remove a finished row and answer its request.
 
         The row's keys and values are stored for the next request of its session.
+
+        Args:
+            place: Index of the row.
+            reason: Why the response ended, e.g. ``stop``.
         """
         row, last = self._rows[place], len(self._rows) - 1
         job = row.job
@@ -284,7 +295,7 @@ class BatchDecoder(Decoder):
 
 
 def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
-    """Return the key of a job's prompt in the stores: the adapter and the tokens."""
+    """Return the key that stores a prompt's keys and values: adapter and tokens."""
     return job.adapter, tuple(job.prompt)
 
 

@@ -41,7 +41,7 @@ class Generation:
         ids: Token ids.
         logprobs: Log-probability of each token.
         finish_reason: ``stop``, ``length`` or ``cancelled``.
-        version: Version of the weights.
+        version: Version of the weights that sampled the response.
     """
 
     ids: list[int]
@@ -96,7 +96,7 @@ class Row:
 
 
 class Decoder(ABC):
-    """Answers jobs in a separate thread, which also updates the weights.
+    """Answers requests in a separate thread, which also updates the weights.
 
     One thread does both, since OpenMP (libgomp) keeps helper threads for every thread
     that computes. With more helper threads than cores, all of them sleep between
@@ -137,7 +137,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def _drop_rows(self) -> None:
-        """Remove the responses being sampled, without an answer."""
+        """Remove all running responses; do not answer their requests."""
 
     @abstractmethod
     def _free_rows(self) -> int:
@@ -267,7 +267,8 @@ class Decoder(ABC):
     def _next_jobs(self) -> list[DecodingJob]:
         """Take the waiting jobs to start now from the queue.
 
-        None are started while work waits for the running responses to finish.
+        No job is started while work of :meth:`between_responses` waits for the running
+        responses to finish.
         """
         with self._wake:
             if not (self._running() or self._works):

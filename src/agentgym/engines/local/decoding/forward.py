@@ -72,7 +72,7 @@ class BatchForward:
 
         Args:
             ids: New tokens of each row, at least one; their number may differ.
-            starts: For each row, the number of tokens that it has already.
+            starts: For each row, the number of its tokens in the cache already.
             adapters: For each row, the index of its role's adapter, -1 for none; read
                 only if each role has its own adapter.
             first: Index of the first row.
@@ -143,7 +143,13 @@ class BatchForward:
         return self._sampled.logits(work.ids, work.positions, work, last)
 
     def _mask(self, start: Tensor, time: int, width: int) -> Tensor:
-        """Return the additive mask of future tokens, (rows, 1, time, width)."""
+        """Return the additive mask of future tokens, (rows, 1, time, width).
+
+        Args:
+            start: For each row, the column of its first new token.
+            time: Number of new tokens per row.
+            width: Number of columns that the new tokens attend to.
+        """
         new = torch.arange(time, device=start.device)
         keys = torch.arange(width, device=start.device)
         hidden = keys > (start[:, None] + new)[:, None, :, None]

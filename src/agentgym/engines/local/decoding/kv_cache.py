@@ -65,7 +65,7 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Divide the memory again if so many rows and columns do not fit now.
+        """Divide the memory again if its current division is too small.
 
         Args:
             rows: Number of rows, at most the result of :meth:`fitting`.
@@ -83,7 +83,7 @@ class BatchCache:
     def _width(self, columns: int) -> int:
         """Return the number of columns per row, at least ``columns``.
 
-        It is halved as long as that lets more rows fit, up to ``most_rows``.
+        The largest width is halved as long as more rows then fit, up to ``most_rows``.
         """
         width = self._most_columns
         while width // 2 >= columns and self._tokens // width < self.most_rows:
@@ -134,13 +134,15 @@ class BatchCache:
         return self._data[:, :, row, :, columns].clone()
 
     def put(self, row: int, segment: Tensor, columns: slice) -> None:
-        """Write a segment from :meth:`take`, up to the columns' width, into a row."""
+        """Write the beginning of a segment from :meth:`take` to columns of a row."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
 class SegmentStore:
-    """A store of keys and values by name; drops the least recently used ones.
+    """A store of segments by name; drops the least recently used segments.
+
+    A segment is the keys and values of consecutive tokens.
 
     Args:
         tokens: Most tokens of all segments together.

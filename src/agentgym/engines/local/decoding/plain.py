@@ -1,10 +1,13 @@
 """PlainDecoder: answer requests one by one through the model's own forward pass.
 
-For models whose tokens cannot be packed (:mod:`agentgym.engines.local.architecture`).
-The cache of transformers has the windows and states that the model needs. It cannot be
-cut to fewer tokens, so copies of the whole cache are kept at three points: after the
-head of the prompt (system prompt and tools), after the prompt, which other attempts at
-the task may share, and after the response, which the next turn continues.
+This is for models that cannot compute several sequences in one row
+(:mod:`agentgym.engines.local.architecture`), for example since they have recurrent
+states. The cache of transformers supports them, but cannot be cut to fewer tokens. So
+the whole cache is copied at three points:
+
+- after the system prompt and tools, which other prompts begin with,
+- after the prompt, for other attempts at the same task,
+- after the response, for the next turn of the conversation.
 """
 
 import copy
@@ -24,7 +27,7 @@ _CHUNK_TOKENS = 512
 
 
 class CacheStore:
-    """A store of caches by their tokens; drops the least recently used ones.
+    """A store of caches by their tokens; drops the least recently used caches.
 
     Args:
         budget: Most bytes of all caches together.
@@ -53,8 +56,8 @@ class CacheStore:
         logits.
 
         Returns:
-            The prefix's number of tokens, and a copy of the cache; 0 and None if there
-            is none.
+            The prefix's number of tokens, and a copy of the cache; 0 and None if no
+            stored cache fits.
         """
         prompt = tuple(ids)
         found = [
@@ -79,7 +82,7 @@ class CacheStore:
 
 
 class PlainDecoder(Decoder):
-    """Answers jobs in the order of arrival; see the module.
+    """Answers requests in the order of arrival; see the module.
 
     Args:
         loaded: The model.
@@ -164,7 +167,7 @@ class PlainDecoder(Decoder):
         return self._compute(ids[held:])
 
     def _compute(self, ids: Sequence[int]) -> Tensor:
-        """Add tokens to the cache in chunks; return the states of the last chunk."""
+        """Add tokens to the cache in chunks; return the last chunk's hidden states."""
         for start in range(0, len(ids), _CHUNK_TOKENS):
             states = self._states(ids[start : start + _CHUNK_TOKENS])
         return states

@@ -24,7 +24,7 @@ type Runs = Mapping[tuple[int, ...], int]
 
 
 def runs_of(ids: Sequence[int]) -> Runs:
-    """Return the next token for each run of three consecutive tokens in a prompt."""
+    """Map every three consecutive tokens of a prompt to the token after them."""
     return dict(zip(zip(ids, ids[1:], ids[2:], strict=False), ids[3:], strict=False))
 
 

@@ -9,8 +9,8 @@ from statistics import median
 import torch
 
 _FIRST_TRIAL, _RAREST_TRIAL = 32, 256
-"""Least and most decoding steps between two trials. The number doubles after each trial
-that confirms the choice."""
+"""Least and most decoding steps between two trials of :class:`ThreadTuner`. The number
+doubles after each trial that confirms the current choice."""
 _TRIED = 5
 """Decoding steps of a trial with each number of threads."""
 

@@ -41,7 +41,7 @@ class Keys:
         self._is_open = not api_key
 
     def check(self, request: "Request | DirectRequest") -> None:
-        """Check a request's key, and set ``request.key`` to its kind.
+        """Check a request's key; set ``request.key`` to the kind of the key.
 
         Raises:
             ApiError: Status 401: the key is missing or unknown. Status 403: the key

@@ -41,8 +41,8 @@ class Listener:
         keys: Checks the key of each request.
         name: Name of the thread.
         grace_s: Seconds that running answers may take after the listener is closed.
-        lifespan: Returns a context manager; it is entered before the listener accepts
-            requests, and left after the last answer.
+        lifespan: Returns a context manager, which is entered before the listener
+            accepts requests, and left after the last answer.
         noted: Called with every request and its HTTP status.
 
     Attributes:
@@ -101,7 +101,7 @@ class Listener:
         self._listens.result()
 
     def close(self) -> None:
-        """Stop listening; abort answers that exceed the grace time."""
+        """Stop listening; abort answers that run longer than ``grace_s`` afterwards."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread.ident is not None:

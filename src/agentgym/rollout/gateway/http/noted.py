@@ -20,9 +20,10 @@ AnyRequest = Request | DirectRequest
 
 
 class Noted:
-    """Logs requests that write rollouts, rewards or models, and refused keys.
+    """Logs refused keys and write requests, e.g. of rollouts, rewards and models.
 
-    Model calls and the claims of workers are not logged: the store records them.
+    Model calls, and the requests in which workers claim rollouts, are not logged: the
+    store records them.
     """
 
     def __init__(self, log: AuditLog | None) -> None:
@@ -31,7 +32,7 @@ class Noted:
         self._noted_at: dict[str, float] = {}
 
     def __call__(self, request: AnyRequest, status: int) -> None:
-        """Log a request, if it wrote something or if its key was refused."""
+        """Log a request if its key was refused, or if it is a write request."""
         if self._log is None:
             return
         if status in _REFUSED:

@@ -214,7 +214,7 @@ class Connection(web.RequestHandler):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Answer the next request in the buffer; first wait for a slow reader."""
+        """Answer the next buffered request once the client has read earlier answers."""
         transport = self.transport
         if transport is None or not self._is_direct or self._task is not None:
             return
@@ -300,7 +300,7 @@ class HttpServer(web.Server):
         return Connection(self, self._settings)
 
     async def _counted(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request, and count it in ``Connection.busy`` while this runs."""
+        """Answer a request; count it in ``Connection.busy`` until it is answered."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.busy += 1

@@ -1,4 +1,4 @@
-"""The kinds of task. A family creates a draft, and makes a task from it."""
+"""The families (kinds of task), level by level."""
 
 from agentgym.scenarios.coding.families import level1, level2, level3
 from agentgym.scenarios.coding.families.base import Draft, Family, Step

@@ -1,4 +1,4 @@
-"""The parts of every family of tasks: a request, a project, and a goal to check."""
+"""The base of all families (kinds of task): a request, a project, and a goal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,14 +47,14 @@ class Draft:
         instruction: The user's request.
         files: The project at the start: text by path.
         plan: The calls of the shortest solution.
-        ordered: Whether the calls of the plan are the goal; otherwise only the final
-            state of the project counts.
-        expected: For each file that must change, a text with the meaning that it must
-            get.
+        ordered: Whether a success must make the calls of the plan in order; otherwise
+            only the final state of the project counts.
+        expected: For each file that must change, a right final text; texts with the
+            same meaning are right too.
         formatted: Files that must be formatted at the end.
         hidden: For each module, by path, expressions in its namespace with the ``repr``
-            of their right values. If there are some, ``expected`` is only one of the
-            right solutions.
+            of their right values. If not empty, any code that gives these values is
+            right, and ``expected`` is only one example.
     """
 
     instruction: str
@@ -78,11 +78,11 @@ class Draft:
 
 @dataclass(frozen=True)
 class Scene:
-    """The inputs from which a family creates a draft.
+    """The inputs from which a family creates a draft (the content of a task).
 
     Attributes:
         rng: Source of random choices.
-        split: The split that gives the wordings and faults.
+        split: The split whose wordings and faults are used.
         names: Names for the project.
     """
 
@@ -144,7 +144,7 @@ class Family(ProjectFamily[Draft]):
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Create a family with the name of ``draft``, and the phrases of that name."""
+        """Create a family; the function ``draft`` gives its name and its phrases."""
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 
@@ -155,5 +155,5 @@ def pick_module(scene: Scene, project: Project) -> Module:
 
 
 def definition(name: str) -> tuple[dict[str, str], ...]:
-    """Return arguments of searches that find where a name is defined."""
+    """Return the arguments of search calls that find where a name is defined."""
     return {"query": f"def {name}"}, {"query": f"{name} ="}

@@ -28,7 +28,7 @@ def edit_plan(module: Module, old: str, new: str) -> tuple[Step, ...]:
 
 
 def run_tests(module: Module) -> Step:
-    """Return a step that runs all tests; running only the module's is right, too."""
+    """Return a step that runs all tests or, just as right, the module's tests."""
     return Step("run_tests", {"path": "tests"}, ({"path": module.test_path},))
 
 
@@ -43,7 +43,10 @@ def _edit(
     lines: tuple[str, str],
     slots: dict[str, str],
 ) -> Draft:
-    """Create a task to replace ``lines[0]`` of the first module by ``lines[1]``."""
+    """Create a task to replace ``lines[0]`` of the first module by ``lines[1]``.
+
+    ``slots`` has the values of the request's placeholders, by name.
+    """
     module = project.modules[0]
     source = project.files[module.path]
     slots = {"file": _reference(scene, module), **slots}
@@ -71,7 +74,7 @@ def _change_constant(scene: Scene, phrases: Phrases) -> Draft:
 
 
 def _with_special(scene: Scene, special: Template) -> tuple[Project, Function]:
-    """Return a project, and its function that has the template ``special``."""
+    """Return a project with a function made from ``special``, and this function."""
     other = functions.pick(scene.rng)
     templates = [special, other] if scene.rng.random() < 0.5 else [other, special]
     project = projects.build(scene.rng, scene.names, templates=templates)

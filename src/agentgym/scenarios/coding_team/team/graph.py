@@ -242,7 +242,7 @@ def _person(tools: TeamTools) -> Any:
 
 
 def _known(state: TeamState, work: Mapping[str, Any]) -> TeamState:
-    """Return a state update: the user's last request, and the state of the work."""
+    """Return a state update with the user's last request and the state of the work."""
     problem = state.get("problem") or ""
     asked = [m.text for m in state.get("messages", ()) if m.type == "human"]
     if asked:

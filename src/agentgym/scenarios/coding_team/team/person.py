@@ -18,8 +18,9 @@ _LEAST_WORDS = 2
 def understood(answer: Any) -> str | None:
     """Return ``yes``, ``no``, or the instruction in an answer; None if it is unclear.
 
-    An instruction has at least two words. None means ``no``: the person has left. Where
-    LangGraph does not allow None, it is given as ``{"answer": None}``.
+    An instruction has at least two words. The answer None counts as ``no``: the person
+    has left. LangGraph does not always allow the answer None, so ``{"answer": None}``
+    means the same.
     """
     if isinstance(answer, Mapping):
         answer = answer.get("answer", "")
@@ -39,7 +40,15 @@ def understood(answer: Any) -> str | None:
 
 
 def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
-    """Return the question whether to keep a risky edit."""
+    """Return a question to a person: keep a risky edit?
+
+    Args:
+        before: Text of each file before the edit, by path.
+        after: Text of each file after the edit, by path.
+
+    Returns:
+        The question: its ``kind``, its ``text``, and the changed ``files``.
+    """
     changed = changed_files(before, after)
     return {
         "kind": "risky_edit",
@@ -51,7 +60,7 @@ def about_edit(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str,
 
 
 def about_deadlock() -> dict[str, Any]:
-    """Return the question about code that was written again after it failed."""
+    """Return a question to a person: go on with code that has failed before?"""
     return {
         "kind": "deadlock",
         "text": "The generator wrote the same code again, and it has failed already. "
@@ -60,7 +69,7 @@ def about_deadlock() -> dict[str, Any]:
 
 
 def about_rounds(rounds: int) -> dict[str, Any]:
-    """Return the question to ask when the last round has failed."""
+    """Return a question to a person: after ``rounds`` failed rounds, try again?"""
     return {
         "kind": "failed_rounds",
         "text": f"{rounds} rounds have not solved it. Answer yes for as many more, no "

@@ -1,4 +1,4 @@
-"""Rules of routing: the roles that may take the next turn."""
+"""The rules that decide which roles may take the next turn."""
 
 import re
 from collections.abc import Mapping

@@ -71,7 +71,12 @@ class TeamTools:
         return [self._tools[n] for n in ROLE_TOOLS[role] if n in self._tools]
 
     async def record(self, event: str = "look", role: str = "") -> dict[str, Any]:
-        """Report an event, and return the new state of the work."""
+        """Call the tool ``team_state``; return the new state of the work.
+
+        Args:
+            event: Event to report, e.g. ``fall_back``; ``look`` reports nothing.
+            role: The role that the event is about.
+        """
         text = await self._tools["team_state"].ainvoke({"event": event, "role": role})
         state: dict[str, Any] = json.loads(text)
         return state
@@ -125,7 +130,7 @@ async def take_turn(
 
     Args:
         role: Name of the role.
-        agents: Agents of the role; the first is asked twice, each other once.
+        agents: Agents of the role; the first is asked twice, each of the others once.
         tools: The whole team's tools.
         brief: The message to the role.
         before: The state of the work before the turn.
@@ -152,13 +157,13 @@ async def take_turn(
 async def answers[M, A](
     models: Sequence[M], ask: Callable[[M], Awaitable[A]]
 ) -> AsyncIterator[A]:
-    """Ask a role's models, and yield the answers: two of the first, one of each other.
+    """Ask a role's models, the first one twice; yield the answers.
 
     A model whose server is not running is not asked again.
 
     Args:
         models: The role's models.
-        ask: Asks one model.
+        ask: Asks one model, and returns its answer.
 
     Raises:
         Exception: The provider refuses the key or the model, or the last model's server
@@ -206,7 +211,13 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
 
 
 async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
-    """Write the only code block in an answer; return False if there is not just one."""
+    """Write an answer's code block to a file; return False unless it has just one.
+
+    Args:
+        tools: The team's tools.
+        said: The answer.
+        before: The state of the work before the turn, with the path of the file.
+    """
     blocks = _CODE.findall(said)
     if len(blocks) != 1 or not blocks[0].strip():
         return False

@@ -1,4 +1,4 @@
-"""The parts of every family of tasks: a shop, a customer, and a goal to check."""
+"""The base of all families (kinds of task): a shop, a customer, and a goal."""
 
 import copy
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class SupportStep:
     Attributes:
         tool: Name of the tool.
         args: The arguments that matter; others may have any value.
-        request: Number of the customer's request that it serves, from 0.
+        request: Number of the customer's request that this call serves, from 0.
     """
 
     tool: str
@@ -41,11 +41,11 @@ class SupportStep:
 
 @dataclass(frozen=True)
 class SupportScene:
-    """The inputs from which a family creates a draft.
+    """The inputs from which a family creates a draft (the content of a task).
 
     Attributes:
         rng: Source of random choices.
-        split: The split that gives the words and wordings.
+        split: The split whose words and wordings are used.
     """
 
     rng: Random
@@ -112,15 +112,15 @@ class Story:
             self.add_order(rng.choice(("pending", "processing", "delivered")))
 
     def say(self, kind: str, value: str) -> str:
-        """Return the customer's answer to a question about a fact."""
+        """Return the customer's answer to a question about a fact, e.g. the email."""
         return talk.fact(self.rng, self.scene.split, kind, value)
 
     def draw(self, form: str, **slots: str) -> str:
-        """Return a random phrase of the kind ``form``, with its slots filled."""
+        """Return a random phrase of the kind ``form``, its placeholders filled."""
         return talk.say(self.rng, self.scene.split, form, **slots)
 
     def add_order(self, status: str, **fields: Any) -> Order:
-        """Add an order with random values; ``fields`` gives some of them instead."""
+        """Add an order; fields that are not in ``fields`` get random values."""
         rng, names = self.rng, self.scene.names
         free = [p for p in names.products if p not in self.used]
         items = rng.sample(free, rng.randint(1, 2))
@@ -160,7 +160,7 @@ class Story:
         return self.draw("vague")
 
     def ask(self, intent: str, **slots: str) -> str:
-        """Return a random request of an intent, with its slots filled."""
+        """Return a random request of the kind ``intent``, its placeholders filled."""
         return request(self.rng, INTENTS[intent], self.scene.split, slots)
 
     def open(self, text: str, *, verified: bool = False) -> None:
@@ -184,7 +184,7 @@ class Story:
         ]
 
     def do(self, tool: str, *, request: int = 0, **args: Any) -> None:
-        """Add a step to the plan."""
+        """Add a call to the plan."""
         self.plan.append(SupportStep(tool, args, request))
 
 

@@ -14,4 +14,4 @@ _POOLS = read_pools(Path(__file__).parent)
 FORMS: dict[str, Forms] = {name: _POOLS[name] for name in _FORMS}
 """Phrases of customers that are not requests, by kind."""
 INTENTS = {name: Phrases(p) for name, p in _POOLS.items() if name not in _FORMS}
-"""Requests, by intent of the customer."""
+"""Requests of customers, by kind, e.g. to cancel an order."""

@@ -9,7 +9,7 @@ from agentgym.scenarios.wording.grammar import draw
 
 
 def say(rng: Random, split: Split, form: str, **slots: Any) -> str:
-    """Return a random phrase of the kind ``form``, with its slots filled."""
+    """Return a random phrase of the kind ``form``; ``slots`` fill its placeholders."""
     return draw(rng, split, FORMS[form]).format(**slots)
 
 

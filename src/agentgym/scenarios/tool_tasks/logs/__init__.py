@@ -2,7 +2,7 @@
 
 ``message.py`` parses a message in any format, ``trace.py`` converts the calls for one
 request to a task. ``langsmith.py``, ``langfuse.py`` and ``opentelemetry.py`` read
-exports, ``reviews.py`` reads a person's decisions on calls, ``secrets.py`` removes
+exports, ``reviews.py`` reads a person's decisions on calls, ``secrets.py`` removes API
 keys, and ``tasks.py`` detects a file's format.
 """
 

@@ -20,7 +20,7 @@ def is_atif(value: Mapping[str, Any]) -> bool:
 
 
 def read_atif(value: Mapping[str, Any]) -> Trace:
-    """Return the trace of a trajectory, with the conversations of its subagents.
+    """Return a trajectory as a `Trace`, with the conversations of its subagents.
 
     Raises:
         ValueError: The trajectory has no readable steps.

@@ -14,7 +14,7 @@ _REJECTED = "User rejected the tool call for `"
 _EDITED, _WITH = "Executed instead: ", " with arguments "
 _RESPONSE = "Tool response:"
 _NOTICE = 2_000
-"""Most characters of a result before the notice of an edited call."""
+"""Most characters of a result that come before the notice of an edit."""
 
 
 def is_rejected(answer: Result | None) -> bool:
@@ -25,7 +25,7 @@ def is_rejected(answer: Result | None) -> bool:
 def edited(
     call: LoggedCall, answer: Result | None
 ) -> tuple[LoggedCall, Result | None] | None:
-    """Return a call as a reviewer edited it, with its result.
+    """Return a call as a reviewer edited it, and the result of the edited call.
 
     Returns:
         The pair; None if the result shows no edit. The result in the pair is None if no

@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def is_observation(value: dict[str, Any]) -> bool:
-    """Return whether an object is an observation, or a trace that lists some."""
+    """Return whether an object is an observation, or a trace with observations."""
     if isinstance(value.get("observations"), list):
         return True
     is_of_trace = "traceId" in value or "trace_id" in value
@@ -51,8 +51,8 @@ class Observations:
 
         Args:
             value: The observation or trace.
-            where: Its place in the file, used as the id if it has none.
-            trace: Id of the trace that contains it.
+            where: Place in the file, used as the id of the trace if no id is given.
+            trace: Id of the trace that contains the observation, if known.
         """
         own = _of(value, "traceId") or trace or value.get("id") or where
         listed = value.get("observations")
@@ -66,7 +66,7 @@ class Observations:
                 self.add(each, where, str(own))
 
     def traces(self) -> list[Trace]:
-        """Return the traces in order of arrival."""
+        """Return the traces, in the order in which they were added."""
         return [self._trace(each) for each in self._by_trace.values()]
 
     def _trace(self, observations: list[dict[str, Any]]) -> Trace:
@@ -91,7 +91,7 @@ def _of(value: dict[str, Any], key: str) -> Any:
 
 
 def _run(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert an observation to a LangSmith run."""
+    """Convert an observation to the form of a LangSmith run."""
     kind = _KINDS.get(str(value.get("type")).upper(), "other")
     given = from_json(value.get("input"))
     if kind == "llm" and isinstance(given, list | str):

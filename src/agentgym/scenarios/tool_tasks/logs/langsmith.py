@@ -29,7 +29,10 @@ _SAID = ("messages", "message", "output", "choices", "generations")
 
 
 def is_run(value: dict[str, Any]) -> bool:
-    """Return whether an object is a run or a dataset's example, which is similar."""
+    """Return whether an object is a run, or an example of a dataset.
+
+    Examples have ``inputs`` and ``outputs`` too.
+    """
     if isinstance(value.get("run_type"), str):
         return True
     return isinstance(value.get("inputs"), dict) and "outputs" in value
@@ -51,8 +54,8 @@ class Runs:
 
         Args:
             run: The run.
-            where: Its place in the file, used as the id if it has none.
-            trace: Id of the trace that contains it.
+            where: Place in the file, used as the id of the trace if no id is given.
+            trace: Id of the trace that contains the run, if known.
         """
         own = run.get("trace_id") or trace or run.get("id") or run.get("run_id")
         key = str(own or where)
@@ -63,14 +66,14 @@ class Runs:
                 self.add(child, where, key)
 
     def traces(self) -> list[Trace]:
-        """Return the traces in order of arrival."""
+        """Return the traces, in the order in which they were added."""
         return [trace_of(runs, self._problems) for runs in self._by_trace.values()]
 
 
 def trace_of(
     runs: list[dict[str, Any]], problems: list[str], of: str = "LangSmith"
 ) -> Trace:
-    """Combine the runs of one trace.
+    """Combine the runs of one trace to a `Trace`.
 
     Args:
         runs: All runs of one trace.

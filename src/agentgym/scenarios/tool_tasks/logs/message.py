@@ -46,7 +46,7 @@ class LoggedCall:
 
     Attributes:
         id: Id of the call; empty if the log has none.
-        arguments: The arguments; None if they are not a JSON object.
+        arguments: Arguments of the call; None if they are not a JSON object.
     """
 
     id: str
@@ -61,7 +61,7 @@ class LoggedCall:
 
 @dataclass(frozen=True)
 class Result:
-    """A tool's answer; ``id`` is that of the call."""
+    """A tool's answer; ``id`` is the id of the call."""
 
     id: str
     text: str
@@ -169,7 +169,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _fields(value: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return a message's fields, and its declared type ("" if it has none)."""
+    """Return a message's fields, and its declared type ("" without a type)."""
     value = _bare(value)
     kwargs, data = value.get("kwargs"), value.get("data")
     if isinstance(kwargs, dict) and isinstance(value.get("id"), list) and value["id"]:

@@ -90,7 +90,7 @@ class Spans:
 
         Args:
             value: The span, record or group.
-            where: Its place in the file, used as the id if it has none.
+            where: Place in the file, used as the id of the trace if no id is given.
         """
         kinds = [(_GROUPS.get(_plain(key)), inner) for key, inner in value.items()]
         groups = [(kind, inner) for kind, inner in kinds if kind]
@@ -164,7 +164,7 @@ class Spans:
             span.attributes |= attributes
 
     def traces(self) -> list[Trace]:
-        """Return the traces in order of arrival."""
+        """Return the traces, in the order in which they were added."""
         return [
             _trace([*spans.values()], self._problems)
             for spans in self._by_trace.values()
@@ -265,7 +265,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _tree(items: Any) -> Any:
-    """Return nested objects from dotted names; numbers as names make lists."""
+    """Build nested objects from dotted names; numbers as names make lists."""
     tree: dict[str, Any] = {}
     for name, value in items:
         if isinstance(value, dict):
@@ -337,7 +337,7 @@ def _identity(value: dict[str, Any], name: str) -> str | None:
 
 
 def _named(value: dict[str, Any], *names: str) -> Any:
-    """Return the value of the first key that is one of the names in any spelling."""
+    """Return the value of the first key that is one of ``names``, in any spelling."""
     return next((v for k, v in value.items() if _plain(k) in names), None)
 
 

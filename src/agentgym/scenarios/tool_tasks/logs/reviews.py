@@ -46,9 +46,10 @@ def record_review(
     Args:
         file: JSON Lines file, created if missing.
         messages: The conversation so far: LangChain messages or dictionaries.
-        request: The interrupt, or its value, from LangChain's human-in-the-loop
-            middleware.
-        response: The response to it: ``{"decisions": […]}``, or one decision.
+        request: The interrupt of LangChain's human-in-the-loop middleware, or the value
+            of the interrupt.
+        response: The response to the interrupt: ``{"decisions": […]}``, or one
+            decision.
 
     Raises:
         UsageError: The request has no tool calls, or the decisions do not match them.
@@ -74,7 +75,7 @@ def is_review(value: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Request:
-    """The reviews of one request of a user."""
+    """The reviews (a person's decisions on calls) for one request of a user."""
 
     conversations: list[list[Message]] = field(default_factory=list)
     decided: dict[str, LoggedCall | None] = field(default_factory=dict)
@@ -119,7 +120,7 @@ class Reviews:
             about.decided[call.key] = right
 
     def traces(self) -> list[Trace]:
-        """Return a trace for each request, in order of arrival."""
+        """Return a trace for each request, in the order in which reviews were added."""
         return [_trace(about) for about in self._by_request.values()]
 
 
@@ -137,7 +138,7 @@ def _trace(about: _Request) -> Trace:
 
 
 def _reviewed(message: Message, about: _Request) -> Message:
-    """Return a message with its calls changed as the reviewer decided."""
+    """Return a message with its calls changed by the reviewer's decisions."""
     calls = []
     for call in message.calls:
         right = about.decided.get(call.key, call)

@@ -6,7 +6,7 @@ from agentgym.security.redaction import Redactor
 
 
 class Secrets:
-    """Replaces secrets by names; equal secrets get the same name."""
+    """Replaces keys and tokens by names; equal ones get the same name."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -48,10 +48,10 @@ class FromLogs:
     Attributes:
         text: The tasks file.
         kinds: Log formats in the file.
-        tasks: Number of lines.
+        tasks: Number of lines in the tasks file.
         answers: Number of expected calls with a tool's answer.
-        skipped: Number of traces that gave no line, by reason.
-        calls: Number of calls left out of lines, by reason.
+        skipped: Number of traces that gave no line of the tasks file, by reason.
+        calls: Number of calls that were left out of the tasks file, by reason.
         decisions: Number of reviewers' decisions that were applied, by kind.
         secrets: Number of keys and tokens that were replaced.
     """
@@ -77,9 +77,9 @@ def from_logs(
 
     Args:
         path: JSON or JSON Lines: messages, LangSmith's runs, Langfuse's observations,
-            OpenTelemetry's spans, reviews of :func:`record_review`. The edited form of
-            an edited call is expected, and a tool whose calls were all rejected is
-            forbidden.
+            OpenTelemetry's spans, reviews of :func:`record_review`. Of a call that a
+            reviewer edited, the edited form is expected. A tool is forbidden if a
+            reviewer rejected its calls and no call of the tool is expected.
         tools: The agent's tools; calls of other tools, or with wrong arguments, are
             left out. None takes the tools in the log, and writes them into the lines.
         reviewed: Take only requests with reviewed calls.
@@ -128,7 +128,7 @@ def _counted(counted: Mapping[str, int]) -> list[str]:
 
 
 class _Log:
-    """Reads the traces of a log file, and collects problems with other parts."""
+    """Reads the traces in a log file; collects messages about unreadable parts."""
 
     def __init__(self, path: Path, made: FromLogs) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class _Log:
         self.problems: list[str] = []
 
     def traces(self) -> list[Trace]:
-        """Return the traces, those of conversations first.
+        """Return the traces; those of plain conversations come first.
 
         Raises:
             UsageError: The file cannot be read, or has no known format.
@@ -180,7 +180,7 @@ class _Log:
 
 
 def _offered(entry: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the tools listed with messages; data sets may have the list as text."""
+    """Return the tools listed with messages; the list may be JSON text."""
     tools = entry.get("tools") or ()
     try:
         found = json.loads(tools) if isinstance(tools, str) else tools

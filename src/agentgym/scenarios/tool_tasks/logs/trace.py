@@ -124,7 +124,10 @@ def _own_tools(trace: Trace) -> dict[str, ToolSpec]:
 
 
 def _first_turn(trace: Trace) -> tuple[str, list[LoggedCall]]:
-    """Return the first request and its calls: the models', or else the tool runs."""
+    """Return the first request and its calls.
+
+    If no model has made a call, the calls are those of the tool runs.
+    """
     first = (_request(messages) for messages in trace.conversations)
     opening = next((message for message in first if message is not None), None)
     if opening is not None and not opening.whole:
@@ -165,7 +168,10 @@ def _until_more(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _answers(trace: Trace) -> dict[str, Result]:
-    """Return tool answers by call id: as the model saw them, or else from tool runs."""
+    """Return tool answers by call id.
+
+    An answer that no model saw is taken from the tool's run.
+    """
     found: dict[str, Result] = {}
     for messages in trace.conversations:
         for message in messages:
