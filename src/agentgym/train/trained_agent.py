@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_framework import Workflow
     from agents import Agent as OpenAIAgent
     from autogen_agentchat.base import ChatAgent, Team
-    from crewai import Agent, Crew
+    from crewai import Agent, Crew, Task
     from langchain_core.language_models import BaseChatModel
     from langgraph.graph.state import CompiledStateGraph
     from pydantic_ai import Agent as PydanticAgent
@@ -395,7 +395,7 @@ class TrainedAgent(BaseModel):
         agent: Any = None,
         base_url: str | None = None,
         api_key: str | None = None,
-    ) -> "Agent | Crew":
+    ) -> "Agent | Task | Crew":
         """Return a CrewAI Agent, or your own CrewAI object if that was trained.
 
         CrewAI then prints no panels and sends no traces in this process, unless
@@ -413,7 +413,7 @@ class TrainedAgent(BaseModel):
         Raises:
             MissingExtraError: CrewAI is not installed.
         """
-        made: Agent | Crew = self._to("crewai", tools, agent, base_url, api_key)
+        made: Agent | Task | Crew = self._to("crewai", tools, agent, base_url, api_key)
         return made
 
     def to_agent_framework(

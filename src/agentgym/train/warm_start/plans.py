@@ -31,7 +31,7 @@ _SEED = 500_000
 _MOST_MOVES = 32
 """Most hand-offs in one rollout."""
 
-_MOST_DRAWN = 2_000
+_LEAST_DRAWN = 2_000
 """Least number of training tasks to search if few of the first list needed calls."""
 
 _LOOKED_AT = 100
@@ -80,7 +80,7 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
-    for drawn in (count, max(10 * count, _MOST_DRAWN)):  # many may have no plan
+    for drawn in (count, max(10 * count, _LEAST_DRAWN)):  # many may have no plan
         tasks = make_tasks(scenario, Split.TRAIN, seed * 1_000_003 + _SEED, drawn)
         plans = ((task, scenario.needed_calls(task)) for task in tasks)
         found = [(task, plan) for task, plan in plans if plan is not None]
