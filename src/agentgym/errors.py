@@ -41,7 +41,7 @@ def first_line(error: BaseException) -> str:
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return pydantic's first problem, as ``field: message``."""
+    """Return the first problem of a validation error, as ``field: message``."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
 
@@ -104,7 +104,7 @@ class MissingExtraError(UsageError):
 
     Attributes:
         extra: Name of the pip extra with the dependency; several are comma-separated.
-        purpose: The feature that needs it, as the start of a sentence.
+        purpose: The feature that needs the extra, as the start of a sentence.
     """
 
     def __init__(self, extra: str, purpose: str) -> None:
@@ -230,7 +230,7 @@ class TrajectoryFileError(AgentGymError):
 
 
 class RolloutStateError(RolloutError):
-    """A request does not fit its rollout's current state or attempt."""
+    """A request does not fit its rollout's state, e.g. the rollout has ended."""
 
 
 class EngineError(AgentGymError):
@@ -250,7 +250,7 @@ class GrammarError(PromptError):
 
 
 class ComputeError(AgentGymError):
-    """Another machine, rented or over SSH, cannot be rented, reached or used."""
+    """A remote machine cannot be rented, reached or used."""
 
 
 class ComputeRefusedError(ComputeError):
@@ -269,7 +269,7 @@ class ComputeRefusedError(ComputeError):
 
 
 class NoCapacityError(ComputeError):
-    """A provider has no machine of this type available."""
+    """A provider has no machine of the requested type available."""
 
 
 class MachineTakenError(ComputeError):

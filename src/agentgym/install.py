@@ -27,7 +27,7 @@ def install_command(*extras: str) -> str:
 
 
 def _requirement(extras: str) -> str:
-    """Return the arguments of ``pip install``, quoted for a shell."""
+    """Return the ``pip install`` arguments for these extras, quoted for a shell."""
     url, direct = _origin()
     if not url:
         return f'"{DISTRIBUTION}[{extras}]"'

@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands; commands only call the library."""
+"""Define the command line: one file per group of commands, which call the library."""

@@ -1,4 +1,4 @@
-"""The typer application, with the exit code and message of each error."""
+"""Build the typer application, and turn errors into messages and exit codes."""
 
 import errno
 import logging

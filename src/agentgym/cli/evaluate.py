@@ -300,7 +300,7 @@ def _both(
 
 
 def _subject(name: str) -> "Evaluation | TrainedAgent | str":
-    """Load the saved evaluation or agent with this name; a model's name is returned."""
+    """Load a saved evaluation or agent; if ``name`` names a model, return ``name``."""
     from agentgym.evaluate.result import Evaluation
     from agentgym.models.reference import is_remote
 

@@ -117,7 +117,7 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
-    """Check that the list of providers with a key is not empty, and return it.
+    """Return ``asked``, the providers that have a key; raise if the list is empty.
 
     Raises:
         ComputeError: No provider has a key; the message says how to set one.

@@ -147,7 +147,8 @@ def _on_tasks(
     Args:
         given: Settings by name.
         tasks: The tasks file. If None, tasks are generated from the agent's tools.
-        options: Arguments of :func:`with_tools` after the first.
+        options: Values of the options for tools and checks, as :func:`with_tools` takes
+            them.
     """
     from tempfile import TemporaryDirectory
 

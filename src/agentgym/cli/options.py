@@ -87,7 +87,10 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return an agent's ``module:name``; look up other names in the project's files."""
+    """Return an agent as ``module:name``; None if no agent is given.
+
+    A name without a colon is looked up in project files such as ``langgraph.json``.
+    """
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -277,7 +280,7 @@ Command = Annotated[
 
 
 def with_command(agent: str | None, command: str | None) -> str | None:
-    """Return the setting ``agent``, from ``--agent`` or ``--command``, or None.
+    """Return the setting ``agent``, from ``--agent`` or ``--command``, if given.
 
     Raises:
         UsageError: Both options are given, or the command is invalid.
@@ -354,8 +357,10 @@ AgentTools = Annotated[
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
     """Return the source of tools: ``module:name``, or ``@module:name`` of an agent.
 
+    Return None if no option is given.
+
     Raises:
-        UsageError: Both options are given.
+        UsageError: Both ``--tools-from`` and ``--agent`` are given.
     """
     from agentgym.errors import UsageError
 
@@ -376,8 +381,9 @@ def with_tools(
 ) -> str:
     """Return the setting ``scenario`` for a tasks file, with the values of options.
 
-    The other arguments are values of options. A scenario that is not a tasks file is
-    returned unchanged. Print a warning with the names of tools that will really run.
+    The arguments after ``scenario`` are the values of these options. A scenario that is
+    not a tasks file is returned unchanged. Print a warning with the names of tools that
+    will really run.
 
     Raises:
         UsageError: One of these options is given, but ``scenario`` is not a tasks file.

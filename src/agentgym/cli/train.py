@@ -410,14 +410,14 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
 
 def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings in ``given`` of memory and servers, to change on resuming."""
+    """Select the settings for memory and servers, which a resumed run may change."""
     from agentgym.engines.resuming import LIBRARIES, MACHINE
 
     return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
-    """Return the settings of a new run; options override settings in ``config``."""
+    """Return the settings of a new run; ``given`` overrides the file ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
     from agentgym.errors import UsageError

@@ -110,7 +110,8 @@ def _why_not_here(need: Need, config: TrainingConfig) -> str:
 def _with_less(need: Need, config: TrainingConfig) -> str:
     """Return a sentence with settings that make the model fit the CPU's memory.
 
-    It is "" without such settings, with a GPU, or for a model too large for a CPU.
+    The sentence is "" if no settings help, if this machine has a GPU, or if the model
+    is too large for a CPU.
     """
     if _has_gpu() or need.parameters > CPU_PARAMETERS:
         return ""
@@ -146,7 +147,7 @@ def _keys() -> str:
 
 
 def _cheapest(providers: list[Provider], config: TrainingConfig) -> Quote:
-    """Return the cheapest quote of all providers; prefer any quote with vLLM.
+    """Return the cheapest quote with vLLM; without vLLM, the cheapest of all quotes.
 
     A provider that fails is skipped. If all providers fail, their errors are raised.
     """

@@ -90,7 +90,7 @@ def end(
 ) -> None:
     """End all machines with the name of ``machine``; return when none exists.
 
-    Then :meth:`Provider.forget` removes the machine's other entries.
+    Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key.
 
     Args:
         provider: The machine's provider.

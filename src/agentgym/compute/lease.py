@@ -41,12 +41,12 @@ TRIES = 4
 """Most offers to try in turn if GPUs are sold out."""
 _ANSWER_S = 5.0
 _SLACK = 1.1
-"""A machine may cost this multiple of the agreed price without ``max_hourly``."""
+"""Without ``max_hourly``, a machine may cost this multiple of the agreed price."""
 _RESERVE_S, _STOP_S = 120.0, 60.0
 """Seconds of paid time to reserve for stopping training and fetching files.
 
-It is ``_RESERVE_S`` until a transfer was measured, then ``_STOP_S`` plus twice the
-transfer's time."""
+The reserve is ``_RESERVE_S`` until a transfer was measured, then ``_STOP_S`` plus twice
+the transfer's time."""
 _MOST_RESERVED = 0.5
 _PATIENCE = 3
 """Number of signals, such as Ctrl-C, after which a machine's clean-up is given up."""
@@ -57,7 +57,7 @@ _NAME_CHARACTERS = 40
 
 
 class Lease:
-    """Rents a machine for a ``with`` block: the first offered one that is available.
+    """Rents the first available of several offered machines for a ``with`` block.
 
     ::
 
@@ -410,7 +410,7 @@ class Lease:
             given_up.set()
 
     def _try(self, given_up: threading.Event) -> None:
-        """Fetch the machine's files; try until ``given_up`` is set or 3 refusals."""
+        """Fetch the machine's files; retry until ``given_up`` is set, or 3 refusals."""
         refusals = 0
         while refusals < _REFUSALS and not given_up.is_set():
             try:

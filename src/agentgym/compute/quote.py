@@ -23,7 +23,7 @@ CALLS = 5
 FILLED = 0.4
 """Assumed mean length of a response, as a share of the limit ``max_tokens``."""
 LEARNING = 2.0
-"""Assumed time of a training episode, as a multiple of that of a measured episode."""
+"""Assumed time of a training episode, as a multiple of a measured episode's time."""
 MARGIN = 3.0
 """Without ``max_cost``, a run is ended at this multiple of its estimated cost."""
 SPEEDS = {

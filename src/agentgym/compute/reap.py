@@ -21,7 +21,7 @@ class Found:
 
     Attributes:
         machine: The provider's description of the machine.
-        run: The run that rented the machine; None if the run is in another folder.
+        run: The run that rented the machine; None if it was not found.
         record: The machine's record in the run's folder; None without a run.
         is_used: Whether another process is training the run.
     """
@@ -170,7 +170,12 @@ def _awaited(found: Iterable[Found], output: Path, waits: Waits) -> list[Awaited
 
 
 def reap(found: Found, provider: Provider, waits: Waits) -> MachineRecord | None:
-    """End a machine; return its run's updated record, or None without a record.
+    """End a machine; update and return the machine's record, or None if it has none.
+
+    Args:
+        found: The machine.
+        provider: The machine's provider.
+        waits: Timeouts and intervals.
 
     Raises:
         ComputeError: The machine could not be ended.

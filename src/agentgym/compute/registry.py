@@ -24,7 +24,7 @@ def rented() -> list[Provider]:
 
 
 def asked_unnamed() -> list[Provider]:
-    """Return the providers to ask if the user names none: those with a key set."""
+    """Return the providers to ask if the user names none: set up and not slow."""
     return [
         provider
         for provider in rented()

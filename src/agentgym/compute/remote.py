@@ -274,7 +274,7 @@ class _Followed:
         return self._persist(self._mirror.continues_local)
 
     def _give_up(self, state: dict[str, Any]) -> None:
-        """Stop the remote training: the run has gone on without it. Warn the user."""
+        """Warn that the run went on without the machine; stop the remote training."""
         step = int(self._run.checkpoints()[-1].name.removeprefix("step-"))
         message = (
             f"The run has gone on without {self._where}, so it continues from "
@@ -440,9 +440,9 @@ class _Followed:
         return replace(plan, config=config, run=self._run.path, device=device)
 
     def _merged(self, record: dict[str, Any]) -> TrainingConfig:
-        """Return the local settings with the remote run's changes, and record them.
+        """Return the local settings with the changes in the remote run.json; save them.
 
-        The engine that the machine chose is not recorded, since the run's next machine
+        The engine that the machine chose is not saved, since the run's next machine
         may choose another engine.
         """
         found = TrainingConfig.restore(record["config"])

@@ -38,7 +38,7 @@ SILENT_S = 1800.0
 
 It then waits for the client to fetch files, and ends itself."""
 _MOST_IN_VAIN = 3
-"""Number of spot machines in a row, taken away before a new step, that ends a run."""
+"""A run ends if so many spot machines in a row are taken away before a new step."""
 
 
 def is_rented(gpu: str) -> bool:
@@ -304,8 +304,8 @@ def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
     """End a run's recorded machine; write and return the updated record.
 
-    If the provider does not list the machine, the record is that of
-    :meth:`MachineRecord.found_gone`.
+    If the provider does not list the machine, the record gets the latest possible end;
+    see :meth:`MachineRecord.found_gone`.
 
     Raises:
         ComputeError: The machine could not be ended.

@@ -109,7 +109,8 @@ def needs_of(config: TrainingConfig) -> list[Need]:
 def need_of(config: TrainingConfig) -> Need:
     """Return the GPU memory that a run's model needs, without vLLM.
 
-    If the model's ``config.json`` is on this machine, the engine's estimate is used.
+    If the model's ``config.json`` is on this machine, the local engine's estimate is
+    used.
 
     Raises:
         ModelError: The model's folder does not exist.

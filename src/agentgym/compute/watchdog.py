@@ -207,7 +207,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def main(attempt: Path) -> None:
-    """Read a Watchdog's order from standard input, and run it.
+    """Read an order from standard input, and run a Watchdog with this order.
 
     A lock on a file shows that this process is alive.
     """

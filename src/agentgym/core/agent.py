@@ -229,7 +229,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agent_reference(settings: Mapping[str, Any]) -> str | None:
-    """Return ``agent.reference`` from recorded settings; None if it is not set.
+    """Return ``agent.reference`` from a run's recorded settings; None if not set.
 
     Both the nested and the older flat form of the settings are read.
     """

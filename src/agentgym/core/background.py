@@ -30,10 +30,10 @@ async def _await[T](awaitable: Awaitable[T]) -> T:
 
 @contextmanager
 def no_running_loop() -> Iterator[None]:
-    """Hide the running event loop, so that ``asyncio.run`` works in the block.
+    """Hide the running event loop, so that ``asyncio.run`` works in a ``with`` block.
 
-    Use it to import user code that may call ``asyncio.run``. The hidden loop is blocked
-    until the block ends.
+    Use it to import user code that may call ``asyncio.run``. The hidden loop stands
+    still until the ``with`` block ends.
     """
     loop = asyncio._get_running_loop()
     asyncio._set_running_loop(None)

@@ -97,7 +97,7 @@ def label_tokens(
 
 
 def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
-    """Return whether the loss covers a token with these components."""
+    """Return whether all components of a token are trainable, so the loss covers it."""
     return all(trainable.get(component, False) for component in components)
 
 

@@ -255,12 +255,12 @@ class TrainingConfig(Settings, BaseSettings):
         eval_samples: Number k of attempts at each held-out task. They give pass^1, the
             share of attempts that succeed, and pass^k, the probability that k attempts
             all succeed.
-        forgetting_questions: Number of unrelated questions that measure how much
-            training changes the model's other answers; 0 measures nothing. Short runs
+        forgetting_questions: Number of questions, unrelated to the scenario, that show
+            how much training changes the model's answers; 0: no questions. Short runs
             ask fewer.
         early_stop: End the run when the validation tasks meet the scenario's success
-            criteria (minimum values of metrics). A second measurement on as many other
-            tasks must confirm this, with a margin for chance.
+            criteria (minimum values of metrics). A second measurement, on as many
+            further tasks, must confirm this, with a margin for chance.
         patience: If ``early_stop`` is on, the run ends after this many validations in a
             row without improvement. A validation counts twice if the right tool was
             called less often than before training.
@@ -272,7 +272,7 @@ class TrainingConfig(Settings, BaseSettings):
             for small models such as nano, at least 600 for others.
         max_attempts: Number of times a rollout is tried before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
-        tracker: ``tensorboard``, ``wandb`` or ``none``.
+        tracker: Where to log metrics: ``tensorboard``, ``wandb`` or ``none``.
         name: Name of the saved agent and of the run. None derives it from the agent's
             module or attribute, or from the scenario.
         output: Folder in which each run creates its own folder.

@@ -201,8 +201,9 @@ def _remove_left(path: Path, kind: str) -> None:
 def scratch_folder(kind: str) -> Iterator[Path]:
     """Create a folder below ``TMPDIR``; remove it at the end of the block.
 
-    A lock marks the folder as in use while its process lives. Each call also removes
-    folders of the same ``kind`` that a killed process left.
+    ``kind`` is a part of the folder's name. A lock marks the folder as in use while its
+    process lives. Each call also removes folders of this ``kind`` that a killed process
+    left.
     """
     prefix = f"agentgym-{kind}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):

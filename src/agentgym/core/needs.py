@@ -81,16 +81,22 @@ def align(
     *,
     succeeded: bool,
 ) -> list[int | None]:
-    """Match the calls that were made to the needed calls, both in order.
+    """Match the calls of an episode to the needed calls of its task, both in order.
 
-    This is a global alignment (Needleman and Wunsch 1970). First, as many right calls
-    as possible are matched; then as many calls of the needed tool with other arguments;
-    then as many calls of another tool than the needed one. Among equal alignments, the
-    one that matches earlier calls wins. Calls of the agent's own tools match no needed
-    call.
+    This is a global alignment (Needleman and Wunsch 1970). It matches as many right
+    calls as possible. Then it matches as many calls as possible that have the needed
+    tool but wrong arguments; then calls of a wrong tool. Among equal alignments, the
+    one that matches earlier calls wins. Calls of tools that the agent has and the
+    scenario does not have are never matched.
+
+    Args:
+        needed: The needed calls.
+        made: The calls of the episode.
+        specs: The scenario's tools, by name.
+        succeeded: Whether the episode succeeded; see ``NeededCall.by_outcome``.
 
     Returns:
-        For each call made, the index of its needed call, or None.
+        For each call of the episode, the index of its needed call; None without one.
     """
     judged = [call for call in made if not is_own(call, specs)]
     rows, columns = len(judged), len(needed)

@@ -27,9 +27,9 @@ class ChatRequest:
             the rendered text begins with them.
         wants_call: Whether the answer must be a tool call.
         one_call: Whether the answer may have at most one tool call.
-        form: Set if the answer must follow a JSON schema. The policy then calls a tool
-            of this name, and the tool's arguments become the answer's content. Else
-            empty.
+        form: Name of a tool that stands for a JSON schema which the answer must follow.
+            The policy calls this tool, and the call's arguments become the answer's
+            content. Empty without a schema.
         is_strict: Whether the answer must follow every part of the JSON schema. If
             false, parts that a grammar cannot express are ignored.
     """
@@ -119,7 +119,7 @@ class Policy(ABC):
         raise UnsupportedError(f"{self.model_name} does not count tokens.")
 
     async def release(self) -> None:
-        """Close the policy's connections to servers in the current event loop."""
+        """Close the connections to servers that the current event loop opened."""
 
     def close(self) -> None:
         """Stop answering: pending and later requests fail with EngineError."""

@@ -19,7 +19,7 @@ PREFIX = "AGENTGYM_"
 OTHER_VARIABLES = frozenset(
     {"home", "api_key", "elsewhere_python", "engine_key", "gateway_key", "secrets"}
 )
-"""Environment variables that are not settings, without ``AGENTGYM_``, in lower case."""
+"""Lower-case names, without ``AGENTGYM_``, of variables that are not settings."""
 LONGEST_S = 7 * 86_400.0
 """Largest allowed time limit in seconds: a week."""
 _YAML = "Write one setting a line: its name, a colon and its value."

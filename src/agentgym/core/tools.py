@@ -66,9 +66,9 @@ class ToolSpec:
 
     @property
     def arguments(self) -> type[BaseModel] | dict[str, Any]:
-        """The pydantic model of the arguments, or their JSON schema.
+        """The pydantic model of the arguments; their JSON schema if it has no fields.
 
-        A tool that is known only by its schema has a pydantic model without fields.
+        A tool that is known only by its schema has such a pydantic model.
         """
         only_schema = self.parameters.get("properties") and not (
             self.args_model.model_fields

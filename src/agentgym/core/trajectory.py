@@ -111,9 +111,9 @@ class Grammar(_Record):
     Attributes:
         version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
-        form: Set if the answer must follow a JSON schema. The policy then calls a tool
-            of this name, and the tool's arguments become the answer's content. Else
-            empty.
+        form: Name of a tool that stands for a JSON schema which the answer must follow.
+            The policy calls this tool, and the call's arguments become the answer's
+            content. Empty without a schema.
     """
 
     version: Literal[1] = 1
@@ -218,7 +218,7 @@ class ToolCall(_Record):
     duration_ms: float = 0.0
 
     def repeats(self, other: "ToolCall") -> bool:
-        """Return whether two calls have equal name, arguments, outcome and result."""
+        """Return whether ``other`` has the same name, arguments, outcome and result."""
         asked_and_got = attrgetter("name", "arguments", "outcome", "result")
         return bool(asked_and_got(self) == asked_and_got(other))
 

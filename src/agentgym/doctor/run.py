@@ -357,7 +357,7 @@ def _updates(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _outcome(run: Evidence) -> Iterator[Obstacle]:
-    """Check whether held-out tasks improve too, and whether the run is too short."""
+    """Check whether held-out tasks improve with training tasks; find too short runs."""
     if run.validation is not None and run.baseline is not None:
         before, after = _thirds([step["success_rate"] for step in run.steps])
         reached = run.validation.pass_1.value

@@ -333,7 +333,7 @@ def _forward_in_half(layer: Any, states: Tensor) -> Tensor:
 def _added(made: Tensor, states: Tensor, down: Tensor, up: Tensor) -> Tensor:
     """Return ``made``, a layer's output, plus the adapter's output for ``states``.
 
-    ``states`` is the layer's input; ``down`` and ``up`` are from :func:`_factors`.
+    ``states`` is the layer's input; ``down`` and ``up`` are the adapter's two matrices.
     """
     low = functional.linear(states.flatten(0, -2), down)
     return torch.addmm(made.flatten(0, -2), low, up.t()).view_as(made)
@@ -396,7 +396,7 @@ def plain_weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def mergeable(model: PreTrainedModel) -> dict[str, Any]:
-    """Return by name the linear layers with an adapter that can be merged."""
+    """Return by name the linear layers whose adapter can be merged into them."""
     from peft.tuners.lora import Linear
 
     return {

@@ -41,9 +41,9 @@ LARGE_LEARNING_RATE = 1e-6
 LORA_LEARNING_RATE = 1e-4
 AFTER_WARM_START = 0.25
 """Factor of the default learning rates after a warm start (supervised fine-tuning
-before the first update). At the full rate the gain was lost: validation of the
-scenario flight_booking fell from 51 to 39 %. At a quarter of the rate it did not fall;
-see docs/benchmarks_history.md."""
+before the first update). At the full rate the warm start's gain was lost: validation
+of the scenario flight_booking fell from 51 to 39 %. At a quarter of the rate it did not
+fall; see docs/benchmarks_history.md."""
 IMITATION_RATE = 1e-3
 """Learning rate of a warm start that trains all weights of a model like ``nano``."""
 LARGE_IMITATION_RATE = 1e-5
@@ -278,8 +278,8 @@ class Imitation(ABC):
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token, in nats, without an update.
 
-        A warm start ends early when this loss no longer falls on held-out examples. The
-        default returns NaN: the loss is unknown, and the warm start uses all examples.
+        A warm start ends early when this loss no longer falls on held-out examples. By
+        default the loss is unknown (NaN), and the warm start uses all examples.
         """
         return math.nan
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a learner: tensor files, and a manifest with their checksums."""
+"""Write and read a learner's checkpoint: tensor files, and a manifest of checksums."""
 
 import os
 import zlib

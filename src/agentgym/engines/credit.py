@@ -81,13 +81,16 @@ def grpo(reward: float, own: float, group: Group) -> float:
 
     Mean and standard deviation are the group's; the variance is divided by the group's
     size, not by ``size - 1``. Tasks that nearly always or nearly never succeed get more
-    weight. The arguments are those of :func:`rloo`.
+    weight. ``reward`` is the reward of a model call; ``own`` is not used.
     """
     return dr_grpo(reward, own, group) / group.spread
 
 
 def dr_grpo(reward: float, own: float, group: Group) -> float:
-    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``."""
+    """Return Dr. GRPO's advantage (arXiv:2503.20783): ``r - mean of the group``.
+
+    ``reward`` is the reward of a model call; ``own`` is not used.
+    """
     return reward - group.total / group.size
 
 
@@ -179,6 +182,9 @@ def reinforce_plus_plus(
     They are ``(r - mean) / standard deviation`` over all rollouts of the batch. So a
     group whose rewards are all equal has a signal too. The paper subtracts the KL
     penalty from the rewards; AgentGym adds it to the loss (``kl_coefficient``).
+
+    The arguments and the result are as in :func:`batch_advantages`, but None stands for
+    a group whose advantages are all 0.
     """
     scored = [calls for rewards in groups for calls in rewards if calls]
     spread = deviation(scored)
@@ -197,9 +203,8 @@ def returns(
 ) -> list[Advantages | None]:
     """Return for ``ppo`` the reward of each model call minus the call's penalty.
 
-    The penalty is for failed tool calls; see :func:`group_advantages`.
-
-    A group with a single scored rollout counts too: the value model is its baseline.
+    The penalty is for failed tool calls. The result has None for a group without a
+    scored rollout. One scored rollout is enough: the value model is the baseline.
     """
     made = [
         _less(rewards, taken, lambda r, _: r)
@@ -247,7 +252,7 @@ def _less(
     """Return the advantages of a group's calls minus the calls' penalties.
 
     Args:
-        rewards: For each rollout the rewards of its calls, or None.
+        rewards: For each rollout the rewards of its calls; None if it was not scored.
         charges: For each rollout the penalties of its calls.
         advantage: Computes an advantage from a call's reward and its rollout's reward.
     """

@@ -192,7 +192,8 @@ def _resolved(uv: str, build: Build, options: list[str]) -> tuple[str, list[str]
     """Find a Python version for which all packages have wheels; install nothing.
 
     Returns:
-        The Python version, and the options that uv needs to install the packages.
+        The Python version, and uv's options to install the packages: ``options``, and
+        PyTorch's index if the wheels are only in this index.
 
     Raises:
         EngineError: Some packages cannot be found; the message says which, and the fix.

@@ -101,7 +101,7 @@ class Learner:
         """Do one on-policy update.
 
         The weights stay the same, and the metrics say why in ``refused``, if a gradient
-        is not finite, or if all sequences are beyond ``ratio_limit``.
+        is not finite, or if every sequence's mean ratio is beyond ``ratio_limit``.
 
         Raises:
             EngineError: The servers sampled the batch with other weights than the

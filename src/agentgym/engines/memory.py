@@ -55,8 +55,7 @@ _LARGE_TREES = (8192, 4096, 2048)
 attempts that share 800 tokens and have 300 tokens of their own need 3,200 nodes in one
 tree; trees of 1,024 nodes would hold one attempt each."""
 _ROOM = 0.5
-"""Larger trees are used only if training then takes at most this share of free memory.
-"""
+"""With trees of ``_LARGE_TREES``, training takes at most this share of free memory."""
 _VOCABULARY_FLOATS = 2**27
 PREDICTED_FLOATS = 2**26
 """Most logits that an update holds in memory. If it needs more, it computes them in
@@ -248,7 +247,7 @@ class MemoryEstimate:
 
     @property
     def fixed(self) -> int:
-        """Bytes without the KV cache and, on a GPU, without the copies."""
+        """Bytes without the KV cache and, on a GPU, without the copies for sampling."""
         learning = self.adapter + self.gradients + self.optimizer + self.activations
         copies = 0 if self.overhead else self.copies
         return self.weights + learning + copies + self.overhead

@@ -33,7 +33,7 @@ _OF_SOME: dict[str, tuple[str, ...]] = {
     "ratio_limit": ("local", "vllm"),
     "role_adapters": ("local",),
 }
-"""Settings that not all built-in engines support, with the engines that do."""
+"""For each setting that only some built-in engines support, the engines' names."""
 
 
 def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
@@ -53,8 +53,8 @@ def chosen_engine(config: TrainingConfig) -> tuple[TrainingConfig, str]:
 def remote_engine(config: TrainingConfig) -> str:
     """Return the value of ``engine`` for a run on another machine.
 
-    ``auto`` stays ``auto`` if vLLM suits the model: the other machine's GPU then
-    decides.
+    ``auto`` stays ``auto`` if vLLM suits the model: whether vLLM or the local engine is
+    used then depends on the other machine's GPU.
     """
     if config.engine == AUTO_ENGINE and not config.vllm:
         from agentgym.engines.vllm.support import suits
@@ -64,7 +64,7 @@ def remote_engine(config: TrainingConfig) -> str:
 
 
 def imitates(config: TrainingConfig) -> bool:
-    """Return whether the run's engine supports a warm start."""
+    """Return whether the run's engine can imitate examples, for a warm start."""
     return ENGINES.get(engine_name(config)).imitates
 
 

@@ -1,4 +1,4 @@
-"""Functions on settings that several engines use."""
+"""Read a run's settings for engines, and parse settings of verl and vLLM."""
 
 from pathlib import Path
 from typing import Any

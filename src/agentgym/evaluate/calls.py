@@ -61,7 +61,10 @@ class JudgedCall(NamedTuple):
     needed: int | None  # index of the needed call that it matches, if any
 
     def column(self, tools: Collection[str]) -> str:
-        """Return the column of this call in a :class:`ConfusionMatrix` of ``tools``."""
+        """Return the name of this call's column in a :class:`ConfusionMatrix`.
+
+        This is the name of the tool if it is one of ``tools``, else e.g. ``(own)``.
+        """
         if self.kind is CallClass.INVENTED_TOOL:
             return INVENTED
         if self.call.name == MALFORMED_CALL and self.call.name not in tools:
@@ -176,7 +179,8 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
     """Return the class of a call whose arguments were refused.
 
-    If the arguments fit the tool's schema, the agent framework refused a value.
+    Arguments that fit the tool's schema count as a wrong value, since the agent
+    framework refused them.
     """
     try:
         spec.validate(arguments)

@@ -115,8 +115,8 @@ class Change(BaseModel, frozen=True, extra="forbid"):
     """The change of a share between two measurements.
 
     Attributes:
-        name: Name of a family (kind) of tasks; or name of a metric, after the name of
-            the set of held-out tasks if this is not the main set.
+        name: Name of a family (kind) of tasks, or of a metric. If the metric is not of
+            the main held-out tasks, the name of their set stands before it.
         is_family: Whether the share is pass^1 of a family of tasks.
         before: Share before training, 0..1.
         after: Share after training, 0..1.

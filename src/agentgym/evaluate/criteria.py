@@ -99,7 +99,7 @@ def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
 
 
 def flaws(scenario: Scenario) -> Iterator[str]:
-    """Yield faults of a scenario's success criteria and of its trained components."""
+    """Yield faults in a scenario's success criteria and choice of trained tokens."""
     if (tokens := scenario.train_tokens) not in TRAIN_TOKENS:
         yield f"train_tokens is {tokens!r}, not one of {', '.join(TRAIN_TOKENS)}"
         return

@@ -10,7 +10,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
 
 _SLOWEST_UPDATE = 1.0
-"""Longest time assumed for an update before one is timed, relative to its rollouts."""
+"""Longest assumed update, as a multiple of its rollouts' time, if none was timed."""
 _PLAN = 0.25, 1.0
 """Least and most assumed time to learn from a rollout in a warm start.
 
@@ -54,12 +54,14 @@ class Forecast:
 
     @contextmanager
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
-        """Record the duration of the measurement in this block; forget earlier ones.
+        """Record the duration of the measurement that runs in a ``with`` block.
 
-        Call :meth:`rollout_done` for each rollout.
+        The duration replaces that of an earlier measurement. Call
+        :meth:`rollout_done` for each rollout.
 
         Args:
-            is_baseline: Whether :meth:`long_baseline` may warn about the measurement.
+            is_baseline: Whether this is the measurement before training. Only then can
+                :meth:`long_baseline` warn that it is long.
         """
         self._ended = 0
         self._may_be_long = is_baseline and self._config.time is None
@@ -114,11 +116,12 @@ class Forecast:
     def until_end(
         self, episodes: int, step: int, lesson: int, spent: float
     ) -> tuple[float, float, float | None] | None:
-        """Return the remaining seconds: least, most, and if the goal is reached early.
+        """Return the remaining seconds: least, most, and until an early end.
 
-        Least and most come from :meth:`left`, and are at most the rest of the run's
-        time limit. The third number comes from :meth:`soonest`; it is None if the goal
-        cannot end the run early. Returns None before anything was timed.
+        Least and most are for the whole budget, and at most the rest of the run's time
+        limit. An early end is one by the next validation, if it meets the success
+        criteria; the third number is None if this cannot end the run early. Returns
+        None before anything was timed.
 
         Args:
             episodes: Number of training rollouts done.
@@ -137,11 +140,12 @@ class Forecast:
         return min(left[0], rest), min(left[1], rest), soonest if is_early else None
 
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
-        """Return the remaining seconds if the next validation reaches the goal.
+        """Return the remaining seconds if the next validation meets the criteria.
 
-        This includes the second validation on other tasks that confirms the goal. None
-        if the goal does not end the run, if the budget ends before that validation, or
-        if nothing was timed yet.
+        The criteria are the scenario's success criteria. A second validation, on
+        further tasks, confirms the first; its time is included. None if ``early_stop``
+        is off, if the budget ends before the next validation, or if nothing was timed
+        yet.
 
         Args:
             episodes: Number of training rollouts done.
@@ -187,8 +191,8 @@ class Forecast:
         before anything was timed.
 
         Args:
-            trained: Number of training rollouts.
-            validated: Number of validation rollouts.
+            trained: Number of training rollouts to come.
+            validated: Number of validation rollouts to come.
             lesson: Number of rollouts that a warm start will learn from, or 0.
         """
         config, measured = self._config, self._per_measured

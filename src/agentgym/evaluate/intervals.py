@@ -57,7 +57,7 @@ class Estimate(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def standard_error(self) -> float:
-        """The standard error, if the interval is that of a normal distribution."""
+        """The standard error for which a normal distribution has this interval."""
         return (self.high - self.low) / (2 * Z95)
 
     def __float__(self) -> float:
@@ -232,11 +232,11 @@ def _adjusted(
 
 
 def _tails(n: int) -> list[float]:
-    """Return the bootstrap quantiles to use as ends of an interval over ``n`` tasks.
+    """Return the two bootstrap quantiles that bound a 95 % interval over ``n`` tasks.
 
-    The usual quantiles (2.5 % and 97.5 %) give too narrow intervals for few tasks: they
-    imply a division by n instead of n - 1 and a normal distribution instead of
-    Student's.
+    For few tasks, the quantiles 2.5 % and 97.5 % give too narrow intervals. The
+    returned quantiles are wider: they correct for the bootstrap's variance, which
+    divides by n instead of n - 1, and use Student's t instead of a normal distribution.
     """
     if n < 2:
         return [0.0, 1.0]

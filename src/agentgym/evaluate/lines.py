@@ -149,8 +149,8 @@ def forecast_words(least: float, most: float, soonest: float | None) -> str:
     Args:
         least: Least seconds for the whole budget.
         most: Most seconds for the whole budget.
-        soonest: Seconds if the next validation reaches the goal; None if the goal does
-            not end the run.
+        soonest: Seconds if the next validation meets the success criteria; None if
+            this does not end the run.
     """
     whole = rough_range(least, most)
     if soonest is None:

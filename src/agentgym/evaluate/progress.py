@@ -192,8 +192,8 @@ class Progress:
         Args:
             least: Least time for the whole budget, a warm start included.
             most: Most time for the whole budget, a warm start included.
-            soonest: Time if the first validation reaches the goal; None if the goal
-                does not end the run.
+            soonest: Time if the first validation meets the success criteria; None if
+                this does not end the run.
         """
 
     def wants_warm_start(self, offer: str) -> bool | None:

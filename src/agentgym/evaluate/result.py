@@ -49,8 +49,8 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         settings: All settings of the rollouts.
         notes: Remarks on the limits of the figures, in sentences.
         metrics: The metrics, with the results of each task.
-        judging: The judge's agreement with the check, and its cost; None without a
-            judge.
+        judging: How often judge and scenario agree, and the judge's cost; None without
+            a judge.
         baselines: Metrics of agents without a model on the same tasks, by name.
         calls: Number of tool calls in scored rollouts by class. Each call is in exactly
             one class.

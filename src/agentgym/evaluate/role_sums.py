@@ -106,9 +106,10 @@ def _needed(
     asked: Sequence[tuple[ToolCall, ModelCall | None]],
     needs: Needs,
 ) -> Iterable[tuple[str, bool]]:
-    """Yield each role that a needed call counts for, and whether it called the tool.
+    """Yield, for each needed call, its roles and whether each called the needed tool.
 
-    See ``needed`` in :class:`RoleSums`.
+    The roles are those for which the call counts; see ``needed`` in :class:`RoleSums`.
+    ``asked`` is the result of :func:`asked_by`.
     """
     plan = needs.by_task.get(trajectory.task_id) or ()
     calls = [call for call, _ in asked]

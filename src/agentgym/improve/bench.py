@@ -129,7 +129,8 @@ class Bench:
             phase: Name of the phase for ``progress``.
 
         Raises:
-            ProviderError: As in :meth:`held_out`.
+            ProviderError: The model's server permanently refuses to answer, or the cost
+                limit is reached.
             RolloutError: No rollout could be scored.
         """
         self._session.reword(wording)

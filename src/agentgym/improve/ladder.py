@@ -117,8 +117,8 @@ class Ladder:
 
     Args:
         rungs: The remedies in order, the cheapest first.
-        climb: The state that they share. Its bill may have results of an earlier
-            process.
+        climb: The state that the remedies share. Its bill may have results of an
+            earlier process.
     """
 
     def __init__(self, rungs: Sequence[LadderRung], climb: Climb) -> None:

@@ -43,7 +43,7 @@ _START_S = 90.0
 _LEARNED = 1.5
 """Estimated time of a training episode, relative to a measured rollout."""
 _KEPT_BACK = 1.5
-"""Dollars reserved for the next measurement, per dollar of the previous one."""
+"""Dollars reserved for the next measurement, per dollar that the last one cost."""
 
 
 class AsItIs(LadderRung):
@@ -83,7 +83,7 @@ class BetterPrompts(LadderRung):
         self._before = before
 
     def skipped(self, climb: Climb) -> str:
-        """Return a sentence if ``terms.reflection`` is not set; empty if it is."""
+        """Return why no model can write better prompts; empty if one is configured."""
         if climb.terms.reflection is None:
             return (
                 "Left out: no reflection model is named, which would write better "
@@ -359,7 +359,7 @@ def _held_out(climb: Climb) -> int:
 
 
 def _seconds_each(climb: Climb) -> float:
-    """Estimate the wall seconds per rollout, given how many run at once."""
+    """Estimate a measurement's wall seconds, divided by its number of rollouts."""
     latest = climb.bill.latest
     if latest is None or not latest.seconds.n:
         return 1.0

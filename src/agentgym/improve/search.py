@@ -123,7 +123,7 @@ class _Refused(ProviderError):
 def _only_refused(why: str) -> None:
     """Raise to prevent a retry, unless the server answered with an error status.
 
-    After other failures, the provider may have billed the request.
+    Without such an answer, the provider may have billed the request.
     """
     if ": status " not in why:
         raise ModelCallError(why)
@@ -197,9 +197,9 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
 
 
 class Attempting(Protocol):
-    """Interface for attempts at tasks with replaced prompts and tool descriptions.
+    """Interface of an object that runs an agent on tasks, with replaced texts.
 
-    :class:`.Bench` implements it.
+    The texts are prompts and tool descriptions. :class:`.Bench` implements it.
     """
 
     @property

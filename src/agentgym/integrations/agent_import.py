@@ -27,7 +27,7 @@ from agentgym.programs.program import ProgramCommand
 from agentgym.security.redaction import get_logger
 
 DEFAULT = "langchain"
-"""The framework if the settings do not name one."""
+"""Name of the framework that is used if the settings do not name a framework."""
 
 MODELS = ("llm", "model", "model_client", "chat_model")
 """Parameter names under which a factory receives the model."""
@@ -110,11 +110,11 @@ def load_agent(reference: str, *, option: str = "--agent", folder: str = "") -> 
 
 
 def load_trained(trained: Trained, agent: Any, export: str) -> Any:
-    """Return the user's agent that was trained; None if the default agent was trained.
+    """Return the user's agent for an export; None if the default agent was trained.
 
     Args:
         trained: The trained agent.
-        agent: The user's replacement: an object, ``module:name``, or None to import the
+        agent: The agent to return, as an object or ``module:name``; None imports the
             agent that was trained.
         export: Name of the export method, for error messages.
 
@@ -177,7 +177,7 @@ def framework_of(reference: str, found: Any) -> str | None:
 
 
 def is_of(adapter: Adapter, found: Any) -> bool:
-    """Return whether an object's class, or a base class, is from this framework."""
+    """Return whether a framework defines the class, or a base class, of an object."""
     roots = {base.__module__.partition(".")[0] for base in type(found).__mro__}
     return any(map(adapter.owns, roots))
 
@@ -213,7 +213,8 @@ def resolve_framework(reference: str, framework: str, folder: str = "") -> str:
     Args:
         reference: ``module:name`` of an agent or factory, or a command.
         framework: The framework in the settings, which only matters for a factory. If
-            it is the default framework, that of the factory's module is preferred.
+            it is the default, the framework of the objects in the factory's module is
+            preferred.
         folder: Folder to import from; empty for the working folder.
 
     Raises:
@@ -390,9 +391,10 @@ def _adapter_of(found: Any) -> Adapter | None:
 
 
 def values_for(reference: str | None, option: str) -> Callable[[Task], Any]:
-    """Import the user's function, e.g. ``--inputs``, that computes a value from a task.
+    """Import the function that computes the value of ``option`` from a task.
 
-    Without a reference, return a function that always returns None.
+    ``option`` is e.g. ``--inputs``. Without a reference, return a function that always
+    returns None.
     """
     if reference is None:
         return lambda task: None

@@ -25,7 +25,7 @@ class Blueprint:
             server that passes model calls to the policy and records them.
         api_key: API key for the gateway; it only allows model calls.
         model: The policy's name in model calls.
-        connections: Maximum number of simultaneous requests.
+        connections: Maximum number of simultaneous requests to the gateway.
         agent: The settings of the user's agent. If ``agent.reference`` is None, the
             framework's default agent is used.
     """
@@ -153,8 +153,8 @@ class Adapter(ABC):
         name: The framework's name for ``--framework``.
         preload: Modules that every worker needs, imported once before workers start.
         packages: Top-level packages that define the framework's agents and tools.
-        addressee: Name of the tool argument that names another agent of the team; empty
-            if each agent is a separate tool.
+        addressee: Name of the argument of a team's tools that names the agent to call;
+            empty if the team has one tool for each agent.
         runs_tools: Whether the agent's own code runs all tools. Then no tool acts on
             the episode's environment.
     """

@@ -325,7 +325,7 @@ class Episode:
         return reply
 
     def answer_to(self, question: str) -> str:
-        """Return the user's answer to a question for which the agent waits.
+        """Return the user's answer to a question that the agent asks while it runs.
 
         Without a simulated user, the answer is ``yes``.
 
@@ -383,7 +383,7 @@ class Episode:
         )
 
     def enter(self, environment: Environment) -> None:
-        """Start in ``environment``; become the current episode of this asyncio task.
+        """Take the environment's tools; become the asyncio task's current episode.
 
         Raises:
             UsageError: Two tools have the same name.

@@ -1,4 +1,4 @@
-"""reward: rewards that an agent's own code gives during an episode."""
+"""reward: let an agent's own code reward model calls during an episode."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _RECEIVER: ContextVar[Callable[[str, float], None] | None] = ContextVar(
 class _Process:
     """Holds ``runs_rollouts``: whether this process only runs episodes.
 
-    New threads see the value too, unlike that of a context variable.
+    New threads see this value; they would not see a context variable.
     """
 
     runs_rollouts = False

@@ -1,4 +1,4 @@
-"""The built-in agent (framework ``native``): a tool loop with two prompt formats."""
+"""Run the built-in agent (framework ``native``): a tool loop, two prompt formats."""
 
 import json
 import re
@@ -52,7 +52,7 @@ class ToolPrompt:
     options: Mapping[str, Any] = MappingProxyType({})
 
     def opening(self, system_prompt: str, tools: Sequence[Tool]) -> Messages:
-        """Return the messages before the task."""
+        """Return the messages before the task: the system prompt, unless empty."""
         if not system_prompt:
             return []
         return [{"role": "system", "content": system_prompt}]
@@ -138,7 +138,7 @@ class ToolLoop(Conversation):
 
     Args:
         episode: The episode with the tools.
-        ask: Returns a function that asks the model, and offers it the current tools.
+        ask: Returns a function that sends messages and the current tools to the model.
             ``ask`` is called again when tools are added.
         prompt: The format of tools and calls.
         system_prompt: The agent's role and rules, for the first message.

@@ -1,8 +1,8 @@
 """Validate tool calls against the JSON schemas in the model request.
 
-An agent's own tool, e.g. a hand-off in a team, is known only by this schema. Types are
-checked as in pydantic's lax mode, like the arguments of the scenario's tools: ``"2"``
-is a valid integer.
+An agent's own tool, e.g. a hand-off in a team, is known only by its JSON schema. Types
+are checked as in pydantic's lax mode, like the arguments of the scenario's tools:
+``"2"`` is a valid integer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ def check_offered(
 
 
 def schema_faults(schema: Any, arguments: Mapping[str, Any]) -> Sequence[SchemaFault]:
-    """Return the errors in arguments that a JSON schema finds.
+    """Validate arguments against a JSON schema; return the errors.
 
     The result is empty for an invalid schema. It is also empty for a schema with
     external references, because they are not fetched.

@@ -50,7 +50,7 @@ class ProjectAgent:
     env: Path | Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Extend the import path, and set the variables of ``env``, unless set already.
+        """Extend the import path, and set those variables of ``env`` that are unset.
 
         Raises:
             ConfigError: The file of variables cannot be read.
@@ -97,11 +97,11 @@ def named_in_project(reference: str, folder: str | Path = "") -> str:
 
 
 def prepare_project(reference: str, folder: str = "") -> str:
-    """Set the import path and variables for an agent, if the project's files name it.
+    """Set the import path and variables that the project's files define for an agent.
 
     Returns:
-        The folder from which to import the agent. If the project's files do not name
-        the agent, this is ``folder``.
+        The folder from which to import the agent. If the project's files define
+        nothing for the agent, this is ``folder``.
     """
     project = Path(folder or Path.cwd())
     named = [agent for agent in _graphs(project) if agent.reference == reference]
@@ -145,7 +145,7 @@ def _graphs(project: Path) -> list[ProjectAgent]:
 
 
 def _dependencies(project: Path, listed: Any) -> list[Path]:
-    """Return the local folders in ``dependencies``, and the ``src`` folder in each."""
+    """Return local folders in ``dependencies`` of langgraph.json, and their ``src``."""
     names = listed if isinstance(listed, list) else ["."]
     folders = [
         (project / name).resolve()
@@ -157,9 +157,9 @@ def _dependencies(project: Path, listed: Any) -> list[Path]:
 
 
 def _place(project: Path, where: str, roots: list[Path]) -> tuple[str, Path] | None:
-    """Convert ``./file.py:name`` to ``module:name`` and the folder for its import.
+    """Convert ``./file.py:name`` to ``module:name`` and the folder to import it from.
 
-    Returns None for a graph in another language.
+    Returns None for a graph that is not written in Python.
     """
     path, _, name = where.rpartition(":")
     if not path.endswith(".py"):

@@ -2,7 +2,7 @@
 
 Wherever an agent's code creates a model, the model's calls go through a class of a
 known library. Each such class is patched once, when the library is imported. A patched
-class looks for another model in the current context; without one, it works as before.
+class uses the model set in the current context; without one, it works as before.
 """
 
 import sys
@@ -45,7 +45,10 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def watch() -> None:
-    """Patch the known libraries: imported ones now, the others at their import."""
+    """Patch the libraries in ``_PATCHES``, so that their calls can be redirected.
+
+    A library that is not imported yet is patched at its import.
+    """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -55,7 +58,7 @@ def watch() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Import hook: finds the known modules like Python does, and patches them."""
+    """Import hook: patches the modules in ``_PATCHES`` when they are imported."""
 
     def find_spec(
         self,

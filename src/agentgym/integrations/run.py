@@ -99,7 +99,7 @@ async def run_episode(
     """Run one attempt at a task; errors of the agent or scenario only end the attempt.
 
     Args:
-        episode: The attempt. Its record remains even if the caller is cancelled.
+        episode: The attempt. It keeps its steps even if the caller is cancelled.
         drive: Runs the agent, see :func:`converse`.
         create_environment: Creates the task's environment, which is always closed.
         ending: Reads the steps, and scores the trajectory.

@@ -28,7 +28,7 @@ _SWITCHES = "enable_thinking", "thinking"
 _SETTINGS = "tokenizer_config.json"
 _NANO_FORM = "hermes"
 _SHORT = 9
-"""Number of letters and digits of a tool call's id in Mistral's templates."""
+"""Length of a tool call's id, in letters and digits, in Mistral's templates."""
 
 
 class Templated(Protocol):

@@ -127,7 +127,7 @@ def held_roles(folder: Path) -> tuple[str, ...]:
 
 
 def name_base(folder: Path) -> None:
-    """Name the GGUF file as the adapters' base model, not its converted folder.
+    """Write the GGUF file, not its converted folder, as the adapters' base model.
 
     The converted folder is a cache. It may be deleted, and its path differs between
     machines.

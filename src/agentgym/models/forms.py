@@ -23,10 +23,10 @@ _DESCRIPTION = "Give the answer in this form."
 
 
 class Form(NamedTuple):
-    """A tool that replaces the JSON schema of a request.
+    """A tool through which a policy answers a request that has a JSON schema.
 
     Attributes:
-        name: Name of the tool; empty if the request has no schema.
+        name: Name of the tool; empty in :data:`NO_FORM`, for requests without a schema.
         is_strict: Whether the answer must follow every part of the schema.
     """
 
@@ -43,7 +43,7 @@ def form_as_tool(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
     If the request has other tools, the model may call one of them instead.
 
     Returns:
-        The changed request, and the form; :data:`NO_FORM` if there was no schema.
+        The changed request, and the new tool; :data:`NO_FORM` if there was no schema.
 
     Raises:
         ValueError: The schema is malformed; the message says why.

@@ -38,7 +38,7 @@ _PROBE_S = 5.0
 _MOST_LISTED = 2**24
 """Most bytes of a server's list of models."""
 _SILENT_S = 30.0
-"""A call cancelled after so many seconds without answer is its server's failure."""
+"""A call cancelled after so many seconds without an answer counts as failed."""
 _SHOWN = 300
 _TOO_LONG = (
     CONTEXT_LENGTH.encode(),
@@ -193,7 +193,7 @@ class ServerAttempts:
         return "No model server answered. Tried: " + "; ".join(found) + "."
 
     def at(self, replicas: Replicas) -> Self:
-        """Choose the next attempt's server; use it as ``async with attempt.at(...)``.
+        """Choose one of ``replicas`` for an attempt: ``async with attempt.at(...)``.
 
         Raises:
             NoServerError: No server may answer.

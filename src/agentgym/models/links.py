@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 MOST_ANSWER = 2**28
 """Most bytes of an answer.
 
-A long answer that lists each token's experts has tens of millions of bytes."""
+A long answer that lists each token's routed experts has tens of millions of bytes."""
 
 _MOST_HEAD = 65_536
 _LEAST_STATUS, _MOST_STATUS = 100, 599

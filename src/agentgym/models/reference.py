@@ -241,8 +241,8 @@ def _common_model(servers: Sequence[str], key: str) -> str:
 def weights_of(endpoint: Endpoint) -> str:
     """Return a text that identifies the servers' model and weights, as far as known.
 
-    It has the description of the model in a server's ``/models``, unless the server is
-    a provider's. vLLM's description includes the folder of the weights.
+    It has the description of the model in each server's ``/models``; of a provider's
+    server, only the URL. vLLM's description includes the folder of the weights.
     """
     cards = [_card(url, endpoint) for url in sorted(endpoint.servers)]
     return json.dumps([endpoint.model, *cards], sort_keys=True)

@@ -33,9 +33,9 @@ class Replicas:
         urls: The servers' base URLs.
         model: The model's name at the servers.
         api_key: Bearer key for all servers; empty if no key is needed.
-        trains: Whether weights change while the servers run. If so, a server that was
-            gone gets no calls until :meth:`ServerPool.renew`, and a server that failed
-            gets calls again only if it lists the model.
+        trains: Whether weights change while the servers run. If so, a server that
+            refused a connection gets no calls until :meth:`ServerPool.renew`, and a
+            server that failed gets calls again only if it lists the model.
     """
 
     urls: tuple[str, ...]
@@ -164,8 +164,7 @@ class ServerPool:
     def wait_s(self) -> float:
         """Return the seconds until the first ``Retry-After`` wait of a server ends.
 
-        Servers that get no calls are not counted. The result is 0 if one of the others
-        does not wait.
+        Only servers that get calls count. The result is 0 if one of them does not wait.
         """
         up = (server for server in self._servers if not server.out)
         until = min((server.quiet_until for server in up), default=0.0)

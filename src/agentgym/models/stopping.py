@@ -30,8 +30,8 @@ async def stream_until_stop(
 ) -> AsyncIterator[str | ChatResult]:
     """Yield text up to the first stop sequence; at the end, yield the cut ChatResult.
 
-    If the end of the text may begin a stop sequence, it is held back until the next
-    piece shows whether it does.
+    If the end of the text may begin a stop sequence, this end is held back until the
+    next piece shows whether it does.
     """
     text, shown = "", 0
     async for piece in pieces:

@@ -1,4 +1,4 @@
-"""Chat templates: settings stored with a model, and the built-in template."""
+"""Read the text and settings of a model's chat template, and save the settings."""
 
 from importlib import resources
 from pathlib import Path
@@ -18,8 +18,8 @@ def template_text(given: str) -> str:
     """Return the text of the template for ``--chat-template``.
 
     Args:
-        given: A file, ``hermes`` for the built-in one, or the text itself, which
-            contains ``{``; empty for none.
+        given: A file, ``hermes`` for the built-in template, or the template's text,
+            which contains ``{``; empty for no template.
 
     Raises:
         UsageError: The file does not exist, or is not a template.

@@ -27,9 +27,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(marks: set[bytes]) -> dict[int, bytes]:
-    """Find processes whose environment has one of ``marks``; return it by process id.
+    """Return the mark of each process whose environment has one, by process id.
 
-    A mark is ``NAME=VALUE``, as in ``/proc/ID/environ``.
+    ``marks`` are the marks to find, each ``NAME=VALUE``, as in ``/proc/ID/environ``.
     """
     found: dict[int, bytes] = {}
     for name in os.listdir("/proc"):
@@ -79,7 +79,7 @@ def _end_too_large(most: dict[bytes, int]) -> None:
 
 
 def main(folder: str) -> None:
-    """Watch the memory of programs until the parent process ends; then kill them.
+    """Limit the memory of programs until the parent process ends; then kill them all.
 
     Standard input has a line for each program that starts or ends, and ends with the
     parent. ``folder`` is the parent's folder for programs, which is removed at the end.

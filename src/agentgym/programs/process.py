@@ -105,16 +105,16 @@ class Watcher:
     def begin(self, mark: bytes, memory_mb: int) -> threading.Event:
         """Limit the memory of a program; return an event for a breach of the limit.
 
-        The event is set when the program was killed for it. ``mark`` is ``NAME=VALUE``
-        of a variable in the program's environment. ``memory_mb`` is the limit for the
-        program and its children together.
+        The event is set when the guard has killed the program. ``mark`` is
+        ``NAME=VALUE`` of a variable in the program's environment. ``memory_mb`` is the
+        limit for the program and its children together.
         """
         self._over[mark] = over = threading.Event()
         self._say(b"+ %s %d\n" % (mark, memory_mb))
         return over
 
     def end(self, mark: bytes) -> None:
-        """Stop watching a program; ``mark`` is that of :meth:`begin`."""
+        """Stop limiting the memory of the program with this ``mark``."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 
@@ -134,7 +134,7 @@ class Watcher:
 def watcher() -> Watcher:
     """Return this process's :class:`Watcher`, whose guard process is running.
 
-    Start a new one if there is none yet, or if its guard process has ended.
+    Create a new watcher if there is none yet, or if its guard process has ended.
     """
     with _STARTING:
         found = _watcher_of(os.getpid())

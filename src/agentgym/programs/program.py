@@ -97,6 +97,8 @@ class ProgramCommand:
     def require(self, *, option: str = "--command") -> None:
         """Check that the command's program is installed.
 
+        ``option`` is the name of the command line option, for error messages.
+
         Raises:
             UsageError: The program was not found; the message says what to do.
         """
@@ -116,8 +118,8 @@ class ProgramCommand:
         """Return the program and its arguments for one task.
 
         Args:
-            instruction: The user's request.
-            file: A file with the request.
+            instruction: The user's request, which replaces ``{task}``.
+            file: A file with the request; its path replaces ``{task_file}``.
 
         Raises:
             ProgramError: The request has a NUL character, which arguments cannot

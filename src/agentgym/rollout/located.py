@@ -20,9 +20,9 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
     """Return settings that work from any folder, and resolve the agent's framework.
 
     If the user names no agent, the scenario's own agent is used. A tasks file without
-    tools gets the tools of the agent. A scenario pack is a folder that defines a
-    scenario. If the run trains on a remote machine, only that machine imports the pack
-    and looks for the pack's agent.
+    tools gets the tools of the agent. If the run trains on a remote machine, only that
+    machine imports a scenario pack (a folder that defines a scenario) and looks for the
+    pack's agent.
 
     Args:
         config: The settings.

@@ -68,7 +68,7 @@ class AgentReport:
 
     Attributes:
         agent: ``module:name``.
-        kind: Type of the object.
+        kind: Type of the agent object.
         way: How AgentGym replaces the agent's model.
         bound: Names of the agent's tools that the scenario also has; they act on the
             scenario's environment.
@@ -108,7 +108,7 @@ def probed(config: TrainingConfig) -> AgentReport:
 
     Raises:
         UsageError: The agent cannot be created.
-        UnsupportedError: The object is not an agent that can be trained.
+        UnsupportedError: ``config.agent`` is not an agent that can be trained.
     """
     given = get_scenario(config.scenario)
     scenario = given.rehearsal()

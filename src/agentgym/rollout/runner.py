@@ -72,10 +72,11 @@ class Runner:
     """Runs batches of rollouts on a pool of workers.
 
     The store retries a failed attempt a few times in a new environment. Then the
-    rollout is dropped with its last reason. If a worker dies because a known rollout
-    blocked it, this counts as a failed attempt of that rollout only. If the cause is
-    unknown, all rollouts of the worker are suspects. Each suspect is retried alone,
-    when nothing else runs, so that only the rollout that kills workers fails.
+    rollout is dropped, with the reason of the last failure. If a worker dies because a
+    known rollout blocked it, this counts as a failed attempt of that rollout only. If
+    the cause is unknown, all rollouts of the worker are suspects. Each suspect is
+    retried alone, when nothing else runs, so that only the rollout that kills workers
+    fails.
 
     Args:
         store: The store for rollouts and events.
@@ -186,7 +187,7 @@ class Runner:
             )
 
     def _suspect(self, rollout_id: str, worker: str, reason: Reason) -> None:
-        """Keep a suspect for a retry alone; fail it after too many worker deaths."""
+        """Queue a suspect to be retried alone; fail it after too many worker deaths."""
         if rollout_id == self._on_trial:
             self._strikes[rollout_id] += 1
         if self._strikes[rollout_id] >= self._max_attempts:

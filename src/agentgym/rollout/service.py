@@ -1,4 +1,4 @@
-"""GatewayService: the gateway for an external trainer, with or without workers."""
+"""GatewayService: serve an external trainer, with or without workers."""
 
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -29,8 +29,8 @@ class GatewayService:
 
     A trainer queues rollouts and registers the servers of its policy. With ``workers``,
     processes of this service run the rollouts, and retry crashed ones up to the
-    config's ``max_attempts``. Without, Agent Lightning's controller runs the rollouts:
-    it starts a process for each.
+    config's ``max_attempts``. Without workers, Agent Lightning's controller starts a
+    process for each rollout.
 
     Args:
         database: SQLite file of the records; its unfinished rollouts are continued. The

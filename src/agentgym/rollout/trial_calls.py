@@ -14,16 +14,16 @@ _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
 
 
 class TrialCalls:
-    """Calls each offered tool once, one call per answer; then gives a final answer.
+    """Plays a model that calls each offered tool once, then gives a final answer.
 
-    A hand-off is a call that passes control to another agent. Frameworks refuse some
-    calls in the same message, e.g. a hand-off and another call, so each answer has one
-    call. Tools that were not called in one attempt are called in the next. Hand-offs
-    are repeated in each attempt, to reach other agents' tools.
+    A hand-off is a call that passes control to another agent. Each answer has one call,
+    because frameworks refuse some combinations, e.g. a hand-off and a second call.
+    Tools that were not called in one attempt are called in the next. Hand-offs are
+    repeated in each attempt, to reach the tools of all agents.
 
     If a request requires a call and offers only one tool, which is not in ``known``,
     this tool stands for an answer with a JSON schema. Such an answer may decide which
-    agent is next, so each answer has other enum and boolean values. For the same
+    agent is next, so enum and boolean values change with each answer. For the same
     reason, a request without tools whose last message names several agents is answered
     with one of the names, a different name each time.
 
@@ -64,7 +64,7 @@ class TrialCalls:
 
     @property
     def left(self) -> int:
-        """Number of calls that the agent offered, but that no attempt has made yet."""
+        """Number of offered calls that no attempt has made yet."""
         return len(self._offered - self._made)
 
     def begin(self) -> None:

@@ -8,7 +8,7 @@ from agentgym.rollout.workers.assemble import ENDED
 
 
 def offered_tools(trials: list[Trajectory]) -> dict[str, dict[str, Any]]:
-    """Return the OpenAI functions that the model was offered, by name."""
+    """Return the tools that the model was offered, as OpenAI functions, by name."""
     return {
         str(tool["function"]["name"]): tool["function"]
         for made in trials

@@ -276,7 +276,7 @@ class Job:
         return json.dumps(content, sort_keys=True).encode()
 
     def _steps(self) -> Command:
-        """Return the command in a form that the sandbox's own code can run."""
+        """Convert the command to a kind that the code inside the sandbox can run."""
         match self.command:
             case Program(path, args) if self.language == PYTHON:
                 return PythonScript(path, args)

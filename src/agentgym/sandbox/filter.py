@@ -45,7 +45,7 @@ def _op(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _fail(number: int) -> bytes:
-    """Return filter code: do not make the call, but return ``errno`` (0: success)."""
+    """Return filter code: skip the call; return the errno ``number`` (0: success)."""
     return _op(_RETURN, 0x00050000 | number)
 
 
@@ -56,7 +56,7 @@ _UNKNOWN = _fail(errno.ENOSYS)
 
 
 def _argument(index: int) -> bytes:
-    """Return filter code that loads the low 32 bits of a system call's argument.
+    """Return filter code that loads the low 32 bits of argument number ``index``.
 
     This works because both supported architectures are little-endian.
     """
@@ -66,7 +66,8 @@ def _argument(index: int) -> bytes:
 def _if_one_of(index: int, values: tuple[int, ...], hit: bytes, miss: bytes) -> bytes:
     """Return filter code: run ``hit`` or ``miss``, depending on an argument.
 
-    Run ``hit`` if the system call's argument number ``index`` is in ``values``.
+    Run ``hit`` if the system call's argument number ``index`` is in ``values``, else
+    ``miss``.
     """
     tests = [_op(_EQUAL, value, len(values) - n) for n, value in enumerate(values)]
     return _argument(index) + b"".join(tests) + miss + hit
@@ -112,7 +113,7 @@ def build_filter(
 
 
 def _verdicts(allowed: set[int]) -> list[bytes]:
-    """Return the end of the filter: allow or refuse calls by their number only."""
+    """Return the end of the filter: allow only calls whose number is in ``allowed``."""
 
     def verdict(number: int) -> bytes:
         if number in allowed:
@@ -127,7 +128,7 @@ def _verdicts(allowed: set[int]) -> list[bytes]:
 
 
 def _rules(*, shared_memory: bool) -> dict[str, bytes]:
-    """Return filter code, by name, for the calls whose arguments are checked."""
+    """Return filter code, by name of the call, for calls with checked arguments."""
     stream_pair = [
         _argument(0),
         _op(_EQUAL, _AF_UNIX, 0, 5),
@@ -163,7 +164,7 @@ def _rules(*, shared_memory: bool) -> dict[str, bytes]:
 
 
 def _strict_rules() -> dict[str, bytes]:
-    """Return filter code, by name, for a process that keeps the caller's user id."""
+    """Return the filter code that ``strict`` adds, by name of the system call."""
     itself = _if_one_of(0, (0, OWN_PID), _ALLOW, _REFUSE)
     thread = [_argument(0), _op(_ANY_BIT, _CLONE_NAMESPACES, 1, 0)]
     thread += [_op(_ANY_BIT, _CLONE_THREAD, 1, 0), _REFUSE, _ALLOW]

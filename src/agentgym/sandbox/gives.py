@@ -55,9 +55,9 @@ class Verdict:
 
     Attributes:
         asked: Number of expressions that were evaluated.
-        wrong: The wrong expressions. A key is ``module.py: expression``. Its text is
-            the start of the wrong value, or the reason why there was no value. The
-            tested program may have chosen that text: only show it to people.
+        wrong: For each wrong expression, as ``module.py: expression``: the start of its
+            value, or the reason why it has no value. The tested program may have chosen
+            this text: only show it to people.
     """
 
     asked: int
@@ -179,7 +179,7 @@ def _ending(result: SandboxResult) -> str:
 
 
 def _right(path: str, expression: str, value: object) -> str:
-    """Check an expression, and return its expected value as a text to compare.
+    """Check an expression of the module ``path``; return ``value`` as comparable text.
 
     Raises:
         SandboxError: The expression is not valid, or the value cannot be compared.

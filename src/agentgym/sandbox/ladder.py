@@ -43,7 +43,7 @@ print(",".join(leaks) or "sealed")
 
 
 def choose_rung(config: SandboxConfig) -> Rung:
-    """Return the configured rung (kind of isolation), or the safest one that works.
+    """Return the configured rung (kind of isolation), else the safest that works.
 
     Raises:
         SandboxUnavailableError: The configured rung does not work on this machine; or

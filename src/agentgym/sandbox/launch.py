@@ -1,9 +1,9 @@
 """Prepare the start of a zygote (an interpreter that forks one process per execution).
 
-It needs a user id, a Python interpreter and a command line. If the interpreter is in a
-private folder such as ``/root``, the unprivileged user id of executions cannot read it.
-Bubblewrap mounts the interpreter at the same path. Without bubblewrap, executions use a
-copy, which is made once per machine.
+The start needs a user id, a Python interpreter and a command line. If the interpreter
+is in a private folder such as ``/root``, the unprivileged user id of executions cannot
+read it. Bubblewrap mounts the interpreter at the same path. Without bubblewrap,
+executions use a copy, which is made once per machine.
 """
 
 import atexit
@@ -130,7 +130,7 @@ def published(name: str, identity: str, write: Callable[[Path], None]) -> Path:
 
     Args:
         name: Prefix of the folder's name.
-        identity: Text from which the content follows; each text has its own folder.
+        identity: Text that determines the content; each text has its own folder.
         write: Called with a new, empty folder, to write the content into it.
     """
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -219,10 +219,10 @@ def command_line(
 
     Args:
         settings: Settings of the zygote.
-        home: The virtual environment to start it in.
+        home: The virtual environment in which the zygote starts.
         guest: The host's folder with the zygote's modules.
         control: File descriptor of the socket that sends executions to the zygote.
-        mounts: Further options of bubblewrap.
+        mounts: Further bubblewrap options, which mount folders.
     """
     around: list[str] = []
     if settings.rung.bubblewrap:

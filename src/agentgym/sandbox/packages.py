@@ -109,7 +109,7 @@ class PythonHome:
 def readable_trees(
     folders: Sequence[Path], scratch: Path, *, reachable: bool
 ) -> list[Path]:
-    """Return the folders, with a copy of each folder that not every user can read.
+    """Return the folders; a folder that not every user can read is replaced by a copy.
 
     Args:
         folders: The folders.

@@ -112,7 +112,7 @@ class SandboxResult:
 def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
     """Parse an execution's report, and add its content to the result.
 
-    The report has the tests' outcomes, the changed files, and an error before the
+    The report has the tests' outcomes, the changed files, and any error before the
     command began.
 
     Args:

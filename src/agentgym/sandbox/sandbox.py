@@ -35,7 +35,10 @@ class _Execution:
         self.given_up = False
 
     def moves_to(self, guest: GuestProcess | None) -> None:
-        """Set the process that runs this; end it if the caller has stopped waiting."""
+        """Set the process that runs the execution, or None at its end.
+
+        If the caller has stopped waiting, the process is killed.
+        """
         with self._lock:
             self._guest = guest
             if guest and self.given_up:
@@ -127,7 +130,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             raise
 
     def _submit(self, job: Job, execution: _Execution) -> Future[SandboxResult]:
-        """Return a future of the result, which is cached or comes from a thread."""
+        """Return a future of the job's result, from the cache or a new execution."""
         if os.getpid() != self._owner:
             raise SandboxError(
                 "This sandbox was opened in another process: open one after the fork."
@@ -156,7 +159,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _work(
         self, job: Job, key: bytes | None, execution: _Execution, note: Note
     ) -> SandboxResult:
-        """Run one job in a thread; log and cache its result."""
+        """Run one job in a thread; log the result, and cache it under ``key``."""
         self._running.add(execution)
         try:
             if not self._finalizer.alive:

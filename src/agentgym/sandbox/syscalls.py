@@ -65,7 +65,7 @@ tkill 200 130, truncate 76 45, umask 95 166, uname 63 160, unlink 87 -1,
 unlinkat 263 35, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork 58 -1,
 wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """
-"""For each call: name, number on x86_64, number on aarch64; -1 if it is missing."""
+"""Name of each call, and its numbers on x86_64 and aarch64 (-1: missing)."""
 
 LAST_CLASSIC = 450
 """Up to this number, calls that are not allowed fail with EPERM. Higher numbers fail

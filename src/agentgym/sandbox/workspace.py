@@ -55,7 +55,7 @@ class Workspace:
         return plain
 
     def file(self, path: str) -> str:
-        """Return the resolved path of an existing file.
+        """Return the path of an existing file, in its shortest form.
 
         Raises:
             ToolError: The file does not exist; the message says what to do.
@@ -75,7 +75,7 @@ class Workspace:
         return sorted(path for path in self.files if path.startswith(folder + "/"))
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace the only occurrence of ``old`` in an existing file.
+        """Replace the only occurrence of ``old`` in an existing file by ``new``.
 
         Raises:
             ToolError: ``old`` is empty, is not in the file or occurs several times, or
@@ -148,8 +148,8 @@ class Workspace:
     def _keep(self, name: str, text: str) -> bool:
         """Store a file that a command wrote; return whether there was room for it.
 
-        In any case, remove files that cannot exist together with it: a file with the
-        path of a folder above it, and files below its path.
+        In any case, remove files that cannot exist together with the new file: a file
+        whose path is now a folder, and files below the new path.
         """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
@@ -162,7 +162,7 @@ class Workspace:
         return False
 
     def _has_folders_for(self, name: str) -> bool:
-        """Return whether a file ``name`` keeps the number of folders in the limit."""
+        """Return whether the limit on folders allows a file with the path ``name``."""
         if name in self.files:
             return True
         return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS

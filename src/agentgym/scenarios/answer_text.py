@@ -68,7 +68,7 @@ def _reads(
 def _codes(function: Callable[..., Any], owner: type | None) -> Iterator[CodeType]:
     """Yield the code objects of a function and of the functions that it calls.
 
-    Only functions of its own package count, and methods of ``owner``.
+    Only functions of the same package count: globals, and methods of ``owner``.
     """
     package = _package(function)
     waiting: list[Any] = [function]

@@ -164,8 +164,9 @@ class Scenario(ABC):
                 processes must be able to import these objects. Not needed if each line
                 of the file has ``tools``.
             tasks: A JSON Lines file; see docs/your_tasks.md.
-            check: ``check(task, calls, state)``, which scores instead of the expected
-                calls; returns a bool, or a number from 0 to 1, where 1 is a success.
+            check: ``check(task, calls, state)`` scores an episode; the expected calls
+                are then not scored. It returns a bool, or a number from 0 to 1, where
+                1 is a success.
             name: Name of the scenario; by default that of the file.
             answers: How calls are answered: ``recorded``, ``stub`` or ``live``.
             allow: Names of the tools that ``live`` may really call; other tools never

@@ -66,7 +66,7 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return three task sets: levels 1 and 2, level 3, and unknown words."""
+        """Return three task sets: levels 1 and 2, level 3, words of no other split."""
         smaller = max(1, count // 6)
         return {
             "held-out": self.tasks(Split.TEST, seed, count),

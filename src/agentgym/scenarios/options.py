@@ -1,4 +1,4 @@
-"""Options in a scenario's reference.
+"""Read and change the options in a scenario's reference.
 
 A reference is the text by which users choose a scenario: its name and, after a ``?``,
 options. For example, ``bfcl?data=wheel.whl&categories=multiple``.

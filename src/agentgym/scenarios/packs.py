@@ -34,7 +34,7 @@ class PackCard(NamedTuple):
 
 
 def is_path(reference: str) -> bool:
-    """Return whether the text that names a scenario is a path, not a name."""
+    """Return whether the text that selects a scenario is a path, not a name."""
     if has_options(reference):
         return False
     return os.sep in reference or reference in (".", "..") or reference.endswith(".py")
@@ -104,7 +104,7 @@ def _card(path: str) -> PackCard:
 
 
 def _texts(node: "ast.ClassDef") -> dict[str, str]:
-    """Return the fields for a pack's entry that a class sets to literal texts."""
+    """Return the values of ``CARD_FIELDS`` that a class sets to literal texts."""
     import ast
 
     found = {}

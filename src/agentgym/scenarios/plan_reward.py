@@ -1,4 +1,4 @@
-"""The common parts of rewards for a plan: the calls that a task needs.
+"""Compute the common parts of rewards for a plan: the calls that a task needs.
 
 A success earns 1 minus a little for needless calls. Needless calls are slow, but only
 guessing is wrong. Otherwise each step of the plan that was made earns a share of
@@ -67,7 +67,10 @@ class Attempts:
 
 
 def melted(needless: int) -> float:
-    """Return the factor for the credit: 1 for 0 needless calls, 0 for 3 or more."""
+    """Return the factor for the progress of an attempt without success.
+
+    It falls from 1 with no needless call to 0 with 3 or more.
+    """
     return min(1.0, max(0.0, 1.0 - needless / _NEEDLESS_CALLS))
 
 

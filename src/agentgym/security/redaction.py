@@ -91,8 +91,9 @@ characters, which takes 3 ns per character of text. The first part must have a f
 length. If the last part has a group, only the group is the secret.
 """
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""Some of these characters are not so rare. For each of them: a pattern of characters
-that must be next to it, so that few places in a text are searched further."""
+"""Second parts of :data:`_SHAPES` that are frequent characters. Each has a pattern of
+the characters that must be next to it, so that few places in a text are searched
+further."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 _TOKENS = frozenset(
     {
@@ -143,12 +144,11 @@ class Redactor:
         return self.replaced(text, lambda _, mask: mask)
 
     def replaced(self, text: str, by: Callable[[str, str], str]) -> str:
-        """Return a text with each secret replaced.
+        """Return a text with each secret replaced by the result of ``by``.
 
         Args:
             text: The text.
-            by: Called with a secret and the text with which :meth:`text` replaces
-                secrets; returns the replacement.
+            by: Called with a secret and its usual placeholder; returns the replacement.
         """
         if not self.finds(text):
             return text

@@ -215,7 +215,7 @@ class AgentServer:
             return reply(dialect.error(error), error.status)
 
     def _chat(self, body: dict[str, Any]) -> Chat:
-        """Return the chat completion for a request; raise for unsupported fields."""
+        """Prepare the chat completion for a request; raise for unsupported fields."""
         assert self._policy is not None
         body = {"model": self.models[0], **body}
         return asked_chat(
@@ -255,7 +255,7 @@ def asked_chat(
     max_tokens: int,
     agent: str = "",
 ) -> Chat:
-    """Return the chat completion for a request, before its tokens are generated.
+    """Prepare the chat completion for a request; no tokens are generated yet.
 
     Args:
         policy: The policy that answers.

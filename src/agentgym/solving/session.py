@@ -128,7 +128,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
 
-        The work ends early after an error, or if the person stops it. The solution then
+        The work ends early after an error, or if ``human`` stops it. The solution then
         has all files written so far, and the reason.
 
         Raises:

@@ -42,16 +42,18 @@ def solve(
     Args:
         problem: The request.
         model: The model for all roles: ``openai:NAME``, ``anthropic:NAME``, a server's
-            address, a folder, ``nano``; or a LangChain chat model.
+            address, a folder, or ``nano`` (the model in AgentGym); or a LangChain chat
+            model.
         models: Models by role (supervisor, generator, reviewer, executor); they win
             over ``model``.
         agent: A trained agent, or its name, instead of ``model``.
         files: The project's files: relative path to text. The team may not change the
             tests in them.
         language: Language of new files.
-        human: Function that asks a person before risky edits, on a deadlock and after
-            the last failed round. Its argument is a dict with ``kind`` and ``text``. It
-            returns yes, no, an instruction, or None to stop, and may be async.
+        human: Function that asks a person: before risky edits, when the generator
+            repeats code that failed, and after the last failed round. Its argument is a
+            dict with ``kind`` and ``text``. It returns yes, no, an instruction, or None
+            to stop, and may be async.
         max_rounds: Maximum number of turns of the generator.
         fallback: A model for roles whose model has failed twice.
         listener: Called with each :class:`~agentgym.solving.events.TeamEvent`.

@@ -31,7 +31,7 @@ from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
 """For each component (a kind of text in a response, such as reasoning), whether it is
-trained by default: only the choice of a tool and its arguments are."""
+trained by default: only the choice of a tool and the tool's arguments are."""
 Label = Callable[[ModelCall], list[Components] | None]
 """A function that returns, for each token of a model call's response, its components
 (choice of a tool, arguments, reasoning, other text); None if they are unknown."""
@@ -39,8 +39,8 @@ Replay = Callable[[ModelCall], Sequence[Allowed] | None]
 """A function that returns, for each position of a model call's response, the tokens
 that the call's grammar (a constraint on sampling) allowed; None if they are unknown."""
 Places = Mapping[int, Allowed | None]
-"""Positions of the trained tokens in a response. The value has the tokens that the
-call's grammar allowed at the position; it is None for a call without a grammar."""
+"""For each trained token's position in a response, the tokens that the call's grammar
+(a constraint on sampling) allowed at this position; None without a grammar."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
 """A function that returns one reward for each model call of a scored rollout."""
 
@@ -72,8 +72,8 @@ class Credited:
     def sequences(self) -> float:
         """Mean number of token sequences per rollout.
 
-        If a call's prompt begins with all tokens of an earlier call, both share a
-        sequence. At best, each agent of a team has one sequence.
+        If a call's prompt begins with all tokens of an earlier call, both calls
+        share a sequence. At best, each agent of a team has one sequence.
         """
         known = [made for made in self.rollouts if made.model_calls]
         count = sum(len(_sequences(made.model_calls)) for made in known)
@@ -105,9 +105,10 @@ class Credited:
     def conclude(self, update: UpdateMetrics) -> None:
         """Correct the record of each call's use after the engine's update.
 
-        An engine that reads the rollouts itself sets ``update.credit``. Its sequences
-        and its record then replace those of this object. Calls that the loss left out
-        become masked. If the engine refused the update, all trained calls are masked.
+        An engine that reads the rollouts itself sets ``update.credit``. The engine's
+        sequences and record then replace those of this object. Calls that the loss
+        left out become masked. If the engine refused the update, all trained calls are
+        masked.
         """
         if update.credit is not None:
             self.batch.sequences = update.credit.sequences
@@ -133,8 +134,8 @@ class BatchBuilder:
             whether the loss covers it.
         label: Returns the components of each token of a call's response; None if they
             are unknown, which masks the call.
-        failure_cost: Penalty that a model call's advantage loses for each of its tool
-            calls that failed.
+        failure_cost: Amount subtracted from a model call's advantage for each of its
+            tool calls that failed.
         train_roles: Names of the team's agents to train; None trains all.
         longest: Most tokens of a trained call, prompt and response together; longer
             calls are masked. None for no limit.
@@ -215,7 +216,7 @@ class BatchBuilder:
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return the advantages of all trained roles, by role; see ``_advantages``."""
+        """Return for each trained role the result of :meth:`_advantages`."""
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
         return {
@@ -367,7 +368,7 @@ def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
 def _count_breaks(calls: Sequence[ModelCall]) -> int:
     """Count the calls that continue an earlier call's messages, but not its tokens.
 
-    If a call continues several earlier calls, the longest of these is compared.
+    If a call continues several earlier calls, its tokens are compared with the longest.
     """
     said = [list(map(_said, call.messages)) for call in calls]
     breaks = 0

@@ -31,8 +31,8 @@ def to_dataproto(
             comparison with the other attempts at the same task.
         model: Name or folder of the model that sampled the trajectories.
         algorithm: Name of the algorithm that computes advantages.
-        failure_cost: Penalty that a model call's advantage loses for each of its tool
-            calls that failed.
+        failure_cost: Amount subtracted from a model call's advantage for each of its
+            tool calls that failed.
         trainable: For each component (a kind of text in a response, such as reasoning),
             whether to train it. None trains the choice of tools and their arguments.
         temperature: Temperature at which the trajectories were sampled.

@@ -110,8 +110,8 @@ class Identity(NamedTuple):
         agent: ``module:name`` of the user's agent; None for a scenario's own agent.
         scenario: The scenario's name.
         source: File or folder of the scenario's tasks.
-        tools: Names of the tools that all tasks have. They identify the agent after its
-            project was moved to another folder.
+        tools: Names of the tools that every task offers. They identify the agent if its
+            project was moved to a new folder.
     """
 
     agent: str | None
@@ -163,7 +163,7 @@ class Identity(NamedTuple):
         return self._holder(name) is None
 
     def _holder(self, name: str) -> TrainedAgent | None:
-        """Return another agent that is saved under a name; None if there is none."""
+        """Return the agent saved under a name if it is not this one; otherwise None."""
         for each in reversed(Versions(name).all()):
             try:
                 found = TrainedAgent.load(each.path)
@@ -184,7 +184,8 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
     The first version always becomes the default. A later version must solve
     significantly more held-out tasks than the untrained agent, and than the default
     version. It must be measured on at least as many tasks as the default version, and
-    lose no family (kind) of tasks. A default that the user chose is kept.
+    not be significantly worse in any family (kind) of tasks. A default that the user
+    chose is kept.
 
     If another agent has the name ``wanted``, a number is added to the name.
 

@@ -78,7 +78,7 @@ class TrainingLoop:
         self._interrupt = InterruptFlag()
 
     def _size(self, config: TrainingConfig, each: float | None = None) -> None:
-        """Use ``config`` from now on; ``each`` is the timed seconds per rollout."""
+        """Use ``config`` from now on; ``each``: timed seconds per rollout, if known."""
         held_out = cache(partial(held_out_count, self._scenario, config.seed))
         rollouts = config.eval_samples * held_out(config.test_tasks)
         self._config = config
@@ -214,7 +214,7 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate known calls and measure the result; skip work done before a resume.
+        """Imitate the calls that tasks need, then measure; skip parts already done.
 
         Raises:
             UsageError: The run has already done training steps.
@@ -328,13 +328,13 @@ class TrainingLoop:
 
     @property
     def _measured(self) -> float:
-        """Wall seconds of a measurement, divided by its rollouts; 0 if not timed."""
+        """Wall seconds per rollout in the newest measurement; 0 if not timed."""
         return self._forecast.measured or self.state.rollout_seconds or 0.0
 
     def _sample(
         self, tasks: TaskStream, builder: BatchBuilder, judge: Ranker, step: int
     ) -> tuple[Sequence[Sequence[Trajectory]], dict[str, Any]]:
-        """Run a step's rollouts; return groups, and the judge's verdict per rollout."""
+        """Run a step's rollouts; return groups, and a judge model's verdicts by id."""
         verdicts: dict[str, Any] = {}
 
         def attempt(chosen: Sequence[Task], first: int) -> list[list[Trajectory]]:
@@ -424,7 +424,7 @@ class TrainingLoop:
         self._check_interrupt()
 
     def _say_stalled(self, stalled: str | None) -> None:
-        """Report why writing to disk waits; ``stalled`` is None when it goes on."""
+        """Report why writing to disk waits; ``stalled`` is None if writing goes on."""
         if stalled != self._stalled:
             self._stalled = stalled
             self._progress.stalled(stalled)

@@ -75,7 +75,7 @@ class Place(ABC):
     def fetch_results(self, config: TrainingConfig, run: RunFolder) -> str | None:
         """End the training of ``run`` on the machine, and fetch its finished files.
 
-        Called when the run moves to another place. Returns a sentence on why this
+        Called when the run moves to another machine. Returns a sentence on why this
         failed; None if it worked or nothing had to be done.
         """
 
@@ -104,8 +104,8 @@ def place_of(gpu: str) -> Place:
 def settled(config: TrainingConfig) -> TrainingConfig:
     """Choose a machine for ``gpu="auto"``, maybe a rented one; return the settings.
 
-    If this machine is chosen, ``gpu`` stays ``auto``. For another machine,
-    ``engine="auto"`` becomes ``local`` unless vLLM supports the model.
+    If this machine is chosen, ``gpu`` stays ``auto``. If another machine is
+    chosen, ``engine="auto"`` becomes ``local`` unless vLLM supports the model.
 
     Raises:
         ComputeError: The model is too large for this machine, and none can be rented.

@@ -137,7 +137,7 @@ class DeferredSignals:
         self._old = {}
 
     def give_on(self) -> None:
-        """If SIGTERM came, call the handler that it had before :meth:`install`."""
+        """If SIGTERM came, call its handler from before :meth:`install`."""
         outer, self._outer = self._outer, None
         if callable(outer):
             outer(signal.SIGTERM, None)

@@ -67,7 +67,7 @@ class RunState(BaseModel, extra="forbid"):
         warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation; None while a new one is due.
-        confirmation: A second measurement, on as many other validation tasks, made if
+        confirmation: A second measurement, on the next validation tasks, made if
             ``validation`` reached the goal; otherwise None.
         confirmations: Number of such second measurements in the whole run.
         watch: The results of all validations so far.
@@ -319,7 +319,7 @@ class RunFolder:
         self._keep_checkpoints(_KEPT, state)
 
     def _keep_checkpoints(self, newest: int, state: RunState) -> None:
-        """Remove checkpoints except the ``newest`` newest, the best and the first."""
+        """Keep only the ``newest`` newest, the best and the warm start's checkpoint."""
         kept = [self.best_checkpoint(state), self.first_checkpoint(state)]
         for old in self.checkpoints()[:-newest]:
             if old not in kept:

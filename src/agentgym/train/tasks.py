@@ -31,12 +31,12 @@ _LEAST_SHARE = 0.25
 
 
 class StreamState(BaseModel, extra="forbid"):
-    """The state of a :class:`TaskStream`, which a checkpoint keeps.
+    """The state of a :class:`TaskStream`; each checkpoint has a copy.
 
     Attributes:
         position: Number of training tasks taken or skipped so far.
-        spread: Training signal of each family (kind of task): the standard deviation of
-            the rewards in a group, as a running mean over the family's groups.
+        spread: For each family (kind of task), how much the rewards of a group differ:
+            their standard deviation, averaged over groups; new groups count more.
     """
 
     position: int = 0
@@ -52,8 +52,8 @@ class TaskStream:
         scenario: The scenario that creates the tasks.
         config: The settings. ``task_choice="adaptive"`` skips tasks at random: those of
             families (kinds of tasks) with little training signal more often. Otherwise
-            every task is taken. The penalty ``failure_cost`` of failed tool calls also
-            makes a difference between attempts.
+            every task is taken. The training signal is measured on rewards minus the
+            penalty ``failure_cost`` for failed tool calls.
         state: The stream's state; it is updated in place.
     """
 

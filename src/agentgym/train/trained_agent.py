@@ -112,14 +112,14 @@ class TrainedAgent(BaseModel):
         return Wording.parse(str(self.provenance.config.get("prompts") or ""))
 
     def same_tasks(self, scenario: str) -> str | None:
-        """Return the setting ``scenario`` that loads the agent's tasks file.
+        """Return the setting ``scenario`` with which to load the agent's tasks file.
 
         Args:
             scenario: The scenario's name, or the path of the tasks file.
 
         Returns:
-            The file's path, with the tools as options; tools that really ran must be
-            allowed again. None if the agent was not trained on this tasks file.
+            The file's path, with options for its tools; real tool calls are turned off,
+            even if training ran them. None if ``scenario`` is not that tasks file.
         """
         if not is_tasks_file(self.scenario):
             return None

@@ -210,7 +210,10 @@ class Trainer:
     def _run(
         self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
     ) -> TrainingResult:
-        """Train to the end in this process; the time limit counts from ``began``."""
+        """Train to the end in this process; the time limit counts from ``began``.
+
+        ``is_new`` is False for a resumed run.
+        """
         with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
             result = TrainingLoop(plan, run, self._progress, began).run()
             logger.info(
@@ -227,7 +230,7 @@ class Trainer:
     def _run_elsewhere(
         self, config: TrainingConfig, run: RunFolder, *, is_new: bool = False
     ) -> TrainingResult:
-        """Train to the end on another machine."""
+        """Train to the end on another machine; ``is_new``: the run is not resumed."""
         with _ended_helpfully(run, is_new=is_new):
             try:
                 result = place_of(config.gpu).train(config, run, self._progress)

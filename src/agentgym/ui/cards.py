@@ -153,7 +153,7 @@ def _tool_names(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _standing(agent: TrainedAgent, version: Version) -> str:
-    """Describe whether a version is its agent's default, and how to make it so."""
+    """Describe whether a version is the default; if not, how to make it the default."""
     if agent.is_default:
         return f"  the default of {version.name}"
     return f"  not the default; make it so with: agentgym agents use {version}"
@@ -205,7 +205,7 @@ def _drop_view(drop: DropKind) -> RenderableType:
 
 
 def continuity_view(losses: Mapping[str, Sequence[str]]) -> RenderableType:
-    """Return a view of the model calls where conversations lost earlier context.
+    """Return a view of the model calls whose prompts lost a part of the conversation.
 
     ``losses`` has, by rollout, a description of each such call.
     """

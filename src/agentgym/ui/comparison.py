@@ -101,7 +101,7 @@ def rows(
         after: The second measurement.
         names: The metrics to compare. Metrics that are not in ``USUAL`` are left out if
             they were not measured.
-        warm: A measurement between the two, after a warm start.
+        warm: A third measurement, after a warm start and before training.
     """
     k = min(each.k for each in (before, after, warm) if each is not None)
     before, after = before.at_most(k), after.at_most(k)
@@ -121,7 +121,7 @@ def family_rows(
     """Compare success by family (kind) of tasks, and return a row per family.
 
     The family with the least success after training is first. Return [] if there are
-    fewer than two families.
+    fewer than two families. ``warm`` is a measurement after a warm start.
     """
     old, new = before.family_success(), after.family_success()
     between = {} if warm is None else warm.family_success()

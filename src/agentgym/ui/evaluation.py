@@ -110,8 +110,8 @@ def _calls_table(found: Evaluation) -> Table:
 def family_lines(metrics: Metrics) -> list[tuple[str, str, str]]:
     """Return a row per family (kind) of tasks: name, pass^1, and number of tasks.
 
-    The family with the lowest pass^1 is first. Return [] if there is a single family,
-    or if there are too many to show.
+    The family with the lowest pass^1 (share of attempts that succeed) is first. Return
+    [] if there is a single family, or if there are too many to show.
     """
     shares = metrics.family_success()
     tasks = [task for task in metrics.by_task if task.attempts]
@@ -180,6 +180,6 @@ def _confusion_table(matrix: ConfusionMatrix) -> RenderableType:
 
 
 def _confusion_line(matrix: ConfusionMatrix, row: str) -> tuple[str, str]:
-    """Return a row of a confusion matrix for a narrow terminal: name, and counts."""
+    """Return a row for a narrow terminal: the needed tool, counts of called tools."""
     ordered = sorted(matrix.counts[row].items(), key=lambda cell: -cell[1])
     return row, ", ".join(f"{name} {count:,}" for name, count in ordered)

@@ -31,7 +31,7 @@ from agentgym.ui.words import (
 )
 
 WARM = "warm start"
-"""Name of the column for metrics after the warm start, between before and after."""
+"""Title of the column for metrics after the warm start, between before and after."""
 
 _NARROW = 72
 _TIGHT = 92
@@ -130,7 +130,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def _ahead(plan: Plan) -> str:
-    """Describe the expected time of a run, before its baseline is measured."""
+    """Describe the expected time of a run whose baseline is not measured yet."""
     known = "known once the baseline is measured"
     return f"{plan.expected}; {known}" if plan.expected else known
 
@@ -238,7 +238,7 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Return a table that compares measurements; see ``comparison.rows``."""
+    """Return a table of compared measurements; arguments as in ``comparison.rows``."""
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 
@@ -312,7 +312,7 @@ def comparison_table(
 ) -> RenderableType:
     """Return a table of compared metrics; ``names`` are the titles of its columns.
 
-    If there was a warm start, the metrics after it have a column after ``before``.
+    If there was a warm start, a further column shows the metrics after it.
     """
     between = [WARM] if any(row.warm for row in compared) else []
 

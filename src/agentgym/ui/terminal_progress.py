@@ -90,7 +90,7 @@ class TerminalProgress(LinesProgress):
         self._print("")
 
     def warmed(self, words: str, metrics: Metrics) -> None:
-        """Print the metrics after the warm start; ``words`` describe it."""
+        """Print the metrics after the warm start; ``words`` describe the warm start."""
         self._phase = None
         title = f"Warm start: {words}"
         self._console.print(metrics_view(title, metrics), Text(""), sep="\n")
@@ -137,7 +137,10 @@ class TerminalProgress(LinesProgress):
         return bool(self._asked(doubts, "Train all the same?"))
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask whether to do the warm start in ``offer``; None without a terminal."""
+        """Print ``offer``, and ask whether to do this warm start.
+
+        Return None without a terminal.
+        """
         return self._asked([offer], "Do that?")
 
     def may_run(self, tool: str) -> bool | None:
@@ -155,7 +158,7 @@ class TerminalProgress(LinesProgress):
         return self._asked(quote, "Rent it?")
 
     def may_spend(self, terms: Sequence[str]) -> bool | None:
-        """Print possible costs, and ask whether to spend; None without a terminal."""
+        """Print costs, and ask whether to spend; return None without a terminal."""
         return self._asked(terms, "Spend it?")
 
     def _asked(self, lines: Sequence[str], question: str) -> bool | None:

@@ -84,7 +84,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def use_of(result: TrainingResult) -> tuple[str, str]:
-    """Return code that uses the trained agent, after its language: sh or python."""
+    """Return the language (sh or python) and the text of code for the trained agent."""
     reference = agent_reference(result.config)
     if reference is not None and is_command(reference):
         return "sh", (

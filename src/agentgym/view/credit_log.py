@@ -65,7 +65,7 @@ class CreditLog:
 
 
 def _read(line: bytes) -> tuple[str, list[Learned | None]] | None:
-    """Return a line's rollout id and sums; None if it has none or is not valid."""
+    """Return a line's rollout id and sums; None without sums, or if it is not valid."""
     try:
         read = orjson.loads(line)
         sums = [_sums(call) for call in read["calls"]]

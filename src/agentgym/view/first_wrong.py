@@ -161,7 +161,7 @@ def _next_needed(before: Sequence[JudgedCall], needed: int) -> int | None:
     """Return the index of the first needed call that was not made; None if all were.
 
     Args:
-        before: The earlier tool calls, each with its class.
+        before: The tool calls made so far, each with its class.
         needed: Number of needed calls.
     """
     done = {call.needed for call in before if call.kind is CallClass.RIGHT}

@@ -37,7 +37,10 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 
 def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
-    """Return the command-line options that select a user's own agent, as in the run."""
+    """Return the command-line options that select a user's own agent, as in the run.
+
+    If the scenario is a tasks file (``is_file``), the options for tools are left out.
+    """
     words = ["--agent", str(settings["agent"])]
     for name in ("framework", "context", "inputs"):
         if value := settings.get(name):

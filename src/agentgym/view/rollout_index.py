@@ -233,7 +233,7 @@ class RolloutIndex:
     def _complete(
         self, store: sqlite3.Connection, ended: Sequence[tuple[Any, ...]]
     ) -> list[tuple[Any, ...]]:
-        """Return those of ``ended`` that come before the first with unread events."""
+        """Return the rows ``ended`` before the first rollout that has unread events."""
         last = """SELECT max(rowid) FROM events WHERE rollout_id = ?"""
         found = []
         for row in ended:

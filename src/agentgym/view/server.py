@@ -34,7 +34,7 @@ _TYPES = {
 }
 _BARE = b'from"preact"'
 _RESOLVED = b'from"./preact.mjs"'
-"""Replaces ``_BARE`` in scripts: a browser cannot resolve a package's bare name."""
+"""Replaces ``from"preact"`` in scripts: a browser needs a path, not a package name."""
 _LISTED = ("run.json", "result.json")
 """Files of a run from which its row in the list is made."""
 _GONE = (
@@ -153,7 +153,7 @@ class ViewServer:
     def _json(
         self, read: Callable[[Request, Mapping[str, str]], Any]
     ) -> Callable[[Request], Awaitable[web.Response]]:
-        """Return a request handler that calls ``read`` in a thread and replies JSON."""
+        """Return a handler that calls ``read`` in a thread and replies with JSON."""
 
         async def handler(request: Request) -> web.Response:
             query = dict(parse_qsl(request.rel_url.raw_query_string))

@@ -206,7 +206,7 @@ def _turns(speakers: list[str], tokens: list[int]) -> list[tuple[str, int, int |
 
 
 def _listed(values: list[str]) -> str:
-    """Join distinct values to one text, each between line ends."""
+    """Join the values, without duplicates, to one text: each between line ends."""
     return "".join(f"{_END}{value}" for value in dict.fromkeys(values)) + (
         _END if values else ""
     )

@@ -1,1 +1,1 @@
-"""The command ``agentgym improve``: better prompts, then training, until a goal."""
+"""Define the command ``agentgym improve``: better prompts, then training."""

@@ -1,1 +1,1 @@
-"""Commands that run a team of models, without training."""
+"""Define the commands that run a team of models, without training."""

@@ -28,9 +28,9 @@ from agentgym.train.run_folder import CREDIT_FILE, RunFolder
 PART = 4 << 20
 _INCOMING = ".incoming"
 _FIRST = ("baseline", "warm_start", "warmed", "first_validation")
-"""Keys in the ``state.json`` of step 0.
+"""Keys that ``state.json`` of step 0 gets one after the other.
 
-The file is written again each time that one of these keys gets a value."""
+The file is written again each time."""
 _MOVED = (
     *("checkpoints", "metrics.jsonl", CREDIT_FILE, "tensorboard", "wandb"),
     "workers.log",
@@ -92,9 +92,9 @@ class Mirror:
     def continues_local(self) -> bool:
         """Return whether the remote run continues the newest local checkpoint.
 
-        It does if both have the same metrics up to that checkpoint's step, and the same
-        state in the checkpoint. Otherwise the run has continued locally or on a third
-        machine, and the remote files must not be fetched.
+        It does if the remote metrics up to that checkpoint's step, and the checkpoint's
+        remote ``state.json``, are the same as the local ones. Otherwise the run has
+        continued locally or on a third machine: do not fetch the remote files.
         """
         found = self._run.checkpoints()
         if not found:
@@ -237,7 +237,10 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
-        """Fetch the checkpoint ``outbox/NAME-VERSION``; replace an older local one."""
+        """Fetch a checkpoint from ``outbox``; replace the local one of the same name.
+
+        ``stage`` is NAME-VERSION; ``sizes`` are the files' sizes in bytes, by name.
+        """
         incoming = self._incoming(_checked(stage))
         for file, size in sizes.items():
             self._fetch(f"outbox/{stage}/{file}", size, incoming / _checked(file))
@@ -249,7 +252,7 @@ class Mirror:
         sync_folder(folder)
 
     def _fetch(self, source: str, size: int, target: Path) -> None:
-        """Fetch a file; continue after the bytes that ``target`` already has."""
+        """Fetch a file of ``size`` bytes; skip those that ``target`` already has."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(target, "ab", opener=private) as file:
             while (offset := file.tell()) < size:

@@ -156,7 +156,8 @@ def prepare(
 def _has_room(found: dict[str, str], config: TrainingConfig) -> bool:
     """Return whether GPU memory and disk space are enough for vLLM and training.
 
-    The GPU memory counts as enough if its size or the model's size is unknown.
+    ``found`` has the machine's properties. The GPU memory counts as enough if its size
+    or the model's size is unknown.
     """
     if not _number(found, "gpus") or _number(found, "free_mb") < _FREE_FOR_ENGINE_MB:
         return False
@@ -174,7 +175,7 @@ def _number(found: dict[str, str], name: str) -> int:
 def _with_uv(
     shell: RetryingShell, key: str, engine: str, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Install uv, and return a new description of the machine."""
+    """Install uv; return the machine's properties, now with the path of uv."""
     report(f"Installing uv on {shell.address}.")
     _get_uv(shell)
     return _look(shell, key, engine)
@@ -258,7 +259,10 @@ def _get_uv(shell: RetryingShell) -> None:
 def _install(
     shell: RetryingShell, upload: Upload, key: str, built: bytes, found: dict[str, str]
 ) -> None:
-    """Install the wheel ``built`` and the run's packages in the environment ``key``."""
+    """Install the wheel ``built`` and the run's packages in the environment ``key``.
+
+    ``found`` has the machine's properties, such as the path of uv.
+    """
     folder = f"{found['home']}/{FOLDER}/wheels/{key}"
     quoted = shlex.quote(folder)
     send = f"mkdir -p {quoted} && cat > {quoted}/{WHEEL_NAME}"

@@ -37,6 +37,8 @@ _LOOK_S = 0.1
 class ProgressWriter(Progress):
     """Writes a remote run's progress events to a file, one per line.
 
+    The base class describes the methods' arguments.
+
     Args:
         folder: Folder for ``progress.jsonl`` and for answers.
     """
@@ -94,7 +96,7 @@ class ProgressWriter(Progress):
         self._write("forecast", least, most, soonest)
 
     def wants_warm_start(self, offer: str) -> bool | None:
-        """Ask the user whether to begin with a warm start; wait for the answer."""
+        """Ask whether to begin with a warm start; return None if no user can answer."""
         answer: bool | None = self._ask("wants_warm_start", offer)
         return answer
 
@@ -107,7 +109,7 @@ class ProgressWriter(Progress):
         return bool(self._ask("allows", list(doubts)))
 
     def may_run(self, tool: str) -> bool | None:
-        """Ask the user whether the agent's tool may really run; wait for the answer."""
+        """Ask whether the agent's tool may really run; None if no user can answer."""
         answer: bool | None = self._ask("may_run", tool)
         return answer
 

@@ -247,7 +247,7 @@ class RunServer:
         return {"size": target.stat().st_size, "blocks": digests(target)}
 
     def get(self, path: str, offset: int, length: int) -> tuple[Any, bytes]:
-        """Return up to ``length`` bytes of a file from ``offset`` on."""
+        """Return None, and up to ``length`` bytes of a file from ``offset`` on."""
         return None, _read(self._inside(path), offset, min(length, 8 * _MOST))
 
     def finish(self) -> None:

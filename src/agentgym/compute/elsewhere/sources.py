@@ -167,8 +167,8 @@ def _has_module(folder: Path, top: str) -> bool:
 def _may_go(path: Path, folder: Path) -> bool:
     """Return whether a file may be sent: it is not hidden, and not a key or ``.env``.
 
-    The same holds for the target of a link. Of a target outside of
-    ``folder``, only the part of its path that differs from ``folder`` is checked.
+    The target of a link is checked too. If it is outside of ``folder``, the parent
+    folders that the target and ``folder`` have in common are not checked.
     """
     real, root = path.resolve(), folder.resolve()
     shared = Path(os.path.commonpath([real, root]))

@@ -62,7 +62,7 @@ def main(attempt: Path) -> None:
 
 
 def _home(folder: Path) -> Path:
-    """Make a folder the run's own AGENTGYM_HOME, linked to the installed engines."""
+    """Create the run's own AGENTGYM_HOME, with a link to the installed engines."""
     folder.mkdir(exist_ok=True)
     link = folder / "engines"
     if not link.is_symlink():

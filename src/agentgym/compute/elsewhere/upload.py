@@ -75,7 +75,7 @@ class Upload:
         return remote_engine(self.config) == AUTO_ENGINE
 
     def remote_config(self, folder: str, name: str) -> TrainingConfig:
-        """Return the settings with the remote machine's paths, below ``folder``."""
+        """Return the settings of the remote run ``name``, with paths in ``folder``."""
         inputs = f"{folder}/inputs"
         return self.config.replaced(
             gpu="auto",
@@ -104,7 +104,7 @@ class Upload:
         return self.config.replaced(**changes)
 
     def with_local_paths(self, text: str, folder: str) -> str:
-        """Replace the remote machine's paths in a text by local ones."""
+        """Replace paths in the remote run's ``folder`` by local paths in a text."""
         for name, path in self.files.items():
             text = text.replace(f"{folder}/inputs/{name}", str(path))
         text = text.replace(f"{folder}/inputs", os.getcwd())
@@ -203,7 +203,7 @@ def _below(path: str) -> Named:
 
 
 def _add_scenario(reference: str, sources: Sources) -> Named:
-    """Add a scenario's files to ``sources``; return the value of Upload.scenario."""
+    """Add a scenario's files to ``sources``; return the function Upload.scenario."""
     if is_tasks_file(reference):
         source = TaskSource.parse(reference)
         folder, path = Path(source.folder or os.getcwd()), Path(source.path)
@@ -232,7 +232,7 @@ def _add_scenario(reference: str, sources: Sources) -> Named:
 
 
 def _add_data(reference: str, sources: Sources) -> Named:
-    """Add a benchmark's data to ``sources``; return the value of Upload.scenario."""
+    """Add a benchmark's data to ``sources``; return the function Upload.scenario."""
     data = data_of(reference)
     if data is None:
         return _as_it_is(reference)

@@ -131,6 +131,8 @@ class Api:
     ) -> dict[str, Any]:
         """Send a request that may be repeated, and return its answer.
 
+        ``params`` are the parameters in the URL's query.
+
         The request is sent again after broken connections, statuses 408, 425, 429 and
         5xx, and answers other than JSON. The waits between attempts grow, or are those
         of ``Retry-After``; each is at most a minute.
@@ -257,7 +259,7 @@ class Api:
 
     @staticmethod
     def _said(found: Any, response: httpx.Response) -> str:
-        """Return the error message in a response, for several common JSON formats."""
+        """Return a response's error message; ``found`` is its parsed JSON, if any."""
         if not isinstance(found, dict):
             return response.text
         error = found.get("error")

@@ -154,7 +154,7 @@ class RunPod(Provider):
         return Api(self.name, url, key, self.key)
 
     def _machine(self, pod: dict[str, Any]) -> Machine:
-        """Convert RunPod's description of a pod to a Machine; drop its variables."""
+        """Convert RunPod's description of a pod to a Machine; drop its environment."""
         with understood(self.name):
             direct = (pod.get("ssh") or {}).get("direct")
             address = None

@@ -45,7 +45,7 @@ def command() -> str:
 def answer(*words: str, timeout_s: float) -> Any:
     """Run ``sky`` with ``--output json`` and return the parsed JSON.
 
-    Only for commands that may be repeated: a command without an answer is tried twice.
+    Only for commands that may be repeated: after a timeout, the command runs again.
 
     Raises:
         ComputeRefusedError: The command failed, or printed no JSON.

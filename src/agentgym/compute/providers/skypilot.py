@@ -210,10 +210,11 @@ def _task(offer: Offer) -> dict[str, Any]:
 
 
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return an :class:`Offer`'s price fields: first on demand, then spot if offered.
+    """Return price fields of :class:`Offer`: first on demand, then spot if offered.
 
-    SkyPilot sets no limit to a spot price, so this price may rise up to the price on
-    demand. The list is empty if the price on demand is unknown.
+    ``row`` is a machine type in a region. SkyPilot sets no limit to a spot price, so
+    this price may rise up to the price on demand. The list is empty if the price on
+    demand is unknown.
     """
     price, spot = row["price"], row["spot_price"]
     if not (_is_number(price) and price > 0):

@@ -1,4 +1,4 @@
-"""The format of Llama 3.1 and 3.2: a bare ``{"name": "f", "parameters": {…}}``."""
+"""Parse tool calls of Llama 3.1 and 3.2: ``{"name": "f", "parameters": {…}}``."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _SEPARATOR = re.compile(r"\s*;\s*")
 
 
 class BareJson(ToolFormat):
-    """Reads tool calls that are JSON objects with name and parameters, no marks."""
+    """Reads tool calls that are bare JSON objects with a name and parameters."""
 
     name: ClassVar[str] = "json"
     vllm_parser: ClassVar[str] = "llama3_json"
@@ -32,7 +32,7 @@ class BareJson(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return as calls all JSON objects in the text with a name and parameters."""
+        """Return as calls the objects from ``start`` on with a name and parameters."""
         calls: list[WrittenCall] = []
         while found := _CALL.search(text, start):
             brace = text.index("{", found.start())
@@ -59,6 +59,6 @@ class BareJson(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around the arguments of a call of the tool ``name``."""
+        """Return the text around a call's arguments, whatever ``written`` is."""
         before = f'{{"name": {json.dumps(name)}, "parameters": '
         return CallText("", (before,), "}", "")

@@ -213,8 +213,9 @@ class ToolFormat(ABC):
     def safe_content(self, text: str, *, prefix: str = "") -> str:
         """Return the part of an unfinished answer that streaming can already show.
 
-        The text after it is a call, or may become the mark of a call or of reasoning.
-        Empty while the answer's reasoning is not closed.
+        The text after this part is a call, or may become the mark of a call or of
+        reasoning. Empty while the answer's reasoning is not closed. ``prefix`` is the
+        end of the prompt, which may open the reasoning.
         """
         _, closed = self._reasoning(text, prefix, ())
         if self._unclosed(text, prefix):
@@ -235,7 +236,7 @@ class ToolFormat(ABC):
     def _reasoning(
         self, text: str, prefix: str, tools: Sequence[Mapping[str, Any]]
     ) -> tuple[int, int]:
-        """Return start and end offset of the reasoning that begins a response.
+        """Return start and end offset of the reasoning at the start of a response.
 
         Both are 0 without reasoning. The opening mark may be in the prompt, or
         missing (some models write only the closing mark). A closing mark inside a

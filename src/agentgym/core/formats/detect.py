@@ -155,7 +155,7 @@ _FIELDS = "reasoning_content", "reasoning", "thinking"
 
 
 def _is_dropped(render: Render, answer: Message) -> bool:
-    """Return whether a template shows an answer's reasoning, but drops it later."""
+    """Return whether a template drops an answer's reasoning after the next request."""
     said: list[Message] = [
         {"role": "user", "content": "u"},
         {"role": "assistant", **answer},

@@ -38,7 +38,7 @@ def free_text(
 def _free(
     text: str, at: int, schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of each free text in the JSON value at offset ``at``.
+    """Yield start and end offset of each free text in a JSON value.
 
     Args:
         text: A response.

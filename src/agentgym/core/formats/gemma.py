@@ -1,4 +1,8 @@
-"""Gemma 4 and FunctionGemma: ``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``."""
+"""Parse tool calls of Gemma 4 and FunctionGemma.
+
+Gemma 4 writes ``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``. FunctionGemma uses
+``<start_function_call>``, ``<end_function_call>`` and ``<escape>`` instead.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +34,7 @@ class Gemma(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between the marks of Gemma 4 or FunctionGemma."""
+        """Return the calls from ``start`` on, each between marks of a Gemma model."""
         calls = []
         while found := _CALL.search(text, start):
             calls.append(_read(text, found))

@@ -1,4 +1,4 @@
-"""The format of gpt-oss: messages with headers such as ``to=functions.f``."""
+"""Parse tool calls of gpt-oss: messages with headers such as ``to=functions.f``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Harmony(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls: the messages whose header names a function."""
+        """Return the messages from ``start`` on whose header names a function."""
         found = (_call(text, m) for m in _MESSAGE.finditer(text, start))
         return [call for call in found if call is not None]
 
@@ -99,7 +99,7 @@ class Harmony(ToolFormat):
         return False
 
     def safe_content(self, text: str, *, prefix: str = "") -> str:
-        """Return the text for the user in an unfinished answer."""
+        """Return the text for the user in an unfinished answer; ignore ``prefix``."""
         shown = ""
         for message in _MESSAGE.finditer(text):
             channel = _CHANNEL.search(message["header"])

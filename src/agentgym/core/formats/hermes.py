@@ -1,4 +1,4 @@
-"""Qwen2.5 and Qwen3: ``<tool_call>{"name": "f", "arguments": {…}}</tool_call>``."""
+"""Parse tool calls of Qwen2.5 and Qwen3: JSON objects in ``<tool_call>`` tags."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from agentgym.core.formats.base import (
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _CLOSING = re.compile(rf"\s*{CLOSE}")
 _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
-"""An answer's last call may lack its closing mark; vLLM also accepts such a call."""
+"""The end of an answer whose last call lacks ``</tool_call>``; vLLM also accepts it."""
 
 
 class Hermes(ToolFormat):
-    """Reads tool calls that are JSON objects, each between two marks."""
+    """Reads tool calls that are JSON objects, each in a ``<tool_call>`` tag."""
 
     name: ClassVar[str] = "hermes"
     vllm_parser: ClassVar[str] = "hermes"
@@ -33,7 +33,7 @@ class Hermes(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between marks; arguments may be an object or a JSON text."""
+        """Return the calls from ``start`` on; arguments are an object or JSON text."""
         calls = []
         while (start := text.find(OPEN, start)) >= 0:
             calls.append(_read(text, start))
@@ -41,7 +41,7 @@ class Hermes(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around the arguments of a call of the tool ``name``."""
+        """Return the text around a call's arguments, whatever ``written`` is."""
         before = f'{{"name": {json.dumps(name)}, "arguments": '
         return CallText(OPEN, (before,), "}", CLOSE)
 

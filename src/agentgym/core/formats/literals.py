@@ -77,7 +77,8 @@ def read_word(text: str, at: int) -> tuple[Any, int]:
 def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any, int]:
     """Read a value in Gemma's notation; return the value and its end offset.
 
-    Strings stand between two ``quote`` marks, keys have no quotes.
+    Strings stand between two ``quote`` marks, keys have no quotes. ``depth`` is the
+    number of objects and lists around the value.
 
     Raises:
         Unreadable: The text is not such a value, or is nested too deeply.
@@ -134,7 +135,7 @@ def read_quoteless_object(
 
 
 def _separated(text: str, at: int, end: str) -> int:
-    """Return the offset of the next element after a comma, or of the mark ``end``."""
+    """Return the offset of the element after a comma, or of ``end``, e.g. ``]``."""
     at = skip_space(text, at)
     if text.startswith(",", at):
         return skip_space(text, at + 1)

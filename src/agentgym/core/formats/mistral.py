@@ -1,4 +1,7 @@
-"""Ministral 3: ``[TOOL_CALLS]f[ARGS]{…}``. Mistral Small: ``[TOOL_CALLS][{…}]``."""
+"""Parse tool calls of Ministral 3 and Mistral Small.
+
+Ministral 3 writes ``[TOOL_CALLS]f[ARGS]{…}``, Mistral Small ``[TOOL_CALLS][{…}]``.
+"""
 
 import json
 import re
@@ -22,7 +25,7 @@ _LIST, _COMMA, _LIST_END = (
 
 
 class Mistral(ToolFormat):
-    """Reads tool calls after a mark: a name and a JSON object, or a list of calls."""
+    """Reads ``[TOOL_CALLS]``, then a name and a JSON object, or a list of calls."""
 
     name: ClassVar[str] = "mistral"
     vllm_parser: ClassVar[str] = "mistral"
@@ -36,7 +39,7 @@ class Mistral(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls, in the spelling of Ministral 3 or of Mistral Small."""
+        """Return the calls from ``start`` on, as either Mistral model writes them."""
         calls: list[WrittenCall] = []
         while (start := text.find(OPEN, start)) >= 0:
             mark = start + len(OPEN)
@@ -49,7 +52,7 @@ class Mistral(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, spelled as in ``written``."""
+        """Return the text around arguments, spelled as in the example ``written``."""
         if _LIST.match(written, len(OPEN)):
             before = f'{{"name": {json.dumps(name)}, "arguments": '
             return CallText(OPEN, (before,), "}", "", around=("[", "]"), separator=", ")

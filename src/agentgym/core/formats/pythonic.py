@@ -1,4 +1,4 @@
-"""LFM2, Olmo 3 and Llama 3.2: ``[f(a="x"), g()]``, with or without marks around."""
+"""Parse tool calls of LFM2, Olmo 3 and Llama 3.2, e.g. ``[f(a="x"), g()]``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,10 @@ class Pythonic(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls between marks.
+        """Return the calls from ``start`` on between marks, or without marks.
 
-        Without marks, the whole answer must be a list of calls.
+        A mark is e.g. ``<function_calls>``. Without marks, the text from ``start`` on
+        must be a list of calls.
         """
         calls: list[WrittenCall] = []
         if not _OPEN.search(text, start):
@@ -44,7 +45,7 @@ class Pythonic(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, with marks as in ``written``."""
+        """Return the text around arguments, with the marks of the call ``written``."""
         opening = next((mark for mark in _MARKS if written.startswith(mark)), "")
         return CallText(
             opening,

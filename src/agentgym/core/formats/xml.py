@@ -1,4 +1,7 @@
-"""Qwen3-Coder, Qwen3.5: ``<function=f><parameter=k>v</parameter></function>``."""
+"""Parse tool calls of Qwen3-Coder and Qwen3.5.
+
+A call is ``<function=f><parameter=k>v</parameter></function>``.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -45,7 +48,7 @@ class Xml(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls, with values converted to the types of the tool's schema."""
+        """Return the calls from ``start`` on, with values of the types in ``tools``."""
         calls = []
         while found := _CALL.search(text, start):
             calls.append(_read(text, found, tools))
@@ -53,7 +56,7 @@ class Xml(ToolFormat):
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:
-        """Return the text around a call's arguments, with marks as in ``written``."""
+        """Return the text around arguments, with the tags of the call ``written``."""
         marks = (OPEN, CLOSE) if written.startswith(OPEN) else ("", "")
         return CallText(marks[0], (f"<function={name}>",), "", marks[1], "tags")
 

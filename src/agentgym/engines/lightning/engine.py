@@ -207,7 +207,7 @@ class LightningEngine(Engine):
         shutil.copytree(model, folder)
 
     def close(self) -> None:
-        """End the trainer and its servers; remove the checkpoints in its own folder."""
+        """End the trainer and its servers; remove the checkpoints that it saved."""
         self._end_process()
         shutil.rmtree(self._saved, ignore_errors=True)
 

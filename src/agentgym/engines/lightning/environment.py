@@ -1,4 +1,4 @@
-"""Agent Lightning's virtual environment: its packages, and checks that it works."""
+"""Define Agent Lightning's virtual environment, and check that it works."""
 
 from agentgym.engines.environments import (
     Build,

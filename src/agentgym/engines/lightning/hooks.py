@@ -60,7 +60,7 @@ class LoopHooks(RolloutHooks):
         AgentLightningRayPPOTrainer._update_actor = recorded
 
     def on_enqueue(self, request: Any) -> Any:
-        """Add to a request for a rollout the id of a rollout that AgentGym has run.
+        """Add to a rollout request the id of a rollout that AgentGym has already run.
 
         At the beginning of a step, first wait until AgentGym has run the step's
         rollouts.
@@ -84,7 +84,7 @@ class LoopHooks(RolloutHooks):
 
 
 def rows_of(batch: Any) -> list[dict[str, Any]]:
-    """Return rollout id, lengths, reward and advantage of each row in a batch.
+    """Return each row's rollout id, reward, advantage, and prompt and response length.
 
     A row is one training sequence. Agent Lightning divides advantages by the number of
     rows and by the number of the rollout's trained tokens; this function undoes both.
@@ -119,7 +119,7 @@ def rows_of(batch: Any) -> list[dict[str, Any]]:
 
 
 def measures_of(metrics: dict[str, Any]) -> dict[str, float]:
-    """Return the trainer's metrics, averaged over mini-batches, by AgentGym's names."""
+    """Return the trainer's metrics by AgentGym's names, as means over mini-batches."""
     found = {}
     for name, key in _MEASURES.items():
         values = _flat(metrics.get(key, []))

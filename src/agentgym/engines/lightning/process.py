@@ -86,11 +86,11 @@ class TrainerProcess:
         return "\n".join(["", *lines[-_LAST_LINES:], ""]) or "it wrote nothing."
 
     def tell(self, name: str, value: Any) -> None:
-        """Write a JSON file that the trainer waits for."""
+        """Write ``value`` to the JSON file ``name``, for which the trainer waits."""
         write_json(self._folder / name, value)
 
     def read(self, name: str) -> Any:
-        """Return the content of the trainer's JSON file; None if it does not exist."""
+        """Return the content of the trainer's file ``name``; None if it is missing."""
         path = self._folder / name
         return json.loads(path.read_text()) if path.exists() else None
 

@@ -1,1 +1,1 @@
-"""The embedded engine: torch and transformers in this process, CPU or one GPU."""
+"""The local engine: trains with torch in this process, on the CPU or one GPU."""

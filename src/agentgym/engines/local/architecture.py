@@ -55,7 +55,7 @@ _KNOWN = {
     "output_hidden_states",
     "output_router_logits",
 }
-"""Keyword arguments of an attention call that packing (see the module) supports."""
+"""Arguments of an attention call that do not prevent packing sequences into a row."""
 _OBSTACLES = {
     "sliding_window": "sliding-window attention",
     "softcap": "capped attention scores",

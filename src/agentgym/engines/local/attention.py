@@ -1,4 +1,4 @@
-"""Attention for tokens of several sequences, packed into one row.
+"""Compute attention for tokens of several sequences, packed into one row.
 
 transformers' code runs the model on a single row, so that no padding is computed. A
 :class:`Layout` defines the tokens that each token attends to. In decoding, new tokens
@@ -142,7 +142,7 @@ class PackedRows(Layout):
         rows: The row of each token, counted from ``first``, (tokens,).
         places: Index of each token among its row's new tokens, (tokens,).
         positions: Column of each token in the cache, (tokens,).
-        targets: Where keys and values are written; see :meth:`BatchCache.targets`.
+        targets: Flat indices into a layer of the cache, to write keys and values.
         mask: Additive attention mask, (rows, 1, new tokens per row, columns to read).
         shared_prefix: Number of leading columns that are the same in every row.
     """
@@ -188,7 +188,7 @@ class PackedRows(Layout):
         """Return a layout with only the last token of each row.
 
         Args:
-            at: Index of each row's last token.
+            at: Index of each row's last token among the packed tokens.
         """
         rows, places = self.rows[at], self.places[at]
         mask = self.mask[rows, :, places][:, :, None]

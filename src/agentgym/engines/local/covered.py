@@ -1,4 +1,4 @@
-"""Tensors of the tokens that the loss covers, with the masks of grammars."""
+"""Build tensors of the tokens that the loss covers, with the masks of grammars."""
 
 import math
 from collections.abc import Sequence
@@ -72,10 +72,10 @@ class GrammarMasks(NamedTuple):
 
 
 class CoveredTokens(NamedTuple):
-    """Tensors of the tokens that the loss covers in some prefix trees.
+    """Tensors of the tokens that the loss covers in one or more prefix trees.
 
-    A target is such a token. Several sequences may share a target; each of them is an
-    occurrence of the target.
+    A target is a token that the loss covers. Several sequences may share a target; each
+    of them is an occurrence of the target.
 
     Attributes:
         tokens: For each target, its token id.

@@ -49,8 +49,9 @@ from agentgym.models.template import template_of
 _LEAST_TOKENS = 512
 """Fewest tokens that must fit into the cache: a prompt needs about as many."""
 _FAR = 0.1
-"""Largest accepted relative difference of hidden states that are computed in two ways.
-Rounding causes much less, attention to wrong tokens much more."""
+"""Largest accepted relative difference of hidden states that are computed in two ways,
+e.g. in a prefix tree and in separate rows. Rounding causes much less, attention to
+wrong tokens much more."""
 _ROUNDING = 0.01
 
 
@@ -220,7 +221,7 @@ def _recomputed(
 
 
 def _merged_bytes(causal: PreTrainedModel) -> int:
-    """Return the bytes of the weights that SamplingCopy will copy and merge."""
+    """Return the bytes of the weights that sampling copies to merge the adapter."""
     weights = [m.get_base_layer().weight for m in mergeable(causal).values()]
     return sum(w.nbytes for w in weights if w.dtype is torch.float32)
 
@@ -339,7 +340,7 @@ def _rows(causal: PreTrainedModel) -> Tensor:
 
 
 def _tree(causal: PreTrainedModel) -> Tensor:
-    """Return the same hidden states as :func:`_rows`, computed in one prefix tree."""
+    """Return the hidden states of :func:`_rows`, but computed in one prefix tree."""
     tree = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 2, 3]], device=causal.device)
     layout = TreeLayout([2, 2, 2], [4, 2], [[0, 1, 2], [0, 1, 3]])
     return decoder_states(causal, tree[0], tree[1], layout)

@@ -1,4 +1,4 @@
-"""PolicyLoss: the policy-gradient loss and its gradients, by micro-batch.
+"""PolicyLoss: compute the policy-gradient loss and its gradients, by micro-batch.
 
 For each trained token, r is its current probability divided by its probability at
 sampling, and A is the advantage of its model call. The loss has three parts:
@@ -262,7 +262,7 @@ class PolicyLoss:
     ) -> Iterator[LossSums]:
         """Compute one micro-batch after the other; keep only one copy of the gradients.
 
-        The arguments are those of :meth:`_side_by_side`.
+        Arguments and yielded sums are as in :meth:`_side_by_side`, which uses threads.
         """
         for each in parts:
             objective, part = self._objective(each, head)
@@ -322,7 +322,7 @@ class PolicyLoss:
         Only the forest's middle micro-batch is measured.
 
         Returns:
-            For each ``id(sequence)``, the k3 estimate of each trained token.
+            For each ``id(sequence)``, the estimated KL divergence at each token.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
         middle = chunks[len(chunks) // 2]

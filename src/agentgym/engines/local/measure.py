@@ -152,9 +152,9 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Replaces an attention kernel; keeps the same tensors for the backward pass.
+    """Replaces an attention kernel, but does not compute attention.
 
-    These are queries, keys, values and output.
+    Like the kernel, it keeps queries, keys, values and output for the backward pass.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""LoadedModel: the model that is sampled from and trained, with its forward passes."""
+"""LoadedModel: run forward passes of the model that is sampled from and trained."""
 
 import copy
 from collections.abc import Iterator
@@ -106,8 +106,9 @@ class LoadedModel:
     def sampled(self) -> "tuple[LoadedModel, SamplingCopy | None]":
         """Return the model to sample from, and its SamplingCopy or None.
 
-        A model with an adapter has a SamplingCopy, if ``merges`` or ``roles`` is set.
-        Refresh it after each update.
+        A SamplingCopy is a copy without adapter modules, which is faster. A model with
+        an adapter has one if memory allows it (``merges``), or if ``roles`` is set. The
+        caller must call its ``refresh`` after each update.
         """
         if self.adapter is None or not (self.merges or self.roles):
             return self, None

@@ -123,7 +123,7 @@ class LocalPolicy(Policy):
         yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
-        """Return how many tokens a request's prompt has, and how many are left."""
+        """Return a prompt's number of tokens, and the number left in the context."""
         used = self.tokens.count(request)
         return used, self._loaded.context - used
 

@@ -1,4 +1,4 @@
-"""ReferencePolicy: the policy before training, for the KL penalty."""
+"""ReferencePolicy: keep the policy as before training, for the KL penalty."""
 
 import copy
 from collections.abc import Iterator

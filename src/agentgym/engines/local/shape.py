@@ -1,4 +1,4 @@
-"""Shape and Use: the sizes of a model, and how it is trained, to estimate memory.
+"""Shape and Use: describe a model's sizes and its training, to estimate memory.
 
 Importing this module does not import torch.
 """
@@ -12,7 +12,8 @@ FLOAT = 4
 """Bytes of a float32 number."""
 SEEN = 8
 """Assumed number of branches (parts of a prefix tree) that attend to as many tokens as
-the longest episode has. A tree larger than the default has proportionally more."""
+the longest episode has. A tree with more nodes than the default has
+proportionally more such branches."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class MeasuredShape(Shape):
-    """Sizes of any other architecture, measured on a model without weights.
+    """Sizes of an architecture that CountedShape does not know, found by measuring.
 
     Attributes:
         blocked: Value of ``obstacles``.
@@ -255,9 +256,9 @@ class MeasuredShape(Shape):
         adapted: Input and output size of each layer that an adapter gets.
         growing: Value of ``cache_token``.
         fixed: Value of ``cache_fixed``.
-        largest: Bytes that the largest layer keeps for the backward pass. The keys are
-            the bytes per number of the weights: 2 or 4.
-        whole: Bytes that all layers together keep, with the same keys.
+        largest: Bytes that the largest layer keeps for the backward pass, by the bytes
+            per number of the weights (2 or 4).
+        whole: Bytes that all layers together keep, also by bytes per number.
     """
 
     blocked: tuple[str, ...]

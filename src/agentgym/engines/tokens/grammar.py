@@ -365,7 +365,7 @@ class Grammars:
 def check_form(request: ChatRequest) -> None:
     """Check that a grammar can express the JSON schema that a request requires.
 
-    Nothing is checked if the request does not require a schema, or not strictly.
+    Nothing is checked unless the request requires a schema strictly.
 
     Raises:
         GrammarError: No grammar can express the schema; the message says why.
@@ -409,7 +409,7 @@ def _arguments(
 def _guided(function: Mapping[str, Any], *, lenient: bool) -> str:
     """Return the JSON schema of a function's arguments, as text for llguidance.
 
-    It also sets the spaces and separators of the JSON.
+    The text also sets the spaces and separators of the JSON.
     """
     schema = closed(function.get("parameters") or {"type": "object"})
     style = {**STYLE, "coerce_one_of": True, "lenient": lenient}
@@ -453,7 +453,7 @@ def _whole(start: str, rules: Sequence[str]) -> str:
 
 
 def _holding(marks: Sequence[str]) -> str:
-    """Return a regular expression for a text that contains one of ``marks``."""
+    """Return a regular expression for texts that contain one of the texts ``marks``."""
     return f"{_ANY}({'|'.join(map(_pattern, marks))}){_ANY}"
 
 

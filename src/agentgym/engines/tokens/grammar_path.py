@@ -76,8 +76,8 @@ class GrammarPath:
     def draft(self, guess: Sequence[int], most: int) -> list[int]:
         """Return up to ``most`` likely next tokens, all of them allowed.
 
-        Where the grammar allows only one token, it is the next token. Elsewhere the
-        next token of ``guess`` is taken if it is allowed; if not, the result ends.
+        If the grammar allows only one token, this token is taken. Otherwise the next
+        token of ``guess`` is taken if it is allowed; if not, the result ends.
         """
         node, made, guesses = self._node, list[int](), list(guess)
         while len(made) < most:

@@ -1,4 +1,4 @@
-"""PythonArguments: grammar rules for arguments in the tool call format pythonic."""
+"""PythonArguments: write grammar rules for arguments in the format pythonic."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ _SINGLE, _DOUBLE = (rf"([^{quote}\\\n\r]|{_ESCAPE})" for quote in "'\"")
 _WORDS: Mapping[Any, str] = {
     True: '"True" | "true"', False: '"False" | "false"', None: '"None" | "null"',
 }  # fmt: skip
-"""Rule bodies for constants. Models write Python's words, but in lists and objects
-sometimes JSON's words."""
+"""Grammar rule bodies for constants. Models write Python's words, but in lists and
+objects sometimes JSON's words."""
 _TEXT_KEYS = ("type", "minLength", "maxLength", "pattern", "format")
 
 SHARED = (

@@ -47,9 +47,9 @@ class _Head:
     bare: str  # the system message alone, rendered
     ids: list[int]  # token ids of ``text``
     is_apart: dict[frozenset[tuple[str, bool]], bool] = field(default_factory=dict)
-    """Whether a prompt is equal to this head followed by the other messages, rendered
-    without tools. The key is the kind of conversation: the roles in its messages, each
-    with whether a message of the role calls tools."""
+    """For each kind of conversation, whether a prompt equals this head followed by the
+    other messages, which are rendered without tools. A kind is a set of pairs: a role,
+    and whether a message of this role calls tools."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ def _call_key(call: Any) -> Hashable:
 
 
 def _marked(answer: Message, *, one_call: bool) -> Message:
-    """Replace an answer's text, or its last call's arguments, by ``_MARK``.
+    """Replace an answer's text, or its last arguments, by the placeholder ``_MARK``.
 
     Names and ids of calls stay the same, since templates match results to calls by
     them. With ``one_call``, the other calls are removed.

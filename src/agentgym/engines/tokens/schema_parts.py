@@ -1,4 +1,4 @@
-"""Grammar rules for parts of JSON schemas, in formats that do not write JSON."""
+"""Write grammar rules for parts of JSON schemas, for formats that are not JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""TagArguments: grammar rules for arguments in the tool call format xml."""
+"""TagArguments: write grammar rules for arguments in the tool call format xml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,8 @@ _DEEPEST = 8
 _WORDS: Mapping[str, str] = {
     "boolean": '"true" | "false" | "True" | "False"', "null": '"null" | "None"',
 }  # fmt: skip
-"""Rule bodies for constants. Some chat templates write them as in Python, not JSON."""
+"""Grammar rule bodies for constants. Some chat templates write them as in Python, not
+as in JSON."""
 
 
 class TagArguments:
@@ -84,7 +85,7 @@ class TagArguments:
         ]
 
     def _values(self, schema: Any, follow: "_Follow") -> Iterator[str]:
-        """Yield the body of a rule for each alternative of a value.
+        """Yield the body of a rule for each alternative of a value's schema.
 
         Each body includes the tags after the value (``follow``).
         """

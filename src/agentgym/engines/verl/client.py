@@ -106,7 +106,7 @@ class VerlClient:
         self._http.close()
 
     def _hold(self, body: dict[str, Any]) -> None:
-        """Send ``body`` to ``/start``, and read the answer line by line.
+        """Send ``body`` to ``/start``, and read the answer: verl's state in each line.
 
         The server keeps the answer open as long as verl runs.
         """

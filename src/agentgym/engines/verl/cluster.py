@@ -92,7 +92,7 @@ class Cluster:
             temperature: Sampling temperature.
 
         Returns:
-            Metrics of :meth:`Updates.learn`; empty without rows.
+            The update's metrics (:meth:`Updates.learn`); empty without rows.
         """
         if version != self.version + 1:
             raise ValueError(

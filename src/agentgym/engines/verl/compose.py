@@ -16,7 +16,7 @@ USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
 """Sections of verl's settings that have an effect: AgentGym uses verl only to train and
 to serve."""
 _ALSO = {"algorithm.lam"}
-"""Single settings of other sections that have an effect."""
+"""Settings outside of the sections ``USED`` that have an effect too."""
 _UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
 _OPEN = (
     "engine_kwargs",

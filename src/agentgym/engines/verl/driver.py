@@ -1,4 +1,4 @@
-"""Program that controls verl: reads a request as a line of JSON, and answers likewise.
+"""Program that controls verl: reads requests and writes answers as lines of JSON.
 
 The server starts it, and it ends with the server. Output of libraries goes to the log.
 """

@@ -1,4 +1,4 @@
-"""verl's virtual environment: its packages, and checks that it works."""
+"""Define verl's virtual environment, and check that it works."""
 
 import os
 import subprocess

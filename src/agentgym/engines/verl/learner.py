@@ -246,7 +246,7 @@ def measured_loss(
     Args:
         model_output: The model's output, with log-probabilities.
         data: The batch.
-        dp_group: Not used; for ``inner``.
+        dp_group: Passed on to ``inner``.
         inner: verl's loss.
         clip: How far the ratio may go below and above 1.
     """

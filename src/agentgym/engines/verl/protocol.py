@@ -1,4 +1,4 @@
-"""The protocol of verl's client and server.
+"""Define the protocol between verl's client and server.
 
 Both import this module, in different environments, so it imports little.
 """

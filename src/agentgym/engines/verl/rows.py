@@ -1,4 +1,4 @@
-"""Convert rows to the padded tensors of verl's workers; needs torch."""
+"""Convert rows (training sequences) to padded tensors for verl's workers."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -154,8 +154,8 @@ class Desk:
             given: The client's request: ``protocol`` and ``settings``.
 
         Returns:
-            The driver, a thread that ends once verl has started, and a list to which
-            the thread then appends the answer, or the error :class:`Refused`.
+            The driver, a thread that waits until verl has started, and a list to which
+            the thread appends the driver's answer, or the error :class:`Refused`.
 
         Raises:
             Refused: Another client has a driver, or the settings are invalid.
@@ -195,7 +195,7 @@ class Desk:
         return driver.ask(verb, given)
 
     def release(self, driver: Driver) -> None:
-        """End a client's driver, after which another client may start one."""
+        """End a client's driver process; then another client may start verl."""
         driver.end()
         with self._lock:
             self._driver = None

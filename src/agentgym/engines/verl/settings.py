@@ -59,7 +59,7 @@ OURS = {
     "trainer.n_gpus_per_node": "gpus_per_node",
     "trainer.nnodes": "nodes",
 }
-"""Settings of verl for which AgentGym has its own setting, which all engines read."""
+"""Settings of verl that AgentGym sets, and the setting of AgentGym to use instead."""
 
 
 def verl_settings(config: TrainingConfig) -> dict[str, Any]:

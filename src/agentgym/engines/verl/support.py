@@ -153,7 +153,7 @@ def composed_text(
     Args:
         environment: The environment that has verl.
         settings: Settings by dotted key.
-        of: ``verl`` or ``agentlightning``; see :func:`.compose.compose`.
+        of: ``verl``, or ``agentlightning`` for Agent Lightning's trainer.
 
     Raises:
         EngineError: verl refuses a setting.

@@ -54,7 +54,7 @@ def with_advantages(
     Args:
         rows: Rows with a return for each trained token.
         values: For each row, the value model's prediction before each trained token.
-        lam: λ of :func:`gae`.
+        lam: λ of generalised advantage estimation (:func:`gae`).
     """
     found = [
         gae([earned for _, _, earned in row["trained"]], own, lam)

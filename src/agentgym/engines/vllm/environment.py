@@ -1,4 +1,4 @@
-"""vLLM's virtual environment: its packages, and checks that it works."""
+"""Define vLLM's virtual environment, and check that it works."""
 
 from pathlib import Path
 

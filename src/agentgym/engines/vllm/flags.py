@@ -34,7 +34,7 @@ def known_flags() -> dict[str, str]:
 def value_problem(kind: str, value: Any) -> str:
     """Return why ``value`` is wrong for a flag of this kind; empty if it is right.
 
-    ``kind`` is a value of :func:`known_flags`.
+    ``kind`` is for example ``int`` or ``flag``; see :func:`known_flags`.
     """
     if not kind or value is None:
         return ""
@@ -48,7 +48,7 @@ def value_problem(kind: str, value: Any) -> str:
 
 
 def _kind(action: Any) -> str:
-    """Return the kind of values of an argparse action, found with sample values."""
+    """Return the kind of an argparse action's values; find it with sample values."""
 
     def read(text: str) -> Any:
         try:

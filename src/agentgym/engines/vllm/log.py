@@ -29,8 +29,8 @@ _GONE = "died unexpectedly"
 _ELSEWHERE = ("root cause", "Executor failed")
 """Words in error messages that only refer to another error."""
 _WITNESSES = ("Worker", "VllmWorker", "EngineCore")
-"""vLLM's processes, the one whose errors explain most first. Other processes only
-report that these have ended."""
+"""vLLM's processes, ordered by how much their errors explain, most first. Processes
+that are not listed only report that these have ended."""
 _SHOWN_LINES, _SHOWN = 8, 2000
 
 

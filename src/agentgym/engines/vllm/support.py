@@ -129,7 +129,7 @@ class VllmEngines(EngineFactory):
 
 
 def suits(config: TrainingConfig) -> bool:
-    """Return whether vLLM suits these settings, if a GPU has enough memory.
+    """Return whether vLLM suits these settings; the GPU is not checked.
 
     vLLM suits runs that train one adapter of a larger model and are not deterministic.
     """
@@ -192,7 +192,7 @@ def _place(config: TrainingConfig) -> str:
 
     Raises:
         UsageError: The settings require a GPU and the installed vLLM is built for CPUs,
-            or they require the CPU and it is built for GPUs.
+            or the settings require the CPU and this vLLM is built for GPUs.
         GPUNotAvailableError: This machine has no GPU, or fewer than required.
     """
     if on_cpu(config):

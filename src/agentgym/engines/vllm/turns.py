@@ -1,4 +1,4 @@
-"""Turns: how vLLM and the learner share the memory of one GPU.
+"""Turns: estimate how vLLM and the learner share the memory of one GPU.
 
 While vLLM answers requests, the learner keeps its weights and optimizer on the GPU.
 During updates vLLM sleeps. All sizes are estimates from the model's ``config.json``.
@@ -135,8 +135,8 @@ def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
 def with_turns(config: TrainingConfig) -> TrainingConfig:
     """Fill in ``memory_share`` and ``max_episode_tokens`` to fit the GPU's memory.
 
-    The settings stay as they are if the sizes are unknown or if no values fit. In the
-    second case :func:`check_turns` raises an error. If vLLM and the learner do not
+    The settings stay as they are if the model's size is unknown. They also stay if no
+    values fit; :func:`check_turns` then raises an error. If vLLM and the learner do not
     share a GPU, only ``max_episode_tokens`` is filled in.
 
     Raises:

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class Note(NamedTuple):
-    """A remark to show instead of a tripwire's usual message if it finds no problem."""
+    """A remark that replaces the usual message of a tripwire without problems."""
 
     status: Literal["pass", "warn", "skip"]
     why: str

@@ -1,6 +1,7 @@
 """Tripwires (tests of a scenario) that check the rewards of agents without a model.
 
-Such agents must earn less than a right solution.
+Such agents must earn less than a right solution. Each tripwire yields problems as
+texts, and a :class:`Note` for a remark that is not a problem.
 """
 
 import statistics
@@ -26,9 +27,10 @@ class _Pay:
 
     Attributes:
         mean: Mean reward.
-        unearned: Mean reward beyond the reward that the calls deserve (see ``_due``);
-            None if the needed calls are unknown.
-        lucky: Number of episodes that made all needed calls and called no other tool.
+        unearned: Mean of the reward minus the reward that the agent's calls deserve
+            (see ``_due``); None if the needed calls are unknown.
+        lucky: Number of episodes that by chance made all needed calls and called no
+            other tool.
     """
 
     family: str
@@ -94,7 +96,7 @@ _IDLE_CHANGES = {
 
 
 def code(examined: Examination) -> Iterator[str | Note]:
-    """Check that useless changes to files, such as tests that pass, earn nothing."""
+    """Check that useless changes to files, e.g. an empty test, earn nothing."""
     judge = examined.scenario.judge_changes
     top = max(map(abs, examined.scenario.reward_range))
     judged = 0
@@ -121,7 +123,7 @@ def _without_plan(
     Args:
         pays: The agent's rewards in the families of these tasks.
         top: The highest possible reward; a mean above half of it is a problem.
-        message: Description of the agent's calls.
+        message: The agent's calls, as the start of a message, e.g. ``any calls``.
     """
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:

@@ -53,7 +53,10 @@ def card(examined: Examination) -> Iterator[str | Note]:
 
 
 def tools(examined: Examination) -> Iterator[str | Note]:
-    """Check names, descriptions and types of the tools as models see them."""
+    """Check the tools' names, descriptions and argument types, as a model sees them.
+
+    Yield problems as texts, and a :class:`Note` for remarks.
+    """
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
     for task in examined.to_play:
@@ -143,7 +146,7 @@ def rewards(examined: Examination) -> Iterator[str]:
 
 
 def answer(examined: Examination) -> Iterator[Note]:
-    """Warn about a reward that depends on text that training does not change."""
+    """Warn if the reward reads text of the model that training does not change."""
     scenario = examined.scenario
     for note in answer_notes(scenario, scenario.define_trainable_components()):
         yield Note("warn", note)
@@ -188,7 +191,7 @@ def _broadcast(examined: Examination) -> Iterator[str]:
 
 
 def oracle(examined: Examination) -> Iterator[str | Note]:
-    """Check that an episode succeeds if it makes the calls of ``needed_calls``."""
+    """Check that an agent succeeds if it makes the needed calls of a task."""
     played = [e for e in examined.episodes if e.agent == ORACLE]
     failed = [e for e in played if e.error or (e.reward and not e.reward.success)]
     for episode in failed[:1]:
@@ -199,7 +202,7 @@ def oracle(examined: Examination) -> Iterator[str | Note]:
 
 
 def tasks(examined: Examination) -> Iterator[str | Note]:
-    """Check that every split returns tasks; warn about fewer than requested."""
+    """Check that every split returns tasks; warn if fewer than ``examined.asked``."""
     few = []
     for split in REQUIRED:
         if split not in examined.scenario.splits:
@@ -260,7 +263,7 @@ def _said(tasks: Iterable[Task]) -> set[str]:
 
 
 def prompts(examined: Examination) -> Iterator[Note]:
-    """Check that first prompts, with an answer, fit into the context of model nano."""
+    """Check that each first prompt and one answer fit into the model nano's context."""
     if find_spec("transformers") is None:
         yield Note("skip", "needs the extra 'local' to count tokens")
         return

@@ -58,7 +58,7 @@ CAP = "the judge's cost limit was reached"
 _IN_FLIGHT = 8
 _TIMEOUT_S = 180.0
 _CHARACTERS = 4
-"""Assumed characters per token to estimate tokens; an upper bound assumes two."""
+"""Assumed characters per token in estimates; the cost limit assumes only two."""
 _SHOWN = 300
 
 
@@ -99,7 +99,7 @@ class _Group:
 
     @property
     def room(self) -> float:
-        """The lowest reward of an accepted attempt minus the highest of a rejected one.
+        """Lowest reward of an accepted attempt minus highest of a rejected attempt.
 
         Infinite if no attempt is rejected.
         """
@@ -116,16 +116,16 @@ class _Group:
         return NO_ROOM if self.room <= 0 else ""
 
     def uncompared(self) -> str:
-        """Return why this group cannot show whether judge and check agree, or ""."""
+        """Return why this group cannot compare judge and scenario; "" if it can."""
         return ONE_SIDED if len(set(self.accepted)) < 2 else ""
 
 
 class Ranker:
-    """The ranker of a run without a judge; it changes no rewards.
+    """The ranker of a run without a judge: it changes no rewards. A base class.
 
     Attributes:
-        verdicts: By rollout id, ``score`` and ``why`` of each attempt that was judged
-            in the last call.
+        verdicts: By rollout id, ``score`` and ``why`` of each attempt that the last
+            call of ``ranked`` or ``compare`` judged.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,8 @@ class Ranker:
         """Return the groups; add the judge's ranking to rewards of accepted attempts.
 
         An attempt is accepted if the scenario scored it as successful. The ranking
-        becomes a further part of its reward, ``judge``.
+        becomes a further part of its reward, ``judge``. Without a judge, the groups
+        are returned unchanged.
 
         Args:
             groups: Groups of attempts, each group at one task.
@@ -143,7 +144,7 @@ class Ranker:
         return list(map(list, groups))
 
     def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record how often the judge agrees with the check; change no rewards."""
+        """Record how often judge and scenario agree; change no rewards."""
 
 
 class GroupJudge(Ranker):
@@ -209,7 +210,7 @@ class GroupJudge(Ranker):
         ]
 
     def compare(self, groups: Sequence[Sequence[Trajectory]]) -> None:
-        """Record how often the judge agrees with the check; change no rewards."""
+        """Record how often judge and scenario agree; change no rewards."""
         found = list(map(_Group.of, groups))
         self._judged(found, [group.uncompared() for group in found])
 
@@ -255,7 +256,7 @@ class GroupJudge(Ranker):
         return found
 
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
-        """Return the score of each attempt in a group; count agreements with the check.
+        """Return each attempt's score; count how often judge and scenario agree.
 
         Args:
             group: The group.

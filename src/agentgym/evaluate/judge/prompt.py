@@ -1,8 +1,9 @@
-"""Build the request to a judge: the attempts at one task, their common start only once.
+"""Build the request to a judge, which shows the attempts at one task.
 
-The texts of attempts come from agents, tools and users, and may try to instruct the
-judge. So each entry is one line of JSON without line breaks, and the separator lines
-between attempts begin with a mark that is random for each request.
+The common start of all attempts is written only once. The texts come from agents, tools
+and users, and may try to instruct the judge. So each entry is one line of JSON without
+line breaks, and the lines that separate attempts begin with a mark that is random for
+each request.
 """
 
 import json

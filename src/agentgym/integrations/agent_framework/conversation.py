@@ -1,4 +1,4 @@
-"""FrameworkConversation: one episode with an agent or workflow of Agent Framework."""
+"""FrameworkConversation: run one episode with an Agent Framework agent or workflow."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ class FrameworkConversation(Conversation):
     Args:
         found: The user's agent or workflow.
         copies: Creates the copies, which use the training client.
-        loop: Gives the value of ``--inputs``; if set, it replaces the first message.
+        loop: Gives the ``--inputs`` value, which replaces the first message if set.
     """
 
     def __init__(self, found: Any, copies: FrameworkCopies, loop: ClientLoop) -> None:
@@ -84,7 +84,7 @@ class FrameworkConversation(Conversation):
 def _is_answer(asked: Any) -> bool:
     """Return whether a workflow's request to the user contains an agent's answer.
 
-    Hand-off workflows send each answer to the user as such a request.
+    A hand-off workflow sends each answer to the user in such a request.
     """
     return isinstance(getattr(asked, "agent_response", None), AgentResponse)
 

@@ -1,4 +1,4 @@
-"""FrameworkCopies: copy agents and workflows, with another chat client."""
+"""FrameworkCopies: copy agents and workflows, and replace their chat clients."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +86,7 @@ class SharedServer:
     def functions(self) -> list[FunctionTool]:
         """The server's functions.
 
-        If the current episode has a tool with a function's name, a call of the
+        If the current episode has a tool with the name of a function, a call of the
         function runs the episode's tool.
         """
         return [self._tool(each) for each in self._found.functions]
@@ -103,7 +103,7 @@ class SharedServer:
 
 
 class FrameworkCopies:
-    """Copies agents and workflows, with another chat client.
+    """Copies agents and workflows, and replaces their chat clients.
 
     Each agent is copied once; the originals are not changed. Tools that a provider's
     servers run are left out: those servers do not use the trained model.

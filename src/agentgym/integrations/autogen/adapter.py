@@ -221,7 +221,7 @@ class AutoGenAdapter(Adapter):
         return PlainOpenAIClient(model="none", api_key="none", model_info=POLICY_INFO)
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on changes in training, e.g. of user proxies and memory."""
+        """Return sentences on parts that training changes, e.g. user proxies."""
         self.check()
         from agentgym.integrations.autogen.describe import concerns
 

@@ -98,9 +98,9 @@ class Copies:
         return _Made(io.BytesIO(self._form), self._makers).load()
 
     def _instead(self, value: Any) -> int | None:
-        """Return the index in ``_makers`` of the function that replaces a value.
+        """Return the index in ``_makers`` of the function that creates a replacement.
 
-        Returns None if the value itself is copied.
+        Returns None if ``value`` is copied, not replaced.
         """
         kind = type(value)
         if kind in _PLAIN:

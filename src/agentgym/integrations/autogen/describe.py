@@ -169,7 +169,7 @@ def concerns(agent: Any) -> list[str]:
 
 
 def slot_of(holder: Any) -> str | None:
-    """Return the name of the attribute with the object's model client, or None."""
+    """Return the name of the attribute that holds the model client, or None."""
     for name in _MODEL_SLOTS:
         if isinstance(getattr(holder, name, None), ChatCompletionClient):
             return name

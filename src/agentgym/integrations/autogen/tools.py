@@ -38,7 +38,7 @@ class SpecTool(BaseTool[BaseModel, Any]):
         return self._schema
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> str:
-        """Run the tool on arguments that AutoGen has validated."""
+        """Run the tool on validated arguments; AutoGen's agents call ``run_json``."""
         return await self._run(dict(args), None)
 
     async def run_json(
@@ -62,7 +62,7 @@ def episode_tool(spec: ToolSpec) -> SpecTool:
 
 
 def bound_tool(tool: Tool) -> SpecTool:
-    """Convert a tool with its own environment, for use outside of training."""
+    """Convert a tool with its own environment to an AutoGen tool."""
 
     async def run(arguments: str | dict[str, Any], call_id: str | None) -> str:
         if isinstance(arguments, str):

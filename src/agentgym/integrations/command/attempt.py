@@ -99,10 +99,10 @@ class ProgramAttempts:
         await self._endpoint.close()
 
     def _start(self, folder: Path) -> ProgramRun:
-        """Start a process for several tasks.
+        """Start a process for several tasks, in the working folder ``folder``.
 
-        Without a task, its address for model calls refuses every request. Each task
-        brings its own address.
+        Until the process gets a task, its address for model calls refuses every
+        request. Each task brings its own address.
         """
         words = self._program.arguments("", folder)
         variables = {**base_variables(), **self._endpoint.nowhere()}

@@ -1,1 +1,1 @@
-"""CrewAI: its adapter, its models, and the export of trained agents."""
+"""Train and export CrewAI's agents and crews; CrewAI itself runs them."""

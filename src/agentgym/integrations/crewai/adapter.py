@@ -240,7 +240,7 @@ class CrewAIAdapter(Adapter):
         return PolicyLLM(model="none")
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on changes in training, e.g. which parts are disabled."""
+        """Return sentences on parts that training changes or disables, e.g. memory."""
         self.check()
         from agentgym.integrations.crewai.crews import concerns
 

@@ -111,8 +111,8 @@ class _Changed:
 
     Args:
         model: Replaces all LLMs.
-        off: Attributes that disable parts of agents and crews, e.g. ``memory``; not
-            empty in training.
+        off: Values of attributes that disable parts of agents and crews, e.g.
+            ``memory``; empty outside of training.
         tool: Converts each tool.
     """
 

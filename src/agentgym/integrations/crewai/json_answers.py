@@ -16,7 +16,7 @@ class _AskedInForm:
         self._converter = converter
 
     def to_json(self) -> str:
-        """Return the answer as JSON text; a failed request is repeated."""
+        """Return the text as JSON; if a request to the model fails, repeat it."""
         made = self._converter.to_pydantic(self._converter.max_attempts)
         return str(made.model_dump_json(indent=2))
 

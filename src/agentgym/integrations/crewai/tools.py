@@ -199,7 +199,7 @@ class BoundTool(BaseTool):
 
     @classmethod
     def of(cls, tool: Tool) -> "BoundTool":
-        """Convert a tool; raise UnsupportedError if CrewAI would change its name."""
+        """Return a converted tool; raise UnsupportedError if its name would change."""
         if (known_as := sanitize_tool_name(tool.spec.name)) != tool.spec.name:
             raise UnsupportedError(
                 f"CrewAI offers the tool {tool.spec.name!r} to the model as "

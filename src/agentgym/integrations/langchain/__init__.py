@@ -1,1 +1,1 @@
-"""LangChain and LangGraph: adapter, models, and the export of trained agents."""
+"""Train and export LangChain agents and LangGraph graphs; LangGraph runs them."""

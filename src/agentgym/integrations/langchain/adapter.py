@@ -126,11 +126,11 @@ class LangChainAdapter(Adapter):
         return PolicyChatModel()
 
     def concerns(self, agent: Any) -> list[str]:
-        """Return sentences on changes in training, e.g. of memory and interrupts."""
+        """Return sentences on parts that training changes, e.g. the graph's memory."""
         return graphs.concerns(agent)
 
     def with_model(self, agent: Any, model: Any) -> Any:
-        """Return a copy of a graph in which ``model`` answers for all chat models."""
+        """Return a copy of a graph in which ``model`` replaces all chat models."""
         from agentgym.integrations.langchain.rebound import rebound
 
         return rebound(agent, model)

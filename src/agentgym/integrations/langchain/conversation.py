@@ -46,7 +46,10 @@ class GraphRun:
             self.context = _default_context(graph.context_schema, blueprint)
 
     def configurable(self) -> dict[str, Any]:
-        """Return ``config["configurable"]``: the settings, overridden by the task."""
+        """Return ``config["configurable"]``: the keys in the settings and in the task.
+
+        If both have a key, the task's value is used.
+        """
         return {
             **self._blueprint.agent.configurable,
             **current_episode().task.configurable,
@@ -170,7 +173,7 @@ class GraphConversation(Conversation):
     def _begin_thread(self) -> None:
         """Set the thread id, and the user's own ``configurable`` keys, for a turn.
 
-        A graph with memory has one thread for the whole episode, in its own memory.
+        A graph with memory has one thread for the whole episode.
         Only for such a graph may the user's keys set the thread id.
         """
         given = self._run.configurable()

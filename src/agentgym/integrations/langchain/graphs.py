@@ -199,7 +199,7 @@ def own_tools(found: Any) -> list[Tool]:
 
 
 def _commanding(graph: Any) -> "Iterator[BaseTool]":
-    """Yield the tools annotated to return a ``Command``, except hand-offs to agents."""
+    """Yield a graph's tools annotated to return a ``Command``, except hand-offs."""
     for tool in _tools(graph):
         if "Command" in _returned(tool) and not passes_control(tool):
             yield tool

@@ -286,7 +286,7 @@ def _with_schema(options: dict[str, Any]) -> dict[str, Any]:
 def _formed(options: dict[str, Any]) -> tuple[dict[str, Any], Form]:
     """Replace a ``response_format`` by a tool, which the model calls to answer.
 
-    Returns the new options, and the form, which has the tool's name. See
+    Returns the changed options, and a ``Form`` with the tool's name. See
     :mod:`agentgym.models.forms`.
     """
     try:

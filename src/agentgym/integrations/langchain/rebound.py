@@ -13,7 +13,7 @@ _WRITES = "_is_channel_writer"
 
 
 def rebound(graph: Any, model: Any) -> Any:
-    """Return a copy of a graph in which ``model`` answers for all chat models.
+    """Return a copy of a graph in which ``model`` replaces all chat models.
 
     The copy has the same nodes, tools, memory and callbacks. The original graph and its
     model objects do not change.

@@ -1,9 +1,9 @@
 """Redirect LangChain's chat models and tools in an agent's code within a block.
 
-Within :func:`answering`, one model answers for every chat model, wherever the chat
-model was created. If the current episode has a tool with the name of a called tool, the
-episode's tool is run. The patched methods are not public: a test fails when a new
-version of LangChain changes them.
+Within :func:`answering`, one model replaces every chat model, wherever the agent's code
+created that chat model. If the current episode has a tool with the name of a called
+tool, the episode's tool is run. The patched methods are not public: a test fails when a
+new version of LangChain changes them.
 """
 
 import copy
@@ -31,7 +31,7 @@ _AS_THEY_ARE: ContextVar[bool] = ContextVar("agentgym_real_tools", default=False
 
 
 def answering(model: Any) -> AbstractContextManager[None]:
-    """Within the block, let ``model`` answer for every chat model."""
+    """Within the block, use ``model`` instead of every other chat model."""
     return holding(_ANSWERING, model)
 
 

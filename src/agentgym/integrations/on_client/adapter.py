@@ -169,7 +169,7 @@ class ClientAdapter(Adapter):
 
     @abstractmethod
     def tool(self, spec: ToolSpec, run: Run) -> Any:
-        """Return the framework's tool with the schema ``spec`` that calls ``run``."""
+        """Return a framework tool that has the schema ``spec`` and calls ``run``."""
 
     @abstractmethod
     def default_agent(

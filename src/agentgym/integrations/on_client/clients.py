@@ -1,4 +1,4 @@
-"""OpenAI's client for the gateway, for a policy in this process, or for a server."""
+"""Create OpenAI clients that call the gateway, a policy in this process or a server."""
 
 import copy
 from collections.abc import Mapping

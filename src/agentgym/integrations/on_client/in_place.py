@@ -26,7 +26,10 @@ def running_in_place(name: str, run: RunInPlace) -> AbstractContextManager[None]
 
 
 def live_tool(spec: ToolSpec, run: RunInPlace) -> Tool:
-    """Return a tool that calls ``run``, or the function of :func:`running_in_place`."""
+    """Return a tool that calls ``run``.
+
+    Within :func:`running_in_place`, it calls the function of that block instead.
+    """
 
     async def call(**arguments: Any) -> Any:
         pending = _PENDING.get()

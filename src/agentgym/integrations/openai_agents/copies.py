@@ -47,7 +47,7 @@ class ModelOfRole(Model):
 
 
 class AgentCopies:
-    """Copies agents, and the agents that they hand over to, with another model.
+    """Copies agents, and the agents that they hand over to; all copies use one model.
 
     Each agent is copied once; the originals are not changed. Tools that OpenAI's
     servers run are left out: those servers do not use the trained model.

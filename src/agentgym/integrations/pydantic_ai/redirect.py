@@ -1,6 +1,6 @@
 """Redirect models and tools of pydantic-ai's agents within a block.
 
-Within :func:`answering`, every agent uses another model, also an agent that a tool
+Within :func:`answering`, every agent uses the same model, also an agent that a tool
 runs. If the current episode has a tool with the name of a called tool, the episode's
 tool is run. The patched methods are not public: a test fails when a new version of
 pydantic-ai changes them.
@@ -39,11 +39,11 @@ def answering(model: Model) -> AbstractContextManager[None]:
 
 
 class ModelThroughout(WrapperModel):
-    """The model of one agent, and of all agents that run in its tools.
+    """Wraps the model of one agent; agents that run in its tools use the model too.
 
     Args:
         wrapped: The model that answers.
-        role: The agent's name for requests; None for an agent without a name.
+        role: The agent's name, sent with requests; None if the agent has no name.
     """
 
     def __init__(self, wrapped: Model, role: str | None) -> None:

@@ -126,7 +126,10 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
-    """Convert a message to chat messages; each tool result becomes its own message."""
+    """Convert a message to chat messages; each tool result becomes its own message.
+
+    ``where`` names the message in errors.
+    """
     if not isinstance(message, Mapping):
         raise _refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")
@@ -189,7 +192,7 @@ def _choice(choice: Mapping[str, Any]) -> Any:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return the text of ``content``, which is a string or a list of text blocks."""
+    """Return a string or list of text blocks as text; ``where`` names it in errors."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = []

@@ -163,7 +163,8 @@ def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
     """Append a message or tool result of a request's input to ``messages``.
 
     A function call is added to the model's message before it. If there is no such
-    message, a new one is appended. Reasoning is left out.
+    message, a new one is appended. Reasoning is left out. ``where`` names the item in
+    errors.
     """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
@@ -199,7 +200,7 @@ def _tool(tool: Any) -> dict[str, Any]:
 
 
 def _text_of(content: Any, where: str) -> str:
-    """Return the text of ``content``, which is a string or a list of text parts."""
+    """Return a string or list of text parts as text; ``where`` names it in errors."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

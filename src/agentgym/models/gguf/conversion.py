@@ -167,7 +167,7 @@ def _split_as_trained(
 
     transformers splits text for all Llama-like models as for GPT-2. It joins tokens
     before it decodes their bytes. So one token with a space prevents the decoding of
-    all others.
+    all other tokens.
     """
     from tokenizers import Regex, decoders, pre_tokenizers
 
@@ -193,7 +193,7 @@ def _mark_tokens(tokenizer: "PreTrainedTokenizerBase", reader: "GGUFReader") -> 
     """Mark the tokens that are never split, and the tokens that begin and end texts.
 
     transformers reads only some of these tokens from the file. For Llama-like models,
-    it exchanges the begin token and the end token.
+    it swaps the begin token and the end token.
     """
     from transformers import AddedToken
 

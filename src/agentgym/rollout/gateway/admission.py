@@ -27,7 +27,10 @@ class Admission:
         self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
-        """Refuse new calls with status 429; running calls are still answered."""
+        """Refuse new calls with status 429; running calls are still answered.
+
+        The error has the ``reason``, and ``retry_after_s`` as ``Retry-After``.
+        """
         self._reason, self._retry_after_s = reason, retry_after_s
         self._paused = True
 

@@ -1,4 +1,4 @@
-"""Chat: one chat completion in OpenAI's shape, answered by a policy in this process."""
+"""Chat: answer a chat completion request with a policy in this process."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One chat completion, answered by a policy.
+    """Answers one chat completion request with a policy.
 
     Attributes:
         policy: The policy that answers.
@@ -136,8 +136,8 @@ def chat_request(
     """Convert the body of a chat completion request to a request for the policy.
 
     Args:
-        body: The request; :func:`asked_form` has replaced a JSON schema by a tool.
-        form: The JSON schema that :func:`asked_form` replaced.
+        body: The request, as :func:`asked_form` returned it.
+        form: The tool that stands for a JSON schema, from :func:`asked_form`.
         in_training: Whether to ignore the agent's sampling options, e.g. ``top_p``.
             If not, an option that the policy does not support raises an error.
         **sampling: Other fields of the ChatRequest: temperature, ``max_tokens``, seed,
@@ -170,10 +170,10 @@ def chat_request(
 
 
 def asked_form(body: Mapping[str, Any]) -> tuple[dict[str, Any], Form]:
-    """Replace the JSON schema of a request's ``response_format`` by a tool.
+    """Replace the JSON schema in a request's ``response_format`` by a tool.
 
     Returns:
-        The changed body, and the schema. If the request has no schema, the same body,
+        The changed body, and the tool. If the request has no schema, the same body,
         and ``NO_FORM``.
 
     Raises:
@@ -224,7 +224,7 @@ def _are_objects(value: Any) -> bool:
 
 
 def _log_probs(result: ChatResult) -> dict[str, Any]:
-    """Return log-probabilities in OpenAI's form; ids stand for the tokens' texts."""
+    """Return log-probabilities in OpenAI's form, with token ids instead of texts."""
     tokens: list[dict[str, Any]] = [
         {"token": f"token_id:{i}", "logprob": x, "bytes": None, "top_logprobs": []}
         for i, x in zip(result.response_ids, result.logprobs, strict=True)

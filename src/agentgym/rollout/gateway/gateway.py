@@ -130,7 +130,10 @@ class Gateway:
     def proxy_url(
         self, rollout_id: str, attempt_id: str = "0", mode: Mode = "train"
     ) -> str:
-        """Return the base URL for an attempt's OpenAI client."""
+        """Return the base URL for an attempt's OpenAI client.
+
+        ``mode`` selects the sampling settings of training or of validation.
+        """
         where = f"rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}"
         return f"{self.url}/proxy/{where}/openai/v1"
 

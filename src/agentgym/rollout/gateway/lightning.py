@@ -152,8 +152,8 @@ def event_body(
 def triplet_bodies(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
     """Convert events to the ``triplet`` format, which Agent Lightning's trainer reads.
 
-    The trainer expects only one model call for the same prompt ids, so only the last
-    such call is kept. The API's default format keeps all calls.
+    The trainer expects at most one model call per prompt. So among calls with the same
+    prompt ids, only the last is kept. The API's default format keeps all calls.
     """
     kept: dict[Any, dict[str, Any]] = {}
     for place, event in enumerate(events):

@@ -238,7 +238,7 @@ def _tokens(answer: CallOutcome) -> tuple[int, int] | None:
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:
-    """Return the prompt and response tokens in ``usage``; None if it is invalid."""
+    """Read the prompt and response token counts of ``usage``; None if invalid."""
     counts = usage if isinstance(usage, dict) else {}
     found = counts.get("prompt_tokens"), counts.get("completion_tokens")
     prompt, response = found

@@ -1,4 +1,4 @@
-"""The gateway's settings, the calls it forwards, and replies in OpenAI's form."""
+"""Define the gateway's settings, its model calls, and replies in OpenAI's form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class GatewaySettings:
         include_routed_experts: In training, ask remote servers of MoE models for the
             routed experts: the experts that processed each token.
         max_in_flight: Model calls answered at the same time; further calls wait.
-        max_waiting: Most calls that may wait; others are refused with status 429.
+        max_waiting: Most calls that may wait; any more are refused with status 429.
         max_wait_s: Seconds that a call may wait before it is refused with status 429.
         max_body_bytes: Most bytes of one request.
         header_timeout_s: Seconds for a request's head to arrive on a new connection.
@@ -125,6 +125,7 @@ class ProxyCall:
     Attributes:
         rollout_id: Id of the rollout.
         attempt_id: Id of the rollout's attempt.
+        mode: ``train`` or ``val``; selects the temperature.
         path: ``chat/completions`` or ``completions``.
         agent: Name of the agent; a team has several agents.
         index: Number of earlier calls of this agent in this attempt.

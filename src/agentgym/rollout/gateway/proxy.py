@@ -1,4 +1,4 @@
-"""Proxy: the OpenAI-compatible endpoint of every rollout attempt."""
+"""Proxy: serve the OpenAI-compatible endpoint of every rollout attempt."""
 
 import asyncio
 from contextlib import aclosing

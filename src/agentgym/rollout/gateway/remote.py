@@ -1,4 +1,4 @@
-"""Upstreams over HTTP: servers of the policy under training, and providers."""
+"""Forward model calls over HTTP: to servers of the trained policy, or a provider."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
@@ -50,7 +50,7 @@ class Forwarded(NamedTuple):
 
 
 class ForwardingUpstream(Upstream):
-    """Forwards model calls over HTTP; a subclass chooses the servers and the body.
+    """Forwards model calls over HTTP; subclasses choose servers and request bodies.
 
     A failed call is sent again, if possible to another server; see
     :class:`ServerAttempts`. The call is not sent again if the agent has already
@@ -64,7 +64,7 @@ class ForwardingUpstream(Upstream):
 
     @abstractmethod
     def prepare(self, call: ProxyCall) -> Forwarded:
-        """Return the request to send; called again for each attempt."""
+        """Return the request to send; called again before each retry."""
 
     @property
     def troubles(self) -> list[str]:
@@ -132,7 +132,7 @@ class ForwardingUpstream(Upstream):
 
 
 class RemoteUpstream(ForwardingUpstream):
-    """Forwards to servers of the policy, e.g. vLLM, and asks for exact token ids.
+    """Forwards model calls to the policy's servers, e.g. vLLM; asks for token ids.
 
     The servers come from ``source``: a policy that names its servers, or the store in
     which a trainer, e.g. Agent Lightning's, registered them. If the store has none, the
@@ -202,7 +202,7 @@ class RemoteUpstream(ForwardingUpstream):
         return self._replicas, self._version
 
     def _known(self, name: str) -> Replicas:
-        """Return the servers to ask; include failed servers that have new weights."""
+        """Return a model's servers to ask; include failed ones with new weights."""
         source, settings = self._source, self._settings
         weights: dict[str, object]
         if isinstance(source, ServedPolicy):
@@ -225,7 +225,7 @@ class RemoteUpstream(ForwardingUpstream):
 
 
 class ProviderUpstream(ForwardingUpstream):
-    """Forwards to a provider's endpoint with its key; stops after a final refusal.
+    """Forwards model calls to a provider's endpoint; stops after a final refusal.
 
     In the agent's request, the model's name is replaced. If the agent sets no
     temperature, ``provider_temperature`` is used; if that is None, the provider's
@@ -297,7 +297,7 @@ class ProviderUpstream(ForwardingUpstream):
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:
-    """Return the fields of a request that a policy under training gets.
+    """Return the fields of a request to send to servers of a policy under training.
 
     Raises:
         ApiError: The policy under training does not support the path or a field.

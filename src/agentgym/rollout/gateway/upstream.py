@@ -67,7 +67,7 @@ class Exchange:
             response: The parsed body.
             payload: The bytes to send: the whole answer, or the end of a stream.
             status: HTTP status.
-            is_whole: Whether ``payload`` is the whole body; it is recorded unchanged.
+            is_whole: Whether ``payload`` is the whole body; if so, it is recorded.
             code: Error code to record; None uses the code in the body.
         """
         choices = response.get("choices")
@@ -163,7 +163,7 @@ class PolicyUpstream(Upstream):
         await self._policy.release()
 
     async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the policy's answer to a chat completion."""
+        """Yield the bytes of the policy's streamed answer, then a CallOutcome."""
         if call.path != "chat/completions":
             message = "This policy answers chat completions only; ask chat/completions."
             raise ApiError(404, message, "unsupported_path")

@@ -1,1 +1,1 @@
-"""Rollouts without training: batches, agents, tools and files, with any model."""
+"""Run rollouts without training: batches, agents, tools, files, with any model."""

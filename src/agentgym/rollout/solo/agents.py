@@ -10,7 +10,7 @@ from agentgym.integrations.run import talk
 
 
 class RolloutAgent(ABC):
-    """An agent that attempts many tasks at a time, each in its own asyncio task.
+    """An agent that attempts many tasks at a time, on one asyncio event loop.
 
     ::
 

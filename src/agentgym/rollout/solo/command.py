@@ -1,4 +1,4 @@
-"""CommandAgent: a program as the agent of rollouts without training."""
+"""CommandAgent: run a program as the agent of rollouts without training."""
 
 from typing import Any
 
@@ -20,7 +20,9 @@ _MODEL = "policy"
 
 
 class CommandAgent(RolloutAgent):
-    """Starts a program for each task; the batch's model answers the program's calls.
+    """Starts a program for each task, and passes the program's model calls to ``llm``.
+
+    ``llm`` is an argument of :func:`run_rollouts`.
 
     Args:
         reference: The program's command line, with or without the prefix ``command:``.

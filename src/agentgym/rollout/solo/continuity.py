@@ -39,7 +39,7 @@ class ContextLoss:
     Attributes:
         call: Index of the model call whose prompt differs.
         message: Index of the message in the call's prompt; for the kind ``missing``,
-            in the earlier call's prompt. None if tokens were compared.
+            in the previous call's prompt. None if tokens were compared.
         kind: The kind of change.
         detail: A description of the change.
     """

@@ -1,4 +1,4 @@
-"""Rewards from user functions, with checked results."""
+"""Score trajectories with a user's reward function, and check its results."""
 
 import math
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Tasks for rollouts without training: from text, mappings and JSON Lines files."""
+"""Read tasks for rollouts without training: texts, mappings, JSON Lines files."""
 
 import json
 from collections.abc import Iterable, Mapping

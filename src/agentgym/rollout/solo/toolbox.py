@@ -141,7 +141,7 @@ def _own_tools(source: Any) -> list[Tool]:
 
 
 def _shown(function: Callable[..., Any]) -> Callable[..., Awaitable[str]]:
-    """Return a wrapper that returns text and raises any exception as a ToolError."""
+    """Wrap a function: return its result as text, raise its errors as ToolError."""
 
     async def shown(**arguments: Any) -> str:
         try:

@@ -1,4 +1,4 @@
-"""Ready-made tools: bash, a file editor and a search."""
+"""Define ready-made tools: bash, a file editor and a search."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal, Self

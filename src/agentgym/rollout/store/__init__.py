@@ -1,1 +1,1 @@
-"""The store of rollouts: one SQLite file, written by one thread."""
+"""Store rollouts in one SQLite file, written by one thread."""

@@ -1,4 +1,4 @@
-"""Database: SQLite with queued writes, committed in groups by one thread."""
+"""Database: queue writes to SQLite; one thread commits them in groups."""
 
 import sqlite3
 import threading
@@ -77,7 +77,7 @@ this kind are merged into one statement that adds several rows.
 
 
 class _RefusedError(Exception):
-    """Raised if one submission of a group cannot be stored, but others may be."""
+    """Raised if SQLite refuses one submission: writes to be committed together."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -315,7 +315,7 @@ class Database:
             return bool(self._pending) or self._is_closed
 
     def _empty_journal(self) -> None:
-        """Merge the journal into the file; empty the journal: it has deleted rows."""
+        """Merge the journal into the file, and remove deleted rows from the journal."""
         if self.path is not None:
             with self._connection_lock, suppress(sqlite3.Error):  # retried next time
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

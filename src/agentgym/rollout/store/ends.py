@@ -1,4 +1,4 @@
-"""Ends: wait for many rollouts to end; a wait takes time only for new ends."""
+"""Ends: wait for many rollouts to end, without checking all of them each time."""
 
 import threading
 import time
@@ -67,7 +67,7 @@ class Ends:
         return set()
 
     def wait_for(self, count: int, timeout: float) -> set[str]:
-        """Block until ``count`` rollouts ended or a timeout; return their ids."""
+        """Block until ``count`` ends or a timeout; return the ended rollouts' ids."""
         until, found = time.monotonic() + timeout, self.wait(0)
         while len(found) < count and (more := self.wait(until - time.monotonic())):
             found |= more

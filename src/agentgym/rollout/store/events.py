@@ -1,4 +1,4 @@
-"""RecordedEvent: an event of an attempt; RecordedCall: an event of a model call."""
+"""Represent an attempt's recorded events, and the model calls among them."""
 
 import time
 from collections.abc import Sequence
@@ -121,9 +121,9 @@ class RecordedCall:
     def repeats_routes(self, before: "RecordedCall") -> bool:
         """Return whether this call repeats the routed experts of the call ``before``.
 
-        Routed experts are the experts of a MoE model that processed each token.
-        This is the case if the prompts are equal, or if the call's prompt begins with
-        the prompt and the answer of ``before``.
+        Routed experts are the experts of a MoE model that processed each token. They
+        are repeated if the prompts are equal, or if this call's prompt begins with the
+        prompt and the answer of ``before``.
         """
         asked, answered = self.completion.prompt_ids, before.completion
         whole = answered.prompt_ids + answered.response_ids
@@ -198,7 +198,7 @@ class RecordedEvent:
         return RecordedCall(self.data) if self.event_type == MODEL_REQUEST else None
 
     def without_routes(self) -> "RecordedEvent":
-        """Return a copy of the event without routed experts."""
+        """Return a copy of the event without the routed experts of a MoE model."""
         rest = {k: v for k, v in self.data.items() if k != "routed_experts"}
         return replace(self, raw=orjson.dumps(rest))
 

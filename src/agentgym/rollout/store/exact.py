@@ -57,7 +57,7 @@ class Exact:
         return f'{{"{_MARK}":"{self._session}-{number}",{written[1:]}'.encode()
 
     def restored(self, written: bytes) -> bytes:
-        """Return an event's original, or the redacted event if it is not kept."""
+        """Return an event's original; if that was not kept, the redacted event."""
         mark = _MARKED.match(written)
         if mark is None:
             return written

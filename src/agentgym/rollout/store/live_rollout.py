@@ -1,4 +1,4 @@
-"""LiveRollout: an unfinished or recently ended rollout, kept in memory."""
+"""LiveRollout: keep an unfinished or recently ended rollout in memory."""
 
 import time
 from collections import Counter
@@ -25,8 +25,8 @@ class LiveRollout:
     Attributes:
         rollout: The rollout as stored; replaced, not modified.
         hidden: Whether a client has deleted the rollout.
-        worker: Name of the worker that runs the rollout.
-        tries: Number of failed attempts that count against the limit.
+        worker: Name of the worker that claimed the current attempt; empty if none did.
+        tries: Number of failed attempts that count against ``max_attempts``.
         calls: Number of model calls begun, by attempt and agent.
         number: Number of the rollout's last submission, from :meth:`Database.submit`.
         routed: The last model call of each attempt, by attempt id, if the call has

@@ -1,4 +1,4 @@
-"""Memory: the rollouts that are kept in memory as well as in SQLite."""
+"""Memory: keep recent rollouts in memory, in addition to SQLite."""
 
 from collections import deque
 

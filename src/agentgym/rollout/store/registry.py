@@ -1,4 +1,4 @@
-"""ModelRegistry: the model servers that a trainer registered."""
+"""ModelRegistry: store the model servers that a trainer registered."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Types of the store: rollouts with their states, new events, model servers."""
+"""Define the store's types: rollouts with their states, new events, servers."""
 
 from enum import StrEnum
 from typing import Any

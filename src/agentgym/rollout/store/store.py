@@ -1,4 +1,4 @@
-"""Store: rollouts and their events, in SQLite; unfinished ones also in memory."""
+"""Store: keep rollouts and events in SQLite, unfinished rollouts also in memory."""
 
 import threading
 import time
@@ -48,8 +48,8 @@ class Store:
     Unfinished and recently ended rollouts are in memory as well; other rollouts, and
     all events, are read from SQLite.
 
-    Methods that take a rollout's id raise :class:`RolloutNotFoundError` if it is
-    unknown, and :class:`RolloutStateError` if it has ended or the attempt is over.
+    Methods that take a rollout's id raise :class:`RolloutNotFoundError` if the id is
+    unknown, and :class:`RolloutStateError` if the rollout or the attempt is over.
     Values that are not JSON raise :class:`RecordError`. Once SQLite cannot be written,
     methods that write or wait raise :class:`StoreError`, also in waiting threads.
 
@@ -58,8 +58,8 @@ class Store:
         max_attempts: Number of failed attempts after which a rollout ends as failed.
         group_commit_s: Most seconds until a write is committed.
         disk_wait_s: Seconds to wait for a full or failing disk.
-        goes_on: Whether a later process continues unfinished rollouts. If so, they are
-            written unredacted, with their secrets.
+        goes_on: Whether a later process continues unfinished rollouts. If so, those
+            rollouts are written with their secrets.
 
     Raises:
         RolloutError: The file is corrupt, of another version, not a store, or locked.
@@ -230,9 +230,9 @@ class Store:
             return self._change(live, **updates) if updates else live.rollout
 
     def hide(self, rollout_id: str) -> None:
-        """Hide a rollout from clients; its id can be used again.
+        """Hide a rollout from clients; a new rollout may use its id.
 
-        The record stays. Threads that wait for the rollout go on. Ignore unknown ids.
+        The record stays. An unfinished rollout ends as failed. Ignore unknown ids.
         """
         with self._lock:
             live = self._memory.find(rollout_id)
@@ -261,7 +261,7 @@ class Store:
     # Attempts
 
     def claim(self, worker: str, n: int = 1) -> list[Rollout]:
-        """Assign up to ``n`` queued rollouts to a worker; a retired one gets none."""
+        """Assign up to ``n`` queued rollouts to a worker; none to a retired worker."""
         claimed: list[Rollout] = []
         with self._lock:
             self._database.check()

@@ -12,8 +12,8 @@ from agentgym.rollout.store.events import RecordedCall
 def pack_calls(calls: Iterable[RecordedCall]) -> list[dict[str, Any]]:
     """Convert model calls to JSON for :func:`unpack_calls`, without token ids.
 
-    Messages and tools that repeat those of the agent's previous call are left out.
-    ``repeats`` is the number of messages left out; equal ``tools`` are missing.
+    Messages that repeat those of the agent's previous call are left out; ``repeats`` is
+    their number. The field ``tools`` is left out if it is the same as in that call.
     """
     packed: list[dict[str, Any]] = []
     last: dict[str, tuple[list[Any], Any]] = {}

@@ -1,1 +1,1 @@
-"""Processes that run episodes."""
+"""Run episodes in worker processes."""

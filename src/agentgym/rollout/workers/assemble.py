@@ -127,7 +127,10 @@ class _Requested:
     reason: str
 
     def with_what_ran(self, pending: list[ToolCall]) -> ToolCall:
-        """Return the call with its outcome, taken out of the ``pending`` tool calls."""
+        """Return the call with the outcome of the tool call that ran, if one did.
+
+        The tool call that ran is removed from ``pending``.
+        """
         call, outcome, reason = self.call, self.outcome, self.reason
         arguments = parse_arguments(call.arguments)
         valid = outcome is ToolOutcome.OK

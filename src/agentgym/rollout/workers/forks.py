@@ -33,7 +33,7 @@ _FAILED = 1
 
 
 class Child:
-    """A forked process; the file descriptor ``output`` reads its standard output."""
+    """A forked process; its standard output is read from the descriptor ``output``."""
 
     def __init__(self, pid: int, output: int, ended: "Future[int]") -> None:
         self.pid = pid
@@ -49,7 +49,7 @@ class Child:
         return self._ended.result(timeout)
 
     def read(self, timeout: float) -> bytes:
-        """Return all output until the process ends; raise as :meth:`read_some`."""
+        """Read until the process ends; raise TimeoutError after ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         found = b""
         while data := self.read_some(max(0.0, deadline - time.monotonic())):
@@ -119,7 +119,7 @@ class ForkServer:
 
 @functools.cache
 def fork_server(preload: tuple[str, ...], hash_seed: str = "random") -> ForkServer:
-    """Return this process's fork server for ``preload``.
+    """Return this process's fork server that imports the modules ``preload``.
 
     The server ends with this process. ``hash_seed`` is the children's
     ``PYTHONHASHSEED``.

@@ -17,8 +17,8 @@ def keep_offline(hosts: Path) -> None:
 
     Args:
         hosts: File to which each refused connection adds a line with the machine's
-            name. ``OUTSIDE`` is added if a model client connected in a thread that
-            belongs to no episode.
+            name. The line ends with ``outside`` if a model client connected in a
+            thread that does not belong to an episode.
     """
 
     def listen(event: str, values: tuple[Any, ...]) -> None:

@@ -110,7 +110,7 @@ class WorkerPool:
     """Keeps ``count`` workers running within a ``with`` block.
 
     Args:
-        spec: The workers' configuration; ``worker`` is the prefix of their names.
+        spec: The workers' configuration; worker names begin with ``spec.worker``.
         count: Number of workers.
         log: File for the workers' standard error; secrets are removed.
         on_death: Called from a watching thread for each unexpected death, before the

@@ -14,6 +14,9 @@ class WorkerSpec(BaseModel):
 
     Attributes:
         worker: Name of the worker in the store.
+        gateway: Base URL of the gateway.
+        api_key: The gateway's key.
+        model: Name of the policy's model.
         concurrency: Number of episodes that run at the same time.
         timeout_s: Wall-clock seconds after which an episode is ended.
         agent: The user's agent, and the settings for its input and its own tools.
@@ -50,7 +53,10 @@ class WorkerSpec(BaseModel):
         hosts: str | None = None,
         audit: Path | None = None,
     ) -> Self:
-        """Return the configuration of the workers for a run's settings."""
+        """Return the workers' configuration, with values from a run's ``config``.
+
+        The other arguments are attributes of the result.
+        """
         return cls(
             worker="worker",
             gateway=gateway,

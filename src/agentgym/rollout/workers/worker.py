@@ -197,7 +197,11 @@ class Worker:
             return await _json(response)
 
     async def get(self, path: str) -> Any:
-        """Send a GET request to the gateway; return and raise as :meth:`post`."""
+        """Send a GET request to the gateway; return its parsed JSON answer.
+
+        Raises:
+            ApiError: The gateway answered with an error status.
+        """
         async with self._http.get(path) as response:
             return await _json(response)
 
@@ -352,7 +356,7 @@ class ControlChannel:
         os.dup2(2, 1)
 
     def say(self, **message: Any) -> None:
-        """Send one message as a line of JSON. Callable from any thread."""
+        """Send the pool a message, as a line of JSON. Callable from any thread."""
         self._pipe.write(orjson.dumps(message) + b"\n")
         self._pipe.flush()
 

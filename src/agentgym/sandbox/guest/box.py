@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedBox:
-    """The folders as new tmpfs mounts, for a sandbox with a mount namespace.
+    """Creates an execution's folders as tmpfs mounts, in the sandbox's mount namespace.
 
     Attributes:
         TARGETS: Paths of the mounts; they hide the host's files at these paths.
@@ -46,7 +46,7 @@ class MountedBox:
 
 
 class DirectoryBox:
-    """The folders on the host's disk, for a sandbox without a mount namespace."""
+    """Creates an execution's folders on the host's disk, if nothing can be mounted."""
 
     def __init__(self, scratch: str, *, owner: int | None) -> None:
         self._root = folder_of(scratch)
@@ -76,7 +76,7 @@ Box = MountedBox | DirectoryBox
 
 
 def folder_of(scratch: str) -> str:
-    """Return the folder below ``scratch`` that has the two folders of an execution."""
+    """Return the folder in ``scratch`` for the workspace and the temporary files."""
     return os.path.join(scratch, "box")
 
 

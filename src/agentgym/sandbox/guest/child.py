@@ -34,7 +34,8 @@ def execute(
     """Run one execution in this process, then exit.
 
     ``files`` are four file descriptors: the payload (the workspace's files and the
-    command, as JSON), stdout, stderr, and the report for the host.
+    command, as JSON), stdout, stderr, and the report for the host. ``box`` has the
+    paths of the execution's folders.
     """
     given, out, err, report = files
     code = _SETUP_FAILED
@@ -65,7 +66,8 @@ def collect(
 ) -> NoReturn:
     """Send the host the text files that an execution changed, then exit.
 
-    ``files`` are that execution's file descriptors, see :func:`execute`.
+    ``files`` are not these files, but four file descriptors: the payload, stdout,
+    stderr, and the report for the host.
     """
     given, _, _, report = files
     try:
@@ -85,8 +87,8 @@ def _enter(
 ) -> dict[str, Any]:
     """Redirect the streams, confine this process, and return the files and the command.
 
-    They are read from the descriptor ``given``. ``streams`` maps the descriptor of each
-    stream to its new number, such as 1 for stdout.
+    The files and the command are read from the file descriptor ``given``. ``streams``
+    maps the descriptor of each stream to its new number, such as 1 for stdout.
     """
     with open(given, "rb") as source:
         source.seek(0)
@@ -123,7 +125,7 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _read_changes(given: dict[str, str], max_bytes: int) -> dict[str, Any]:
-    """Return a dict: ``files`` has the changed texts, ``gone`` the removed names.
+    """Return a dict: ``files`` has changed texts by path, ``gone`` the removed paths.
 
     Only UTF-8 files are returned, and only while they fit into ``max_bytes`` together.
     ``given`` are the files at the start: relative path to text.
@@ -168,7 +170,7 @@ def _names() -> Iterator[str]:
 
 
 def _read_regular(path: str, max_bytes: int) -> bytes | None:
-    """Return a file's bytes; None if it is larger or not a regular file."""
+    """Return a file's bytes; None if not regular, or larger than ``max_bytes``."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         return None

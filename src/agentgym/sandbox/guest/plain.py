@@ -16,8 +16,8 @@ def plain_text(value: object) -> str:
 
     Raises:
         TypeError: The value contains a type other than None, bool, int, float, str,
-            bytes, list, tuple, set, frozenset and dict (a subclass counts as other), or
-            is nested too deeply.
+            bytes, list, tuple, set, frozenset and dict (their subclasses are refused
+            too), or is nested too deeply.
     """
     text = _text(value, 0)
     if len(text) <= MOST_CHARACTERS:

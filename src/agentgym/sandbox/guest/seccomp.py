@@ -16,7 +16,7 @@ _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 
 
 def install(program: bytes) -> None:
-    """Apply a filter permanently to the calling process.
+    """Apply a compiled filter permanently to the calling process.
 
     ``PR_SET_NO_NEW_PRIVS`` must be set before.
 

@@ -1,4 +1,4 @@
-"""Settings that the host and the code in the sandbox share."""
+"""Define settings that the host and the code in the sandbox share."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -69,7 +69,7 @@ class Rung:
 
     @property
     def isolates(self) -> bool:
-        """Whether there is more isolation than resource limits."""
+        """Whether executions have more isolation than resource limits."""
         return self.bubblewrap or self.landlock
 
     @property
@@ -84,7 +84,7 @@ class Rung:
 
     @property
     def counts_processes(self) -> bool:
-        """Whether the kernel can limit the processes, by a user id of their own."""
+        """Whether the kernel can count, and so limit, the processes of an execution."""
         return self.own_identity or self.bubblewrap
 
 
@@ -151,7 +151,10 @@ class ZygoteSettings:
 
     @staticmethod
     def far_s(timeout_s: float) -> float:
-        """Return the wall time in seconds after which every execution is ended."""
+        """Return the maximum wall time of an execution, in seconds.
+
+        ``timeout_s`` is its time limit, in which waiting for a CPU does not count.
+        """
         return 20 * timeout_s + 10
 
     def encode(self) -> str:

@@ -1,4 +1,4 @@
-"""A small test runner: ``test_*`` functions and methods with bare asserts.
+"""Run tests: ``test_*`` functions and methods with bare asserts.
 
 Files are found, imported and named as in pytest. A test that pytest can run too has the
 same outcome as in pytest. Fixtures, marks and ``unittest`` are reported as errors.
@@ -49,7 +49,8 @@ def _run_file(path: str, select: list[str], report: Report) -> Iterator[Event]:
     """Run the tests of a file, and yield each test's result as an event.
 
     An event is a dict with ``test``, ``outcome``, ``message`` and ``seconds``. If the
-    file cannot be imported, yield one event with the error.
+    file cannot be imported, yield one event with the error. ``report`` is called before
+    each test. If ``select`` is not empty, only the tests with these ids run.
     """
     report({"running": path})
     try:
@@ -143,9 +144,9 @@ def _describe(error: BaseException) -> str:
 
 
 def _load(path: str) -> types.ModuleType:
-    """Import a test file as a module of its package; without a package, of its folder.
+    """Import a test file, as a module of its package if its folder is a package.
 
-    The folder above the package is added to ``sys.path``.
+    The folder above the package, or else the file's folder, is added to ``sys.path``.
     """
     folder, _, base = path.rpartition("/")
     name = base.removesuffix(".py")

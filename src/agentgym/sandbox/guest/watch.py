@@ -187,7 +187,7 @@ def _look(pid: int) -> _Process:
 
 
 def _stat(path: str) -> tuple[bytes, list[bytes]]:
-    """Return the state and all later fields in a ``/proc`` file named ``stat``."""
+    """Read a ``/proc`` file named ``stat``; return the state, and the later fields."""
     with open(path, "rb") as source:
         state, *numbers = source.read().rpartition(b")")[2].split()
     return state, numbers

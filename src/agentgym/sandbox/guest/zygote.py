@@ -250,7 +250,7 @@ class Zygote:
     def _kill_all(self, pid: int) -> None:
         """Send SIGKILL to every process that an execution may have started.
 
-        ``pid`` is the first process of the current execution, or 0.
+        ``pid`` is the first process of the current execution; 0 if none runs.
         """
         if self._rung.bubblewrap:
             if os.getpid() == 1:  # Then -1 kills only in this PID namespace.

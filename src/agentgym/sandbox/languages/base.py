@@ -137,7 +137,7 @@ class Language(ABC):
 def chosen(files: Iterable[str], paths: CommandLine) -> list[str]:
     """Return the files that ``paths`` select; all files if ``paths`` is empty.
 
-    A path is the path of a file, or of a folder, which selects all files below it.
+    A path names a file, or a folder; a folder selects all files below it.
     """
     folders = [path.rstrip("/") for path in paths]
     return [

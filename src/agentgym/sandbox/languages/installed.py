@@ -17,6 +17,8 @@ _ASK_S = 300.0
 def ask(program: Path, *words: str, variables: Mapping[str, str] | None = None) -> str:
     """Run a program of a toolchain with the arguments ``words``; return its output.
 
+    The program gets this process's environment variables, and ``variables``.
+
     Raises:
         SandboxError: The program failed; the message quotes the last line of stderr.
     """

@@ -1,4 +1,4 @@
-"""HumanEval and MBPP: the tests are assertions that run after the code.
+"""Judge HumanEval and MBPP: the tests are assertions that run after the code.
 
 These tests run in the same process as the code under test. The line that reports
 success contains a random number per run, so an early exit does not count as success;
@@ -127,7 +127,7 @@ def _before(row: dict[str, Any], source: str) -> list[str]:
 
 
 def _split(number: int) -> Split:
-    """Return the split of an MBPP problem; the ten prompt examples go to training."""
+    """Return the split of an MBPP problem; the few-shot examples go to training."""
     if 11 <= number <= 510:
         return Split.TEST
     return Split.VALIDATION if 511 <= number <= 600 else Split.TRAIN

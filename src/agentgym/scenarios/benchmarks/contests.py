@@ -1,4 +1,4 @@
-"""LiveCodeBench: tests by standard input or by function call.
+"""Judge LiveCodeBench: tests by standard input or by function call.
 
 Private tests are pickled, and unpickling can run code. So they are unpickled only in
 the sandbox, and only JSON text leaves it. The hidden inputs of a problem may take a
@@ -223,7 +223,7 @@ def read_livecodebench(
 
 
 def _public(row: dict[str, Any], text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Return input and output of each public test, and the method that tests call.
+    """Return input and output of each public test in ``text``, and the method to call.
 
     The method is "" if the tests run a program.
     """

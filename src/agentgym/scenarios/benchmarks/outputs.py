@@ -1,4 +1,4 @@
-"""HumanEval+ and MBPP+: outputs for given inputs, compared outside the sandbox.
+"""Judge HumanEval+ and MBPP+: compare outputs outside the sandbox.
 
 Format, limits and comparison are those of EvalPlus. The reference solution runs in the
 sandbox too. Each call may take 4 s, or 4 times the time of the reference solution if
@@ -253,7 +253,7 @@ def _read(
 
 
 def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of EvalPlus' own file to a problem.
+    """Convert a line of EvalPlus' own file to a problem of the benchmark ``oracle``.
 
     The inputs are in two fields of the line.
     """
@@ -285,7 +285,7 @@ def _of_release(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProbl
 
 
 def _of_hub(row: dict[str, Any], oracle: str, source: str) -> BenchmarkProblem:
-    """Convert a line of the file on Hugging Face to a problem.
+    """Convert a line of Hugging Face's file to a problem of the benchmark ``oracle``.
 
     The inputs are in the line's test program.
     """

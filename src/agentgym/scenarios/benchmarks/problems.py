@@ -42,8 +42,8 @@ class BenchmarkProblem:
         instruction: The request to the model.
         prefix: Code that the model has to complete; "" if it writes everything.
         entry_point: The name that the answer must define; "" for a program.
-        is_python: Whether the prefix is Python. Complete code is then put after the
-            prefix, since Python code may define a name twice.
+        is_python: Whether the prefix is Python. Code that defines the entry point
+            itself is then also put after the prefix: Python may define a name twice.
         judge: Judges the code of an answer.
         split: The problem's split in the benchmark; None if the benchmark has no
             splits.
@@ -153,7 +153,8 @@ def field(row: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
     """Return a field of an object from :func:`read_lines`.
 
     Raises:
-        UsageError: The field is missing, or of another type.
+        UsageError: The field is missing, or of another type than ``kind``. The message
+            has ``source``, which describes where the data come from.
     """
     value = row.get(name)
     if not isinstance(value, kind):

@@ -174,7 +174,7 @@ class MbppPlusScenario(CodeBenchmark):
 
 
 class LiveCodeBenchScenario(CodeBenchmark):
-    """LiveCodeBench, limited to contest dates.
+    """LiveCodeBench, or only its contests between two dates.
 
     Args:
         data: Path of the file.

@@ -1,4 +1,4 @@
-"""Multi-turn entries (test cases): the user's messages, and the right calls."""
+"""Read multi-turn entries (test cases): the user's messages, and the right calls."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence

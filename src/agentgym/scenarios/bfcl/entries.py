@@ -1,4 +1,4 @@
-"""Entries (test cases) of the benchmark by category, and their splits."""
+"""Read entries (test cases) of the benchmark, and assign them to splits."""
 
 import re
 from collections import Counter, defaultdict

@@ -104,7 +104,7 @@ class Package:
             )
 
     def text(self, name: str) -> str:
-        """Return the text of a file of the package.
+        """Return the text of the package's file at the relative path ``name``.
 
         Raises:
             UsageError: The file does not exist, or is not UTF-8 text.

@@ -91,7 +91,7 @@ class Programs(Environment):
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Return the user's next message, None at the end; add its turn's functions."""
+        """Return the user's next message, None at the end; add that turn's tools."""
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True

@@ -1,4 +1,4 @@
-"""BfclScenario: BFCL v4, choosing functions and their arguments."""
+"""BfclScenario: tasks of BFCL v4 to choose functions and their arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

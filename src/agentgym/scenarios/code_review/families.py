@@ -1,4 +1,4 @@
-"""The kinds of task: the project to review, and its defects."""
+"""Create tasks of each kind: the project to review, and its defects."""
 
 from dataclasses import dataclass
 from random import Random
@@ -59,7 +59,10 @@ ReviewFamily = ProjectFamily[Review]
 
 
 def _planting(name: str, level: Level, phrases: str, *kinds: PlantKind) -> ReviewFamily:
-    """Return a kind of task whose modules have planted defects of ``kinds``."""
+    """Return a kind of task whose modules have planted defects of ``kinds``.
+
+    Its requests are ``PHRASES[phrases]``.
+    """
 
     def draft(scene: Scene, phrases: Phrases) -> Review:
         return _module_review(scene, phrases, kinds)

@@ -1,4 +1,4 @@
-"""The score of a review: precision and recall against planted defects."""
+"""Score a review: precision and recall against planted defects."""
 
 from collections.abc import Iterable
 
@@ -30,9 +30,9 @@ def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     agent has read or linted all requested files, broken no rule, and made few needless
     calls. A success earns 1, minus a little for each needless call.
 
-    Otherwise F1, the harmonic mean of precision and recall, earns up to 0.45. Each
-    false report costs 0.15, so reporting every line does not pay. Reading all requested
-    files earns half of the share of one step.
+    Otherwise, with ``n`` calls in the plan, F1 (the harmonic mean of precision and
+    recall) earns up to 0.45 * (1 - 1/n), and reading all requested files earns up to
+    0.225 / n. Each false report costs 0.15, so reporting every line does not pay.
     """
     attempts = Attempts.of(books, trajectory)
     if not attempts.tools:

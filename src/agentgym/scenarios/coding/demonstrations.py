@@ -58,9 +58,9 @@ def solve(
     Args:
         task: The task.
         follow_rules: Probability of keeping each step that only a rule requires:
-            reading a file before an edit (a search replaces it) or before running a
-            script, and running the tests after an edit. Also the probability of not
-            editing a test file.
+            reading a file before an edit (a search replaces a reading that is not
+            kept) or before running a script, and running the tests after an edit.
+            Also the probability of not editing a test file.
         rng: Decides which steps are kept; by default the task's id is the seed.
     """
     rng = rng or Random(task.id)

@@ -1,4 +1,4 @@
-"""Invented names, so that a policy learns to copy names instead of recalling them.
+"""Invent names, so that a policy learns to copy names instead of recalling them.
 
 Held-out tasks use words that never occur in training. A policy that knows only the
 words of training may write one of them instead. So most training projects are named

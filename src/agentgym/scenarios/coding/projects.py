@@ -1,4 +1,4 @@
-"""Generated projects: a package of two modules, their tests, and a script."""
+"""Generate projects: a package of two modules, their tests, and a script."""
 
 import ast
 from collections.abc import Sequence
@@ -237,7 +237,7 @@ def _call(function: Function, point: Point) -> str:
 
 @lru_cache(4096)
 def _expected(body: str, point: str, constant: str) -> str:
-    """Return the right result of a call, as source code."""
+    """Return the result of ``body`` for the arguments ``point``, as source code."""
     expression = body.removeprefix("return ")
     values: Point = ast.literal_eval(point)
     if constant:

@@ -1,4 +1,4 @@
-"""The score of an episode: the outcome first, then its progress."""
+"""Score an episode: the outcome first, then its progress."""
 
 from collections.abc import Sequence
 
@@ -139,7 +139,7 @@ def _progress(
 
 
 def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
-    """Return the part of a share to earn if the next step's tool was called, else 0."""
+    """Return the part of a step's credit for a call of the next step's tool, or 0."""
     if made == len(plan):
         return 0.0
     needed = plan[made].tool
@@ -150,7 +150,7 @@ def _next_tool(plan: Sequence[Step], made: int, attempts: Attempts) -> float:
 def _shares(
     plan: Sequence[Step], attempts: Attempts, task: Task, repaired: bool
 ) -> tuple[float, float]:
-    """Return two shares of the steps: tool was called, call was fully right."""
+    """Return the shares of steps whose tool was called, and that were fully right."""
     calls = list(attempts.done)
     right_tool = tools_called((step.tool for step in plan), attempts.tools)
     right_call = 0

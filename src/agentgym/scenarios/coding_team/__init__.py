@@ -1,7 +1,7 @@
 """The coding team: a supervisor, a generator, a reviewer and an executor.
 
 - ``team``: the LangGraph graph, as any user could write it.
-- ``environment``: the project that it works on, with the tools of all roles.
+- ``environment``: the project that the team works on, with the tools of all roles.
 - ``languages``: Python, JavaScript, Go and Rust in its projects.
 - ``measuring``: time and memory of one call.
 - ``projects``: small problems to train on, with drafts of a scripted generator.

@@ -32,7 +32,7 @@ MAX_ROUNDS = 3
 MEASURE_S = 10.0
 """CPU seconds that a measured call may take."""
 WRITING = ("write_file", "edit_file")
-"""The generator's own tools, which a scripted generator does not need."""
+"""The tools for writing code, which the generator needs only if it is a model."""
 
 _REVIEW = frozenset({"lint", "check_security"})
 """Checks that a file needs to count as reviewed."""
@@ -93,14 +93,14 @@ class TeamEnvironment(Environment):
         self._stands_in = False
 
     def tools(self) -> list[Tool]:
-        """Return the tools; a scripted generator has no tools for writing."""
+        """Return the tools, without those for writing if a script writes the code."""
         found = bound_tools(self)
         if self._drafts is None:
             return found
         return [each for each in found if each.spec.name not in WRITING]
 
     def changed_files(self) -> dict[str, str | None]:
-        """Return the files that differ from those that the user gave."""
+        """Return the files that differ from the user's; None for a deleted file."""
         return self.workspace.changed()
 
     def begin(self) -> None:

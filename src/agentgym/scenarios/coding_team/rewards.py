@@ -1,4 +1,4 @@
-"""The score of a team's episode: the outcome first, then its progress."""
+"""Score a team's episode: the outcome first, then its progress."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ FALLBACK = -0.05
 SPARE_CALLS = 3
 """Needless calls that a success may contain."""
 CORRECT, FINISHED = 0.7, 0.3
-"""Parts of a success's reward if the policy also writes the code."""
+"""Rewards for right code, and for finishing with it, if the policy writes the code."""
 _MOST_COUNTED = 4
 
 
@@ -38,7 +38,7 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return other arguments that are right: ``run_tests`` may run all tests."""
+    """Return a tool's alternative arguments: ``run_tests`` may run all tests."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
@@ -82,7 +82,7 @@ def score_outcome(
     trajectory: Trajectory,
     sandbox: AnySandbox,
 ) -> Reward:
-    """Score an episode in which the policy writes the code, by hidden values.
+    """Score an episode in which the policy writes the code; see :func:`is_right`.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -104,7 +104,9 @@ def score_outcome(
 
 
 def is_right(task: Task, files: Mapping[str, str], sandbox: AnySandbox) -> bool:
-    """Return whether a project's code, without its tests, gives the hidden values.
+    """Return whether all hidden expressions have their expected values.
+
+    Test files of the project are left out.
 
     Raises:
         SandboxError: The code could not be executed.
@@ -128,7 +130,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return two shares of the needed calls: tool was called, call was fully right."""
+    """Return the shares of needed calls whose tool was called, and that were right."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

@@ -90,7 +90,7 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return two task sets: held-out tasks, and fewer tasks with unknown words."""
+        """Return two task sets: held-out tasks, fewer with words of no other split."""
         return {
             "held-out": self.tasks(Split.TEST, seed, count),
             "out-of-vocabulary": self.tasks(

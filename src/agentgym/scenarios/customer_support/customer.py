@@ -87,7 +87,11 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Return the reply to a statement: a missing fact, or the next request."""
+        """Return the reply to a statement that mentions facts of these kinds.
+
+        It is a mentioned fact that the agent needs, "sorry?" (once) if the agent needs
+        only other facts, or the next request if it needs none.
+        """
         about = [kind for kind in kinds if kind in self._open]
         if about:
             return self._state(about[0])

@@ -268,7 +268,7 @@ class SupportEnvironment(Environment):
         return bool(self._row("SELECT 1 FROM refunds WHERE order_id = ?", order_id))
 
     def _missing(self, what: str, key: str) -> str:
-        """Return or raise "there is no <what> <key>."; see :meth:`_wrong`."""
+        """Return or raise "there is no <what> <key>."; :meth:`_wrong` decides which."""
         return self._wrong(f"there is no {what} {key}.", key, start="error: ")
 
     def _wrong(self, message: str, key: str, *, start: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The score of an episode: the final database first, then its progress."""
+"""Score an episode: the final database first, then its progress."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -131,7 +131,7 @@ def _missing(
 def _next_tool(
     plan: Sequence[SupportStep], missing: Sequence[SupportStep], attempts: Attempts
 ) -> float:
-    """Return the part of a share to earn if the next step's tool was called, else 0."""
+    """Return the part of a step's credit for a call of the next step's tool, or 0."""
     if not missing:
         return 0.0
     needed = missing[0].tool

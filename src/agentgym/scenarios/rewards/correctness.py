@@ -16,9 +16,9 @@ class Correctness(RewardPart[SubmittedCode]):
     """Hidden tests by values, which code cannot forge: see ``agentgym.sandbox.gives``.
 
     Tests that the agent wrote or edited are removed before the code runs. Values that
-    are already right in the initial code earn nothing. If all values are, e.g. because
-    code is to become faster, any change that keeps them earns the whole part: give it a
-    small weight.
+    are already right in the initial code earn nothing. If all values are right in it,
+    e.g. in a task to make code faster, any change that keeps them right earns the whole
+    part: then give the part a small weight.
 
     Args:
         hidden: For each module, by path, expressions with their right values.

@@ -1,4 +1,4 @@
-"""Rewards of weighted parts; if the result is wrong, only the first part counts."""
+"""Add up weighted parts of a reward; of a wrong result, only the first part counts."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Static checks of Python code: findings of ruff, bandit and radon.
+"""Run static checks of Python code: ruff, bandit and radon.
 
 These checks parse the code and never run it. Comments cannot turn off a check: ``#
 noqa`` and ``# nosec`` are ignored, and so are configuration files. Results are cached

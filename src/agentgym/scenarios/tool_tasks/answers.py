@@ -24,7 +24,7 @@ class Answering:
 
     Attributes:
         tools: The tools with their functions; only those in ``allow`` ever run.
-        mode: See ``answers`` of :class:`~agentgym.core.task.TaskSource`.
+        mode: ``recorded``, ``stub`` or ``live``, as in :class:`.TaskSource`.
         allow: Tools that are really called if ``mode`` is ``live``.
         recorded: Recorded answers, used for all tasks.
     """

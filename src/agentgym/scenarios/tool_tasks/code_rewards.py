@@ -1,4 +1,4 @@
-"""The key ``rewards`` of a tasks file: how to judge code that tool calls write."""
+"""Read the key ``rewards`` of a tasks file: how to judge code that tool calls write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ class CodeRewards:
 
     Attributes:
         tool: The tool that writes a file.
-        path: The tool's argument with the path; empty if the tool always writes
-            ``file``.
+        path: Name of the tool's argument with the path; empty if the tool always
+            writes ``file``.
         file: Path of the file that the tool writes, if no argument has the path.
-        text: The tool's argument with the text.
+        text: Name of the tool's argument with the text.
         start: Text of each initial file, by path.
         reference: Text of each file of a right solution, by path.
         reward: The reward with its parts.

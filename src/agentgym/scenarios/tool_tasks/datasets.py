@@ -101,7 +101,10 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
 def _line(
     record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
 ) -> dict[str, Any]:
-    """Return the line of a tasks file for a request, with tools in OpenAI's schema."""
+    """Return the line of a tasks file for a request, with tools in OpenAI's schema.
+
+    ``kind`` is the name of the data set, for errors.
+    """
     if not asked.calls:
         raise BrokenLineError(
             f"this {kind} record calls no function, so doing nothing would be paid: "
@@ -381,7 +384,10 @@ def _answers(text: str) -> Iterator[Any]:
 
 
 def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list that is given as a list, as JSON or as a Python literal."""
+    """Return a list that is given as a list, as JSON or as a Python literal.
+
+    Errors have ``where`` (which part of the record) and ``kind`` (which data set).
+    """
     found = _value(value, f"{where} of this {kind} record") if value else value
     if not isinstance(found, list):
         raise BrokenLineError(

@@ -174,6 +174,7 @@ def folder_with(files: Mapping[str, str] | str | None, base: Path) -> Path:
 
     Args:
         files: Text of each file by path, or a folder to copy, relative to ``base``.
+            None creates an empty folder.
         base: The folder of the tasks file.
     """
     folder = new_folder()

@@ -1,4 +1,4 @@
-"""Lines of JSON Lines files, and errors about broken ones."""
+"""Read lines of JSON Lines files, and report broken lines."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

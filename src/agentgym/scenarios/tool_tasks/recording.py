@@ -23,7 +23,7 @@ from agentgym.scenarios.tool_tasks.task_file import (
 
 @dataclass
 class Recording:
-    """The expected calls of a tasks file that have no answer yet.
+    """The expected calls in a tasks file for which no answer is recorded yet.
 
     Attributes:
         path: File of the answers.

@@ -45,7 +45,7 @@ from agentgym.scenarios.tool_tasks.task_file import (
 TOOLS_FROM = "--tools-from"
 CHECK = "--check"
 NO_CHECK = "none"
-"""Value of ``check`` without a check: a judge model ranks the attempts."""
+"""Value of ``check`` for no check: a judge model ranks the attempts."""
 
 _PROMPT = (
     "You help users by calling tools. Call those that the request needs, with the "
@@ -64,8 +64,8 @@ class ToolScenario(Scenario):
         path: The tasks file.
         answers: How calls are answered.
         allow: Tools that are really called if ``answers`` is ``live``.
-        check: A function that scores instead of the expected calls.
-        judge: A judge of the program's work, instead of the calls or ``check``.
+        check: A function that scores episodes; expected calls are then not scored.
+        judge: Scores episodes by the program's work, instead of ``check``.
         name: Name of the scenario; by default that of the file.
         source: Reference with which other processes load the scenario, or the reason
             why they cannot load it.
@@ -124,7 +124,7 @@ class ToolScenario(Scenario):
 
     @property
     def check(self) -> Check | None:
-        """The function that scores instead of the expected calls."""
+        """The user's function that scores episodes, or None."""
         return self._check
 
     @property
@@ -217,7 +217,7 @@ class ToolScenario(Scenario):
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
-        """Score an episode by the judge, its code, ``check``, or the expected calls."""
+        """Score an episode by the judge, or ``check``, or its code, or its calls."""
         line, (made, by_code) = self._line(task), trajectory.calls_by_maker()
         specs = line.tools or self._specs
         if self._judge is not None:

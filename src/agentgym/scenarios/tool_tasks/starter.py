@@ -75,7 +75,13 @@ def _plain(spec: ToolSpec) -> str:
 
 
 def starter_of(agent: str, tools_from: str | None, *, write: bool) -> UsageError:
-    """Write a tasks file for an agent; return an error that explains the next step."""
+    """Return an error that says how to get tasks for an agent that has none.
+
+    Args:
+        agent: The agent, as ``module:name``.
+        tools_from: ``module:name`` of the tools; None takes the agent's tools.
+        write: Whether to write a first tasks file, unless it exists.
+    """
     path = Path(f"{agent.rpartition(':')[2] or 'agent'}_tasks.jsonl")
     quoted = shlex.quote(agent)
     go_on = f"agentgym train --agent {quoted} --tasks {shlex.quote(str(path))}"

@@ -1,4 +1,4 @@
-"""The tasks file: one request per line, with the expected calls."""
+"""Read the tasks file: one request per line, with the expected calls."""
 
 import itertools
 import json
@@ -70,7 +70,7 @@ class TaskLine:
         ordered: Whether the needed calls must be made in this order.
         forbid: Tools that must not be called.
         split: The split; None if the file does not set it.
-        answers: Recorded answers to calls: first to expected calls, then to others.
+        answers: Recorded answers: first to expected calls, then to other calls.
         configurable: Values for the agent's ``config["configurable"]``.
         tools: This task's own tools by name, if any; they replace the file's tools.
         code: How to judge the code that calls write; ``expect`` then has the calls that

@@ -63,7 +63,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def draw(rng: Random, split: Split, forms: Forms) -> str:
-    """Return a random phrase; other splits take half of theirs from training."""
+    """Return a random phrase of a split; half of the time, one of training."""
     if split is Split.TRAIN or rng.random() < 0.5:
         return rng.choice(forms[split])
     return rng.choice(forms[Split.TRAIN])

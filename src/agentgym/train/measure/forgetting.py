@@ -113,7 +113,7 @@ def ask_questions(
     Args:
         engine: Engine whose untrained policy answers.
         config: Every setting.
-        rollouts: Upper limit on the rollouts of the whole run, with measurements.
+        rollouts: Upper limit on the rollouts of the whole run, also for measurements.
         rollout_seconds: Wall seconds per rollout; None if not timed.
 
     Returns:

@@ -27,7 +27,7 @@ _CONFIRMED = 48
 """Least number of rollouts to confirm a goal: 12 successes in 12 rollouts are weak
 evidence of a success rate of 90 %."""
 _TIMED_SHARE, _LEAST_TIMED = 0.8, 0.5
-"""Shares of the rollouts that the timing waits for: normally, and if it takes long.
+"""Shares of the rollouts that the timing waits for: normally, and if timing takes long.
 
 One very long answer would distort the time: in a run, other rollouts go on meanwhile.
 """
@@ -38,7 +38,7 @@ passes one confirmation in five; without a margin, one in two."""
 
 
 class _EnoughTimed(Exception):
-    """Raised to end the timing without the last rollouts."""
+    """Raised to end the timing before the last rollouts have ended."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Measuring:
     """Measures a run's policy, and decides whether the goal is reached.
 
     The goal is that the scenario's success criteria hold. One of many validations may
-    reach the goal by chance. So a second measurement follows, the confirmation. It has
-    as many other validation tasks, or the same tasks if the scenario has no others. The
+    reach the goal by chance. So a second measurement follows, the confirmation. It uses
+    the next tasks of the validation split, or the same tasks if there are no more. The
     confirmation must exceed the criteria by a margin.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Convert a rollout to TRL's form: one prompt, one completion, and a mask."""
+"""Convert a rollout to TRL's data: one prompt, one completion, and a mask."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CUT = "beyond max_completion_length"
 
 @dataclass(frozen=True)
 class CompletionRow:
-    """One rollout in the form of TRL's ``rollout_func``.
+    """One rollout as TRL's trainer expects it from its ``rollout_func``.
 
     Attributes:
         prompt_ids: Token ids before the first trained model call's response; not empty.
@@ -41,7 +41,8 @@ def row_of(
     A sequence is a series of calls, each of which continues the tokens of the one
     before. A rollout may have several, for example one for each role of a team. TRL
     takes one completion per rollout, so the other sequences are left out, and also
-    calls that end beyond ``most``. Without a trained call, the whole row is masked.
+    calls that end after ``most`` completion tokens. Without a trained call, the whole
+    row is masked.
 
     Args:
         rollout: Any rollout, also a dropped one.

@@ -36,8 +36,8 @@ TASKS = 4500
 train more than repeated ones.
 """
 REAL_TASKS = 320
-"""Number of training tasks whose calls another language model imitates. It can call
-tools already, and only learns which tool to call, and when."""
+"""Number of training tasks to imitate if the model is not small. Such a model can call
+tools already: it only learns which tool to call, and when."""
 MOST_PASSES = 3
 """Most passes through the tasks if they are fewer than ``TASKS`` or ``REAL_TASKS``."""
 TASKS_PER_UPDATE = 24
@@ -105,7 +105,7 @@ class Lesson:
 
     @property
     def size(self) -> int:
-        """Upper limit on the rollouts to imitate; each pass counts them again."""
+        """Upper limit on the rollouts to imitate; a rollout counts once per pass."""
         return self._passes(len(self._planned)) * len(self._planned)
 
     def give(self) -> WarmStart:
@@ -153,7 +153,7 @@ class Lesson:
         )
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
-        """Run the plans: the agent works as usual, with the PlanPolicy as its model."""
+        """Run the agent on the plans' tasks; a PlanPolicy answers as its model."""
         named = {f"plan-{n:05d}": planned for n, planned in enumerate(self._planned)}
         requests = [
             RolloutRequest(name, task, train=True, group=name, step=0)
@@ -178,7 +178,7 @@ class Lesson:
             return session.run(requests, self._on_rollout)
 
     def _routes(self) -> Routes | None:
-        """Return an empty record of hand-offs; None for the scenario's own agent."""
+        """Return an empty record of a team's hand-offs; None without a user's agent."""
         if self._config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
@@ -187,7 +187,7 @@ class Lesson:
         return Routes(own, addressee, role_names(self._config, self._scenario))
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
-        """Let the agent make each hand-off once, so that ``routes`` records it."""
+        """Run rollouts in which a team tries its hand-offs; ``routes`` records them."""
         [(task, _), *_] = self._planned
         for number in range(_MOST_TRIALS):
             before = {place: dict(moves) for place, moves in routes.ways.items()}

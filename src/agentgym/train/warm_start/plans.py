@@ -32,7 +32,7 @@ _MOST_MOVES = 32
 """Most hand-offs in one rollout."""
 
 _LEAST_DRAWN = 2_000
-"""Least number of training tasks to search if few of the first list needed calls."""
+"""Least number of training tasks to search if too few tasks list needed calls."""
 
 _LOOKED_AT = 100
 """Number of training tasks to look at; at least one must list its needed calls."""

@@ -295,7 +295,7 @@ class BatchDecoder(Decoder):
 
 
 def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
-    """Return the key that stores a prompt's keys and values: adapter and tokens."""
+    """Return the name under which a prompt's keys and values are stored."""
     return job.adapter, tuple(job.prompt)
 
 
@@ -304,7 +304,8 @@ def _hold(
 ) -> None:
     """Mask the logits of tokens that the rows' grammars do not allow.
 
-    The arguments are those of :meth:`BatchDecoder._sample`.
+    ``given`` has for each row its newest token, followed by the drafted tokens; in
+    ``logits``, each of these tokens has a row.
     """
     places: list[int] = []
     allowed: list[Allowed] = []

@@ -1,4 +1,4 @@
-"""Forward passes of the running batch: prefill of new rows, and one decoding step."""
+"""Run forward passes of the batch, to prefill new rows or for one decoding step."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

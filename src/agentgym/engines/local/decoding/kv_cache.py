@@ -1,4 +1,4 @@
-"""BatchCache and SegmentStore: keys and values of running rows, and of old prefixes."""
+"""Store keys and values: BatchCache for running rows, SegmentStore for old prefixes."""
 
 import math
 import mmap
@@ -104,7 +104,8 @@ class BatchCache:
             positions: Column of each token, (tokens,).
 
         Returns:
-            Flat indices into a layer, (tokens, 2 * heads).
+            Flat indices into a layer, (tokens, 2 * heads): first of a token's keys, one
+            for each head, then of its values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -113,15 +114,18 @@ class BatchCache:
         return start + positions[:, None]
 
     def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
-        """Write keys and values of new tokens, (tokens, 2 * heads, head_dim).
+        """Write keys and values of new tokens into a layer.
 
-        ``targets`` is from :meth:`targets`.
+        Args:
+            layer: Index of the layer.
+            targets: Result of :meth:`targets` for these tokens.
+            new: A token's keys, then its values, (tokens, 2 * heads, head_dim).
         """
         flat = self._data[layer].view(-1, self._head_dim)
         flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 
     def read(self, layer: int, rows: slice, width: int) -> tuple[Tensor, Tensor]:
-        """Return views of the keys and the values in the first ``width`` columns."""
+        """Return views of keys and values: the first ``width`` columns of ``rows``."""
         keys, values = self._data[layer]
         return keys[rows, :, :width], values[rows, :, :width]
 
@@ -134,7 +138,7 @@ class BatchCache:
         return self._data[:, :, row, :, columns].clone()
 
     def put(self, row: int, segment: Tensor, columns: slice) -> None:
-        """Write the beginning of a segment from :meth:`take` to columns of a row."""
+        """Write the start of ``segment`` (from :meth:`take`) to a row's columns."""
         width = columns.stop - columns.start
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 

@@ -55,7 +55,7 @@ class Drafter:
         Args:
             prompt: The prompt's tokens.
             response: The response's tokens so far.
-            own: Result of :func:`runs_of` for the prompt.
+            own: Map from three tokens of the prompt to the next one (:func:`runs_of`).
             most: Most tokens.
         """
         ids = (*prompt[-_LONG:], *response[-_LONG:])

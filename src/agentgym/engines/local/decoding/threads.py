@@ -51,7 +51,7 @@ class ThreadTuner:
     all threads, and keeps the number with the smaller median time.
 
     Args:
-        most: Largest number of threads. If it is one, nothing is tried.
+        most: Largest number of threads; with 1, the tuner tries nothing.
         clock: Returns the time in seconds.
     """
 

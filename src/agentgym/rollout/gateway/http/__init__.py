@@ -1,1 +1,1 @@
-"""HTTP server: connections, keys and routes of the gateway."""
+"""Serve HTTP for the gateway: connections, keys and routes."""

@@ -51,7 +51,7 @@ class DirectRequest:
     """A direct request, fully received; handlers use it like a ``Request``.
 
     Attributes:
-        key: See :class:`~agentgym.rollout.gateway.http.requests.Request`.
+        key: Kind of the request's key: ``operator``, ``agent`` or ``none``.
         names: Values of the ``{name}`` parts of the route's path.
         remote: The client's IP address; None if it is unknown.
     """

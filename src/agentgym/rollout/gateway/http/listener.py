@@ -1,4 +1,4 @@
-"""Listener: an HTTP server on a thread, with keys and OpenAI-shaped errors."""
+"""Listener: serve HTTP on a thread, with keys and OpenAI-shaped errors."""
 
 import asyncio
 import socket
@@ -168,9 +168,9 @@ class Listener:
     ) -> web.Response:
         """Log and count an error, and convert it to a response.
 
-        No stack frame may keep the error after this method returns. The error refers to
-        frames, and these to the request's body: both would stay in memory until the
-        garbage collector runs.
+        No stack frame may keep the error after this method returns: the error refers to
+        stack frames, and these to the request's body. Such a cycle would stay in memory
+        until the garbage collector runs.
         """
         message = as_api_error(error)
         self._noted(request, message.status)

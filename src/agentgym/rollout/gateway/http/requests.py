@@ -1,4 +1,4 @@
-"""HTTP requests and connections, with deadlines for slow clients."""
+"""Handle HTTP requests and connections, with deadlines for slow clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -84,10 +84,10 @@ def _too_late(limit_s: float) -> ApiError:
 
 
 class Connection(web.RequestHandler):
-    """A connection with deadlines, which answers direct requests without aiohttp.
+    """A connection with deadlines; it answers simple ("direct") requests itself.
 
-    After the first request that is not direct, aiohttp answers all requests. The module
-    ``direct`` explains direct requests.
+    From the first request that is not direct, aiohttp answers all requests. The module
+    ``direct`` says which requests are direct.
 
     Attributes:
         busy: Number of requests that are being answered.
@@ -231,7 +231,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def _look_again(self, delay_s: float) -> None:
-        """Start a deadline: check after ``delay_s`` seconds with :meth:`_look`."""
+        """Restart the timer: call :meth:`_look` after ``delay_s`` seconds."""
         if self._timer is not None:
             self._timer.cancel()
         self._since = self._loop.time()
@@ -278,7 +278,7 @@ class HttpServer(web.Server):
     Args:
         handler: Answers every request.
         settings: Deadlines and size limits.
-        knows: Returns whether a request's key is valid; only then its body is buffered.
+        knows: Returns whether a request's key is valid; if not, no body is buffered.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 class Route(NamedTuple):
     """The handler for an HTTP method (``*`` for any) on a path.
 
-    In the path, ``{name}`` matches one segment, and ``{name:.+}`` all that follow.
+    In the path, ``{name}`` matches one segment, and ``{name:.+}`` one or more.
     """
 
     method: str

@@ -144,7 +144,7 @@ class Family(ProjectFamily[Draft]):
 
     @classmethod
     def of(cls, level: Level, draft: Callable[[Scene, Phrases], Draft]) -> Self:
-        """Create a family; the function ``draft`` gives its name and its phrases."""
+        """Create a family with the function's name, and the phrases of this name."""
         name = draft.__name__.removeprefix("_")
         return cls(name, level, PHRASES[name], draft)
 

@@ -1,4 +1,4 @@
-"""Level 1: a single call is right."""
+"""Create tasks of level 1: a single call is right."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Level 2: several calls, under the rules of the system prompt."""
+"""Create tasks of level 2: several calls, under the rules of the system prompt."""
 
 from dataclasses import replace
 
@@ -191,7 +191,10 @@ def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
 def _script_draft(
     scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
 ) -> Draft:
-    """Create a task to read a script, then run it."""
+    """Create a task to read a script, then run it with the text ``args``.
+
+    ``slots`` has the values of the request's placeholders, by name.
+    """
     return Draft(
         request(scene.rng, phrases, scene.split, slots),
         project.files,

@@ -1,4 +1,4 @@
-"""Level 3: a fault makes tests fail; find and repair it."""
+"""Create tasks of level 3: a fault makes tests fail; find and repair it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Broken:
 
 
 def seed_fault(scene: Scene, kind: str) -> Broken:
-    """Create a project with a fault of ``kind`` in one of its modules."""
+    """Create a project with a fault of ``kind`` (see :class:`Fault`) in a module."""
     rng = scene.rng
     template, fault = rng.choice(functions.with_fault(kind, scene.split))
     while True:

@@ -6,7 +6,7 @@ from agentgym.scenarios.wording.grammar import Phrases
 from agentgym.scenarios.wording.pools import Forms, read_pools
 
 FORMS = ("module", "tests", "tests_of", "script", "folder", "root")
-"""Sections with phrases that refer to files and folders; others are requests."""
+"""Sections with phrases for files and folders; other sections have requests."""
 
 _POOLS = read_pools(Path(__file__).parent)
 REFERENCES: dict[str, Forms] = {name: _POOLS[name] for name in FORMS}

@@ -1,4 +1,4 @@
-"""Phrases that refer to a file or a folder; each is unambiguous."""
+"""Draw phrases that refer to a file or a folder; each is unambiguous."""
 
 from random import Random
 

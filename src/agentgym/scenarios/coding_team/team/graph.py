@@ -152,7 +152,9 @@ def _supervisor(models: list[BaseChatModel], tools: TeamTools, human: bool) -> A
 async def _chosen(
     model: Any, messages: list[Any], hand_over: BaseTool, facts: Mapping[str, Any]
 ) -> tuple[Choice | None, str]:
-    """Return the model's choice and note; the choice is None if it is not allowed.
+    """Return the next role that the model chose, and its note for this role.
+
+    The role is None if the model made no allowed choice.
 
     Raises:
         Exception: The provider refuses the key or the model, or its server is not

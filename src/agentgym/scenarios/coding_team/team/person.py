@@ -1,4 +1,4 @@
-"""Questions to a person, and parsing of the answers."""
+"""Create questions to a person, and parse the answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final

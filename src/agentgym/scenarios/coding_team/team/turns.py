@@ -211,7 +211,7 @@ def _is_usable(role: str, before: Mapping[str, Any], work: Mapping[str, Any]) ->
 
 
 async def _keep_code(tools: TeamTools, said: str, before: Mapping[str, Any]) -> bool:
-    """Write an answer's code block to a file; return False unless it has just one.
+    """Write the code block of an answer to a file; return whether there is just one.
 
     Args:
         tools: The team's tools.

@@ -1,4 +1,4 @@
-"""The families of tasks, level by level."""
+"""The families (kinds of task), level by level."""
 
 from agentgym.scenarios.customer_support.families import level1, level2, level3
 from agentgym.scenarios.customer_support.families.base import (

@@ -233,7 +233,7 @@ def draft(
         story: The finished story, with its orders in the initial state.
         every_step: See :class:`SupportDraft`.
         refuse: See :class:`SupportDraft`; True implies ``every_step``.
-        products: Rows of the stock table.
+        products: Rows of the stock table; None for an empty table.
         changed: Rows that the goal adds to each table. For ``orders``, the changed
             fields of each order, by its number.
     """

@@ -1,4 +1,4 @@
-"""Level 1: a single call is right, and no rule forbids it."""
+"""Create tasks of level 1: a single call is right, and no rule forbids it."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,

@@ -1,4 +1,4 @@
-"""Level 2: a few calls under the rules, or a reason not to act."""
+"""Create tasks of level 2: a few calls under the rules, or a reason not to act."""
 
 from agentgym.scenarios.customer_support.environment import MOST_REFUND, REFUND_DAYS
 from agentgym.scenarios.customer_support.families.base import (

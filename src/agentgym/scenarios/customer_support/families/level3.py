@@ -1,4 +1,4 @@
-"""Level 3: four or five calls; the need for some becomes clear only on the way."""
+"""Create tasks of level 3: four or five calls; the need for some shows on the way."""
 
 from agentgym.scenarios.customer_support.families.base import (
     Story,

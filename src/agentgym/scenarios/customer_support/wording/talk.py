@@ -1,4 +1,4 @@
-"""Phrases of customers that are not requests."""
+"""Draw phrases of customers that are not requests."""
 
 from random import Random
 from typing import Any

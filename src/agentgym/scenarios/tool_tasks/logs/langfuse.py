@@ -1,4 +1,4 @@
-"""Langfuse's observations, as exported by its API, its UI and its blob storage.
+"""Read Langfuse's observations, as exported by its API, its UI and its blob storage.
 
 An observation has ``id``, ``traceId``, ``parentObservationId``, ``type``
 (``GENERATION`` is a model call, ``TOOL`` a tool, ``SPAN`` anything), ``name``,

@@ -1,4 +1,4 @@
-"""LangSmith's runs, as exported by its SDK, its API and its command line.
+"""Read LangSmith's runs, as exported by its SDK, its API and its command line.
 
 A run has ``id``, ``trace_id``, ``run_type`` (``llm``, ``tool``, ``chain``, …),
 ``inputs``, ``outputs``, ``error`` and ``dotted_order``, which sorts a trace by

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans and log records, in OTLP's JSON or as printed by SDKs.
+"""Read OpenTelemetry's spans and log records, in OTLP's JSON or as printed by SDKs.
 
 OTLP's JSON (opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) has attributes as
 lists of ``{"key", "value": {"stringValue": …}}``; SDKs and Phoenix print plain objects.
