@@ -87,10 +87,7 @@ Framework = Annotated[
 
 
 def project_agent(context: typer.Context, value: str | None) -> str | None:
-    """Return an agent as ``module:name``; None if no agent is given.
-
-    A name without a colon is looked up in project files such as ``langgraph.json``.
-    """
+    """Return an agent as ``module:name``; look up any other name in project files."""
     if value is None or ":" in value or context.resilient_parsing:
         return value
     from agentgym.integrations.projects import named_in_project
@@ -355,9 +352,7 @@ AgentTools = Annotated[
 
 
 def tools_reference(tools_from: str | None, agent: str | None) -> str | None:
-    """Return the source of tools: ``module:name``, or ``@module:name`` of an agent.
-
-    Return None if no option is given.
+    """Return ``module:name`` of tools, ``@module:name`` of an agent, or None.
 
     Raises:
         UsageError: Both ``--tools-from`` and ``--agent`` are given.
@@ -381,9 +376,8 @@ def with_tools(
 ) -> str:
     """Return the setting ``scenario`` for a tasks file, with the values of options.
 
-    The arguments after ``scenario`` are the values of these options. A scenario that is
-    not a tasks file is returned unchanged. Print a warning with the names of tools that
-    will really run.
+    The other arguments are these values. A scenario that is not a tasks file is
+    returned unchanged. Print a warning with the names of tools that will really run.
 
     Raises:
         UsageError: One of these options is given, but ``scenario`` is not a tasks file.

@@ -70,8 +70,8 @@ class ProgramCommand:
         """Maximum number of tasks of one process: 50 if the command has ``{tasks:50}``.
 
         Such a process reads each task as a line of JSON. In its arguments,
-        ``{tasks:50}`` becomes ``50``. The number is None if the command does not have
-        it; then a process attempts one task.
+        ``{tasks:50}`` becomes ``50``. None if the command has no such part; then a
+        process attempts one task.
         """
         found = _TASKS.search(" ".join(self.words))
         return None if found is None else int(found[1])

@@ -25,7 +25,7 @@ if the execution was cancelled before it began."""
 
 
 def noting(job: Job, config: SandboxConfig) -> Note:
-    """Return a function that logs an execution, under the current caller's name.
+    """Return a function that logs an execution and its caller (see ``audit.asking``).
 
     The function does nothing if no audit log is open.
     """

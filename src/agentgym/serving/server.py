@@ -113,8 +113,8 @@ class AgentServer:
     def of(cls, trained: Trained, name: str, **options: Any) -> Self:
         """Load the weights of a trained agent and serve them.
 
-        If a request does not set the temperature or the token limit, they are those
-        with which the agent was evaluated.
+        A request without a temperature or token limit gets the value with which the
+        agent was evaluated.
 
         Args:
             trained: The agent.

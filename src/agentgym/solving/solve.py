@@ -50,7 +50,7 @@ def solve(
         files: The project's files: relative path to text. The team may not change the
             tests in them.
         language: Language of new files.
-        human: Function that asks a person: before risky edits, when the generator
+        human: Function that asks a person before risky edits, when the generator
             repeats code that failed, and after the last failed round. Its argument is a
             dict with ``kind`` and ``text``. It returns yes, no, an instruction, or None
             to stop, and may be async.
