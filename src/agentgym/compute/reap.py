@@ -21,9 +21,9 @@ class Found:
 
     Attributes:
         machine: The provider's description of the machine.
-        run: The run that rented the machine; None if it was not found.
-        record: The machine's record in the run's folder; None without a run.
-        is_used: Whether another process is training the run.
+        run: Folder of the run that rented the machine; None if it was not found.
+        record: The machine's record in this folder; None if ``run`` is None.
+        is_used: Whether another process trains in this folder now.
     """
 
     machine: Machine

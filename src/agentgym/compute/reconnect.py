@@ -101,9 +101,10 @@ class RetryingShell:
         self._reconnect = reconnect
 
     def run(self, command: str, *, data: bytes = b"", timeout_s: float = 60.0) -> str:
-        """Run a command that may be repeated, and return its output.
+        """Run a command, again if the connection broke; return its output.
 
-        See :meth:`~agentgym.compute.shell.Shell.run` for arguments and errors.
+        The command must be safe to run twice. Arguments and errors are those of
+        :meth:`~agentgym.compute.shell.Shell.run`.
         """
         tries = 1
         while True:

@@ -90,9 +90,9 @@ class MachineRecord:
 
     @property
     def spent(self) -> float:
-        """Cost in $ from the launch until the machine's end, or until now.
+        """Cost in $ from the launch request until the machine's end, or until now.
 
-        Providers bill from the start of the machine, so the bill is a little lower.
+        The provider's bill is a little lower: it begins later, at the machine's start.
         """
         if not self.asked or self.fate == "never":
             return 0.0

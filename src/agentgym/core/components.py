@@ -53,7 +53,7 @@ MALFORMED: Components = TOOL | PARAMETERS
 
 
 class Span(NamedTuple):
-    """A range of characters in a response's text, and the components of this range."""
+    """A range of characters of a response; its ``components`` are its labels."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 def label_tokens(
     pieces: Sequence[str], spans: Iterable[Span], *, ended: bool
 ) -> list[Components]:
-    """Return the components of each token of a response.
+    """Return the components (labels) of each token of a response.
 
     Args:
         pieces: The text of each token, in order, special tokens included. Joined, they
@@ -97,12 +97,12 @@ def label_tokens(
 
 
 def is_trained(components: Components, trainable: Mapping[str, bool]) -> bool:
-    """Return whether all components of a token are trainable, so the loss covers it."""
+    """Return whether the loss covers a token: all of its labels must be trainable."""
     return all(trainable.get(component, False) for component in components)
 
 
 def components_of(tokens: TrainTokens) -> dict[str, bool]:
-    """Return for each component whether this value of ``train_tokens`` trains it.
+    """Return for each component (label) whether ``train_tokens=tokens`` trains it.
 
     ``calls`` trains the choice of a tool and its arguments; ``calls+reasoning`` also
     the text between marks such as ``<think>``; ``all`` every token that the model

@@ -93,10 +93,12 @@ def align(
         needed: The needed calls.
         made: The calls of the episode.
         specs: The scenario's tools, by name.
-        succeeded: Whether the episode succeeded; see ``NeededCall.by_outcome``.
+        succeeded: Whether the episode succeeded. Arguments without a single right value
+            (``NeededCall.by_outcome``) may then have any value.
 
     Returns:
-        For each call of the episode, the index of its needed call; None without one.
+        For each call of the episode, the index of the needed call that it matches; None
+        if it matches none.
     """
     judged = [call for call in made if not is_own(call, specs)]
     rows, columns = len(judged), len(needed)

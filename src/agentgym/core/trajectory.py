@@ -382,9 +382,9 @@ class Trajectory(_Record):
     def calls_by_maker(self) -> tuple[list[ToolCall], list[ToolCall]]:
         """Return the model's tool calls, and the tool calls of the agent's own code.
 
-        A call is the model's if its id is that of a requested call. If the model
-        requested calls but no id fits, the framework does not pass ids. In this case,
-        and if no request offered tools, all calls count as the model's.
+        A call is the model's if its id is that of a requested call. All calls count as
+        the model's in two cases: if the model requested calls but no id fits (some
+        frameworks do not pass ids), or if no request offered tools.
         """
         asked = {call.id for made in self.model_calls for call in made.tool_calls}
         calls = self.get_tool_calls()

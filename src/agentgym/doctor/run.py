@@ -136,7 +136,7 @@ def _broken(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _lost(run: Evidence) -> Iterator[Obstacle]:
-    """Find a policy that was never called, miscounted calls, and dropped rollouts."""
+    """Check for three faults: no model calls, uncounted calls, dropped rollouts."""
     calls, counted, episodes = run.ledger.calls, run.ledger.counted, run.episodes
     if run.steps and not calls:
         yield _critical(
@@ -192,7 +192,7 @@ def _base(run: Evidence) -> Iterator[Obstacle]:
 
 
 def _watched(run: Evidence) -> Iterator[Obstacle]:
-    """Report the warnings that the newest validation has written to the records."""
+    """Report the newest validation's warnings, e.g. that one tool takes over."""
     for remark in run.remarks:
         severity: Severity = "info" if remark.kind == "unsolved" else "warning"
         evidence = f"{remark.text[:1].upper()}{remark.text[1:]}."
@@ -410,8 +410,9 @@ def _regressions(run: Evidence) -> Iterator[Obstacle]:
 def _no_progress(run: Evidence) -> Iterator[Obstacle]:
     """Report a reward that does not rise; used if no other reason was found.
 
-    If there are at least three validations, their reward is compared. Training prefers
-    tasks that fail, so its reward may not rise although the policy learns.
+    The reward of validations is used if there are at least three, else the reward of
+    training steps. The latter is less reliable: training prefers tasks that fail, so
+    its reward may not rise although the policy learns.
     """
     if len(run.steps) < 2 * _FEW_STEPS:
         return

@@ -278,8 +278,9 @@ class Imitation(ABC):
     def measure(self, batch: TrainingBatch) -> float:
         """Return the mean loss per trained token, in nats, without an update.
 
-        A warm start ends early when this loss no longer falls on held-out examples. By
-        default the loss is unknown (NaN), and the warm start uses all examples.
+        A warm start (fine-tuning before the first update) ends early when this loss no
+        longer falls on held-out examples. The base class returns NaN: the loss is
+        unknown, and the warm start uses all examples.
         """
         return math.nan
 

@@ -69,8 +69,8 @@ def compare_goals(
 ) -> list[Goal]:
     """Return each success criterion with the share that was measured after training.
 
-    For the criterion ``cost_reduction``, the share is the relative reduction of the
-    cost per rollout by training. The cost is in US dollars if they are known, else in
+    For the criterion ``cost_reduction``, this is the share of the cost per rollout that
+    training saves. Costs are compared in US dollars if both metrics have them, else in
     sampled tokens.
 
     Args:
@@ -91,7 +91,7 @@ def compare_goals(
 
 
 def _cost_reduction(before: Metrics, after: Metrics) -> float | None:
-    """Return the relative reduction of the cost per rollout; None if not measured."""
+    """Return the share of the cost per rollout that is saved; None if not measured."""
     for old, new in ((before.cost, after.cost), (before.tokens, after.tokens)):
         if old.n and new.n and old.value > 0:
             return 1 - new.value / old.value

@@ -46,11 +46,11 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
 def add_up_roles(
     attempts: Sequence[Trajectory], needs: Needs | None
 ) -> dict[str, RoleSums]:
-    """Add up the scored attempts at one task for each role.
+    """Add up each role's counts over the scored attempts at one task.
 
     Args:
         attempts: The scored attempts.
-        needs: The needed calls of tasks; None if unknown.
+        needs: The needed calls of this task and others; None if unknown.
     """
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt in attempts:

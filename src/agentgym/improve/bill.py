@@ -33,7 +33,7 @@ class RungResult(BaseModel, extra="forbid"):
         name: The rung's name, as users see it.
         status: ``met`` or ``missed``: whether held-out tasks reached the goal.
             ``skipped``: the rung cannot be used. ``ended``: the rung ended without a
-            measurement. ``quoted``: the rung only asked for a price.
+            measurement. ``quoted``: the rung only asked GPU providers for prices.
         words: Sentences that describe the work, or say why no work was done.
         before: Metrics of the held-out tasks before the rung; None if they were not
             measured before, or if the rung was skipped.

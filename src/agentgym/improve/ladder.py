@@ -70,8 +70,8 @@ class Outcome:
     Attributes:
         words: Sentences for the user.
         after: Metrics of the held-out tasks after the rung; None if not measured.
-        status: ``ended``, ``quoted`` (the rung only asked for a price) or ``skipped``;
-            only used if ``after`` is None.
+        status: ``ended``, ``quoted`` (the rung only asked GPU providers for prices) or
+            ``skipped``; only used if ``after`` is None.
     """
 
     words: str
@@ -100,8 +100,8 @@ class LadderRung(ABC):
     def run(self, climb: Climb) -> Outcome:
         """Try this remedy, and return its result.
 
-        All money must be reserved from ``climb.purse`` before it is spent; a counter of
-        :meth:`Climb.meter` does that.
+        Money must be reserved in ``climb.purse`` before it is spent. For model calls,
+        the counter that :meth:`Climb.meter` returns does that.
 
         Raises:
             AgentGymError: The remedy failed. The next remedy is tried unless the cost

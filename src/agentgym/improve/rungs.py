@@ -83,7 +83,7 @@ class BetterPrompts(LadderRung):
         self._before = before
 
     def skipped(self, climb: Climb) -> str:
-        """Return why no model can write better prompts; empty if one is configured."""
+        """Return a message if no model for writing prompts is configured, else ""."""
         if climb.terms.reflection is None:
             return (
                 "Left out: no reflection model is named, which would write better "

@@ -215,7 +215,7 @@ class Adapter(ABC):
             origin: The user's reference, for the message.
 
         Raises:
-            UnsupportedError: The object has another type, which the message names.
+            UnsupportedError: The object is not an agent; the message has its type.
         """
 
     def roles(self, agent: Any) -> list[AgentRole]:

@@ -199,7 +199,7 @@ class NativeAgent(AgentLoop):
         )
 
     def converse(self) -> Conversation:
-        """Return a conversation in the current episode."""
+        """Return a new conversation with the agent, in the current episode."""
         prompt = self._blueprint.system_prompt
 
         def ask() -> Ask:

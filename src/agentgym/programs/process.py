@@ -114,7 +114,7 @@ class Watcher:
         return over
 
     def end(self, mark: bytes) -> None:
-        """Stop limiting the memory of the program with this ``mark``."""
+        """Stop limiting a program's memory; ``mark`` is its variable, NAME=VALUE."""
         self._over.pop(mark, None)
         self._say(b"- %s\n" % mark)
 

@@ -43,8 +43,9 @@ class ProgramCommand:
         ``option`` is the name of the command line option, for error messages.
 
         Raises:
-            UsageError: The command is empty, a quotation mark is not closed, or
-                ``{tasks:50}`` is not used correctly.
+            UsageError: The command is empty, or a quotation mark is not closed. Or
+                ``{tasks:50}`` (a process attempts up to 50 tasks) occurs twice, has a
+                wrong number, or stands with ``{task}`` or ``{task_file}``.
         """
         text = text.removeprefix(COMMAND)
         try:
@@ -140,7 +141,7 @@ class ProgramCommand:
 def _problem_of_tasks(text: str) -> str:
     """Return the mistake in a command's use of ``{tasks:50}``, or "" if correct.
 
-    ``{tasks:50}`` means that one process attempts 50 tasks; see ``ProgramCommand``.
+    ``{tasks:50}`` means that one process attempts up to 50 tasks.
     """
     if "{tasks" not in text:
         return ""

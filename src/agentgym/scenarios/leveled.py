@@ -66,7 +66,11 @@ class LeveledScenario[F: LeveledFamily](Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return three task sets: levels 1 and 2, level 3, words of no other split."""
+        """Return the sets ``held-out``, ``level 3`` and ``out-of-vocabulary``.
+
+        ``held-out`` has levels 1 and 2. The tasks of ``out-of-vocabulary`` have words
+        that no other split uses.
+        """
         smaller = max(1, count // 6)
         return {
             "held-out": self.tasks(Split.TEST, seed, count),

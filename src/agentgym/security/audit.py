@@ -155,9 +155,9 @@ def audit_into(path: Path) -> None:
 
 @contextmanager
 def asking(**who: Any) -> Iterator[None]:
-    """Set the caller in all entries of the block, such as ``rollout`` and ``agent``.
+    """Add fields such as ``rollout`` and ``agent`` to all entries of the block.
 
-    Callers that an outer block has set are kept.
+    They say who causes the entries. Other fields, set by an outer block, are kept.
     """
     token = _ASKER.set({**_ASKER.get({}), **who})
     try:
@@ -178,7 +178,7 @@ def is_audited() -> bool:
 
 
 def asker() -> dict[str, Any]:
-    """Return the caller that :func:`asking` has set, e.g. for use in another thread."""
+    """Return the fields that :func:`asking` has set, e.g. to set in another thread."""
     return _ASKER.get({})
 
 

@@ -128,8 +128,8 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     async def ask(self, problem: str) -> Solution:
         """Let the team work on a request, and return its solution.
 
-        The work ends early after an error, or if ``human`` stops it. The solution then
-        has all files written so far, and the reason.
+        The work ends early after an error, or if the function ``human`` of this session
+        returns None. The solution then has all files written so far, and the reason.
 
         Raises:
             UsageError: The problem is empty or too long.

@@ -83,7 +83,8 @@ class Credited:
     def breaks(self) -> int:
         """Number of calls that continue an earlier call's messages, but not its tokens.
 
-        Such a call cannot share the earlier call's token sequence.
+        For example, a chat template may remove earlier reasoning from the prompt. Such
+        a call cannot share the earlier call's token sequence.
         """
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
@@ -216,7 +217,10 @@ class BatchBuilder:
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return for each trained role the result of :meth:`_advantages`."""
+        """Return the advantages of each trained role's calls, by group and rollout.
+
+        For None, see :meth:`_advantages`.
+        """
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
         return {

@@ -238,7 +238,10 @@ def comparison_view(
     names: Collection[MetricName] = USUAL,
     warm: Metrics | None = None,
 ) -> RenderableType:
-    """Return a table of compared measurements; arguments as in ``comparison.rows``."""
+    """Return a table that compares measurements, by default in the usual metrics.
+
+    ``warm`` is a measurement after a warm start and before training.
+    """
     table = comparison_table(rows(before, after, names, warm))
     return Group(Text(over(after), "dim"), table)
 

@@ -57,10 +57,11 @@ class Transfers:
 
     @property
     def longest_s(self) -> float | None:
-        """Seconds to expect for a transfer as large as the largest so far, or None.
+        """How long the largest transfer would take now, in seconds.
 
-        The assumed speed is the mean of all transfers, or the speed of the last large
-        transfer if that was slower. None before the first transfer.
+        The assumed speed is the mean speed so far, or that of the last transfer if it
+        was slower. A last transfer that was small does not count. None before the first
+        transfer.
         """
         return self._largest * self._slowest if self._largest else None
 
@@ -237,7 +238,7 @@ class Mirror:
         self._seen.add(name)
 
     def _pull_checkpoint(self, stage: str, sizes: dict[str, int]) -> None:
-        """Fetch a checkpoint from ``outbox``; replace the local one of the same name.
+        """Fetch a checkpoint from the remote folder ``outbox``; replace the local one.
 
         ``stage`` is NAME-VERSION; ``sizes`` are the files' sizes in bytes, by name.
         """

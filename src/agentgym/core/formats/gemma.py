@@ -34,7 +34,7 @@ class Gemma(ToolFormat):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls from ``start`` on, each between marks of a Gemma model."""
+        """Return the calls in ``text`` from offset ``start`` on; ignore ``tools``."""
         calls = []
         while found := _CALL.search(text, start):
             calls.append(_read(text, found))

@@ -92,9 +92,10 @@ class Harmony(ToolFormat):
         return Reading(text, tiled, tuple(calls), content, "\n".join(reasoning).strip())
 
     def thinks(self, prefix: str) -> bool:
-        """Return False: a prompt never opens reasoning in this format.
+        """Return False: in this format, a prompt cannot begin the model's reasoning.
 
-        The model itself begins each message with a header, which marks reasoning.
+        The model writes the header of each message itself, and the header says whether
+        the message is reasoning.
         """
         return False
 

@@ -154,9 +154,10 @@ class Renderer:
             return self._encode(whole[shared:].lstrip())
 
     def unended(self) -> str:
-        """Return the template's text after an answer; "" if it contains an end token.
+        """Return the text that the template puts after an answer without an end token.
 
-        Two answers are tried: one of text, and one that calls a tool.
+        Two answers are rendered, one without and one with a tool call. The result is of
+        the first that has no end token after it; "" if both have one.
         """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}

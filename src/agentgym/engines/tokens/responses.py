@@ -89,12 +89,13 @@ class ResponseReader:
     def read(
         self, ids: Sequence[int], tools: Sequence[dict[str, Any]], *, prompt_end: str
     ) -> Reading:
-        """Parse a response.
+        """Parse a response into tool calls, reasoning and content.
 
         Args:
             ids: The response's tokens, with the end token.
             tools: The request's tools in OpenAI's format.
-            prompt_end: The end of the prompt's text, which may open reasoning.
+            prompt_end: The last characters of the prompt. They may open reasoning, e.g.
+                with ``<think>``.
         """
         text = self.detokenizer.decode(list(ids))
         return self.format.read(text, prefix=prompt_end, tools=tools, end=self.end(ids))

@@ -41,8 +41,8 @@ they would match all of Unicode."""
 def whole_patterns(schema: Mapping[str, Any]) -> list[str]:
     """Return the regular expressions that a schema's string must match as a whole.
 
-    They have no anchors. A ``pattern`` that the grammars do not support, such as one
-    with look-around, is ignored.
+    They have no anchors. A ``pattern`` is ignored if the grammars, which constrain
+    sampling, do not support it, e.g. because of look-around.
     """
     found = []
     if isinstance(pattern := schema.get("pattern"), str):

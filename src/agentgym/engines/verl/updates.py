@@ -169,7 +169,7 @@ class Updates:
     def _step(
         self, rows: Sequence[UpdateRow], rate: float, temperature: float
     ) -> dict[str, float]:
-        """Do one optimizer step with the workers' current loss; return its metrics."""
+        """Do one optimizer step with the loss function that is set; return metrics."""
         from verl.utils import tensordict_utils
 
         self._workers.set_rate(rate)

@@ -259,7 +259,11 @@ class CrewAIAdapter(Adapter):
         return CrewAIAgent(blueprint)
 
     def wrap_agent(self, trained: Trained, **options: Any) -> Any:
-        """Return a trained agent as an Agent, or as the user's Agent, Task or Crew."""
+        """Return a trained agent as a CrewAI object.
+
+        It is a copy of the user's Agent, Task or Crew if that was trained, else a new
+        Agent. ``options`` are the arguments of ``TrainedAgent.to_crewai``.
+        """
         self.check()
         os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")  # else it asks users
         with environment(**{**QUIET, **_set_by_user()}):

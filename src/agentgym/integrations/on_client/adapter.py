@@ -226,7 +226,8 @@ class ClientAdapter(Adapter):
         """Check that an object is an agent of the framework.
 
         Raises:
-            UnsupportedError: The object has another type, which the message names.
+            UnsupportedError: The object is not an agent. The message contains its type
+                and ``origin`` (the user's reference to it).
         """
         self.check()
         if not isinstance(agent, self.describe().AGENTS):

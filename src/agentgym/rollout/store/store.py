@@ -369,7 +369,7 @@ class Store:
         """Record a model call; raise RolloutStateError if the attempt is over.
 
         ``raw`` is the payload of Agent Lightning's ``model_request`` event as JSON.
-        ``routed`` says whether the payload has routed experts.
+        ``routed`` says whether it has the experts that a MoE model used for each token.
         """
         event = RecordedEvent(MODEL_REQUEST, rollout_id, attempt_id, time.time(), raw)
         with self._lock:
@@ -441,7 +441,7 @@ class Store:
     def _append(
         self, live: LiveRollout, event: RecordedEvent, call: RecordedCall | None = None
     ) -> None:
-        """Record an event; ``call`` is its model call, needed for routed experts."""
+        """Record an event; if ``call`` is given, compare its routed experts."""
         writes = [tables.write_event(event, self._exact)]
         if call is not None and (before := live.routes_of(event, call)) is not None:
             writes.insert(0, tables.rewrite_call(before, self._exact))

@@ -119,7 +119,7 @@ def _answers(model_calls: Sequence[ModelCall]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _Requested:
-    """A requested tool call, and whether the call is valid as written."""
+    """A requested tool call; ``outcome`` and ``reason`` say if it is valid."""
 
     call: RequestedCall
     spec: ToolSpec | None  # None for the agent's own tools
@@ -161,7 +161,7 @@ def _did_not_run(call: ToolCall) -> bool:
 
 
 def _judge(call: ModelCall, specs: Mapping[str, ToolSpec]) -> list[_Requested]:
-    """Judge the tool calls of one answer by the tools that the request offered."""
+    """Check whether the calls of one answer fit tools that the request offered."""
     offered = offered_functions(call.tools)
     known = {name: spec for name, spec in specs.items() if name in offered}
     judged: list[_Requested] = []

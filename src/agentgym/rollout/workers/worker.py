@@ -214,7 +214,10 @@ async def _json(response: Any) -> Any:
 
 
 class _GatewayEnding(ScenarioEnding):
-    """Scores an episode by the gateway's model calls and the worker's tool calls."""
+    """Scores an episode, whose model calls the gateway has recorded.
+
+    The tool calls ran in this process, and are recorded in the episode.
+    """
 
     def __init__(
         self,

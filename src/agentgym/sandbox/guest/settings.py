@@ -18,12 +18,12 @@ class Limits:
 
     Attributes:
         memory_mb: Address space of each process.
-        total_memory_mb: Memory of all processes together. If a control group can be
-            made, temporary files and kernel memory count too. Otherwise this is the
-            resident memory, checked ten times a second.
+        total_memory_mb: Memory of all processes together. In a control group, temporary
+            files and kernel memory count too. Without a control group, only resident
+            memory counts, and is checked ten times a second.
         processes: Number of processes and threads at the same time.
-        file_mb: Size of a written file. If the private folders are mounts, also the
-            size of each.
+        file_mb: Size of each written file. Also the size of each private folder (the
+            workspace and temporary folders), if these folders are mounts in memory.
         disk_mb: Data that all processes together may write, if the private folders are
             on the host's disk. Overwritten and removed data counts too. Checked a few
             times a second.

@@ -58,8 +58,8 @@ class Entry:
     Attributes:
         category: The category of the benchmark.
         messages: The conversation, OpenAI-shaped; the user's request comes last.
-        functions: Schemas in the benchmark's form, with types of their programming
-            language.
+        functions: Schemas as in the benchmark's files. Types have the names of Python,
+            Java or JavaScript, e.g. ``dict``.
         answers: The right calls, each ``{function: {argument: [accepted, …]}}``. The
             accepted value ``""`` means that the argument may be omitted.
     """

@@ -54,7 +54,7 @@ def is_valid(
 
 
 def main() -> None:
-    """Replay or judge the calls in ``job.json``; print the result as JSON."""
+    """Replay or judge the calls in ``job.json``; print ``result`` or ``valid``."""
     job = json.loads(Path("job.json").read_text(encoding="utf-8"))
     entry, turns = job["entry"], job["turns"]
     if job["answers"] is None:

@@ -38,14 +38,14 @@ def needed(task: Task) -> list[NeededCall]:
 
 
 def _others(tool: str) -> tuple[dict[str, str], ...]:
-    """Return a tool's alternative arguments: ``run_tests`` may run all tests."""
+    """Return other right arguments of a needed call: those that run all tests."""
     return ({"path": ""}, {"path": "tests"}) if tool == "run_tests" else ()
 
 
 def score_routing(
     task: Task, environment: TeamEnvironment, trajectory: Trajectory
 ) -> Reward:
-    """Score an episode with a scripted generator, by the calls of its plan.
+    """Score an episode in which a script writes the code, by the calls of its plan.
 
     A success earns at least 0.9. It makes every call of the plan in order with few
     needless calls, and breaks no rule; no rule or code of the graph replaces a model.
@@ -130,7 +130,7 @@ def _matches(need: NeededCall, call: ReceivedCall) -> bool:
 
 
 def _shares(plan: Sequence[NeededCall], attempts: Attempts) -> tuple[float, float]:
-    """Return the shares of needed calls whose tool was called, and that were right."""
+    """Return the share of needed calls whose tool was called, and of right calls."""
     tools = tools_called((need.tool for need in plan), attempts.tools)
     left = list(attempts.done)
     right = 0

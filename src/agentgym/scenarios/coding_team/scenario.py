@@ -77,7 +77,7 @@ class CodingTeamScenario(Scenario):
         return [spec for spec in found if spec.name not in WRITING]
 
     def tasks(self, split: Split, seed: int, count: int) -> list[Task]:
-        """Return tasks with small problems, the families in turn.
+        """Return tasks with small problems, each kind of task in turn.
 
         Raises:
             MissingExtraError: The reviewer's checks are not installed.
@@ -90,7 +90,10 @@ class CodingTeamScenario(Scenario):
         ]
 
     def held_out(self, seed: int, count: int) -> dict[str, list[Task]]:
-        """Return two task sets: held-out tasks, fewer with words of no other split."""
+        """Return the sets ``held-out`` and ``out-of-vocabulary``.
+
+        The second set is smaller. Its tasks have words that no other split uses.
+        """
         return {
             "held-out": self.tasks(Split.TEST, seed, count),
             "out-of-vocabulary": self.tasks(

@@ -149,7 +149,7 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def _function(
     function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Convert a function to OpenAI's schema, so that it accepts the given arguments."""
+    """Convert a function to OpenAI's schema; it accepts all arguments in ``given``."""
     parameters = _object(function.get("parameters"), "parameters")
     if "properties" in parameters:
         properties = _object(parameters["properties"], "properties")
@@ -180,7 +180,11 @@ def _function(
 
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
-    """Convert an argument's schema to JSON schema, so that it accepts given values."""
+    """Convert a data set's schema of an argument to JSON schema.
+
+    ``given`` are the argument's values in the record's calls. A type or enum that
+    refuses one of them is left out.
+    """
     if not isinstance(value, Mapping):
         return {}
     found: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """Forgetting: measure how much training changes the answers to plain questions.
 
 Training for tool calls can change how a model answers anything else. The KL divergence
-from the untrained model predicts forgetting of other tasks (arXiv:2509.04259, which
-measures it on the new task). This module measures KL(untrained || trained) per token on
-the untrained model's answers to plain questions. It uses the k3 estimate
+from the untrained model, measured on the new task, predicts how much of other tasks the
+model forgets (arXiv:2509.04259). This module measures it on plain questions instead:
+KL(untrained || trained) per token of the untrained model's answers, by the k3 estimate
 (http://joschu.net/blog/kl-approx.html): the mean of ``r - 1 - log r``, where ``r`` is a
 token's current probability divided by its probability at sampling. Every term is at
 least 0, so the estimate varies little.

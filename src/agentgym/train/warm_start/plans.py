@@ -232,7 +232,7 @@ class PlanPolicy(Policy):
     def _all_calls(
         self, request: ChatRequest, done: _Progress, plan: Sequence[NeededCall]
     ) -> ChatResult:
-        """Make all calls of a plan at once, for a task with ``one_answer``."""
+        """Answer with all calls of a plan, for a task that ends with one answer."""
         calls = [
             RequestedCall(
                 id=f"call_{number:05d}",

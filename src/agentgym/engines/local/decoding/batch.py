@@ -295,7 +295,7 @@ class BatchDecoder(Decoder):
 
 
 def _key(job: DecodingJob) -> tuple[int, tuple[int, ...]]:
-    """Return the name under which a prompt's keys and values are stored."""
+    """Return the lookup key of a prompt's KV cache: its adapter's index and tokens."""
     return job.adapter, tuple(job.prompt)
 
 

@@ -43,9 +43,10 @@ def _edit(
     lines: tuple[str, str],
     slots: dict[str, str],
 ) -> Draft:
-    """Create a task to replace ``lines[0]`` of the first module by ``lines[1]``.
+    """Create a task: in the first module, replace ``lines[0]`` by ``lines[1]``.
 
-    ``slots`` has the values of the request's placeholders, by name.
+    The request is made from templates (``phrases``), with the values ``slots`` for
+    their placeholders.
     """
     module = project.modules[0]
     source = project.files[module.path]
@@ -191,9 +192,10 @@ def _run_script_with(scene: Scene, phrases: Phrases) -> Draft:
 def _script_draft(
     scene: Scene, phrases: Phrases, project: Project, args: str, slots: dict[str, str]
 ) -> Draft:
-    """Create a task to read a script, then run it with the text ``args``.
+    """Create a task in which the agent must read the project's script, then run it.
 
-    ``slots`` has the values of the request's placeholders, by name.
+    ``args`` are the script's arguments, as one text. The request is made from templates
+    (``phrases``), with the values ``slots`` for their placeholders.
     """
     return Draft(
         request(scene.rng, phrases, scene.split, slots),
