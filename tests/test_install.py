@@ -69,6 +69,7 @@ def test_source_that_is_not_installed_is_its_own_checkout(
     assert command.endswith(f'-e "{ROOT}[local,crewai]"')
 
 
+@pytest.mark.slow
 def test_the_base_install_does_without_agent_lightning() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

@@ -106,6 +106,7 @@ class Train:
         return " ".join(ended.out.split())
 
 
+@pytest.mark.slow
 def test_a_worse_run_never_replaces_a_better_one(
     agentgym: Command, train: Train
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_worse_run_never_replaces_a_better_one(
     assert TrainedAgent.load("skill").name == "skill@2"
 
 
+@pytest.mark.slow
 def test_what_was_decided_is_kept_with_the_run(agentgym: Command, train: Train) -> None:
     train(16, name="good")
     smaller = train(8, tasks=8, name="smaller")
@@ -256,6 +258,7 @@ def test_what_is_no_version_is_not_listed(
     assert row["name"] == "coding@5"
 
 
+@pytest.mark.slow
 def test_eval_says_that_an_agent_was_trained_on_another_scenario(
     agentgym: Command, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_an_error_in_the_middle_says_how_to_go_on(tmp_path: Path, error: str) ->
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["EngineError", "ModelError", "ValueError"])
 def test_an_error_before_anything_is_finished_does_not(
     tmp_path: Path, error: str
@@ -113,6 +114,7 @@ def test_what_ends_by_itself_leaves_nothing_in_tmpdir(
     assert ended.code == 0, ended.err
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_job_in_which_ctrl_c_is_ignored(tmp_path: Path) -> None:
     command = "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     command += "runpy.run_module('tests.cli.endings', run_name='__main__')"

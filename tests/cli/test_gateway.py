@@ -53,6 +53,7 @@ def announced(process: "subprocess.Popen[str]") -> dict[str, str]:
     raise AssertionError(process.stderr and process.stderr.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
@@ -82,6 +83,7 @@ def test_it_serves_with_workers_until_it_is_ended(
     assert (tmp_path / "data" / "rollouts.db").is_file()
 
 
+@pytest.mark.slow
 def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None:
     process = start(tmp_path, AGENTGYM_GATEWAY_KEY="a key")
     try:
@@ -100,6 +102,7 @@ def test_without_a_scenario_a_controller_runs_the_agents(tmp_path: Path) -> None
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_keys_of_its_command_line_are_written_nowhere(tmp_path: Path) -> None:
     upstream = "http://shop:pa55word@127.0.0.1:9/v1"
     process = start(tmp_path, "--api-key", "m1ne!", "--upstream", upstream)
@@ -120,6 +123,7 @@ def test_keys_of_its_command_line_are_written_nowhere(tmp_path: Path) -> None:
         assert not [s for s in (b"m1ne!", b"m2ne!", b"pa55word") if s in found], path
 
 
+@pytest.mark.slow
 def test_servers_that_are_given_answer_where_no_trainer_registers_any(
     tmp_path: Path,
 ) -> None:
@@ -149,6 +153,7 @@ def test_servers_that_are_given_answer_where_no_trainer_registers_any(
         assert {body["model"] for body in one.bodies} == {MODEL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_calls_under_way_are_answered_and_recorded_before_it_ends(
     number: signal.Signals, tmp_path: Path
@@ -204,6 +209,7 @@ def test_an_upstream_that_is_no_address_is_refused(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_end_it(tmp_path: Path) -> None:
     (tmp_path / "broken_pack.py").write_text("raise RuntimeError('no pack')")
     process = start(tmp_path / "data", str(tmp_path / "broken_pack.py"))
@@ -267,6 +273,7 @@ def test_what_failed_in_a_server_is_in_its_log_once(
     assert capsys.readouterr().err.count("ZeroDivisionError: inner words") == 1
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told(agentgym: Command) -> None:
     process = start(Path("data"))
     try:

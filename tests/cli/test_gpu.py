@@ -221,6 +221,7 @@ def test_bad_input_is_one_sentence(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_reap_says_what_it_cannot_see_yet(
     agentgym: Command, runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def test_prices_where_it_is_named_alone(
     assert "access to no cloud" in ended.err
 
 
+@pytest.mark.slow
 def test_a_dry_run_quotes_and_rents_nothing(agentgym: Command, sky: FakeSky) -> None:
     ended = agentgym(*TRAIN, "--gpu", "sky", "--dry-run")
     assert ended.code == 0, ended.err
@@ -54,6 +55,7 @@ def test_a_dry_run_quotes_and_rents_nothing(agentgym: Command, sky: FakeSky) -> 
     assert sky["launches"] == []
 
 
+@pytest.mark.slow
 def test_spot_machines_are_shown_and_quoted_only_where_they_are_wanted(
     agentgym: Command, sky: FakeSky, runpod: FakeRunPod
 ) -> None:
@@ -80,6 +82,7 @@ def test_without_skypilot(agentgym: Command) -> None:
     assert install_command("sky") in " ".join(ended.err.split())
 
 
+@pytest.mark.slow
 def test_reap_ends_its_clusters_and_no_others(agentgym: Command, sky: FakeSky) -> None:
     sky.change(clusters={"agentgym-a-1": "UP", "mine": "UP"})
     assert agentgym("gpu", "reap", "--all").code == 2  # nobody is here to be asked

@@ -177,6 +177,7 @@ def test_dropped_rollouts_are_explained(agentgym: Command, tmp_path: Path) -> No
     assert told["reasons"] == {drop["kind"]: drop["count"] for drop in told["drops"]}
 
 
+@pytest.mark.slow
 def test_the_shipped_policy_answers(agentgym: Command) -> None:
     ended = agentgym(
         *("rollout", "coding", "--model", "nano", "--count", "4", "--json"),
@@ -268,6 +269,7 @@ def test_wrong_usage_exits_with_2(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_keeps_what_had_ended_and_says_where(
     tmp_path: Path, number: str, code: int

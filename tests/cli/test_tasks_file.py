@@ -85,6 +85,7 @@ def test_a_broken_line_is_refused_before_anything_starts(
     assert not (shop.parent / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_tripwires_run_first(agentgym: Command, shop: Path) -> None:
     (shop.parent / "generous.py").write_text(
         "def check(task, calls, state):\n    return True\n"
@@ -95,6 +96,7 @@ def test_the_tripwires_run_first(agentgym: Command, shop: Path) -> None:
     assert "orders cannot be trained on: do-nothing: family" in ended.err
 
 
+@pytest.mark.slow
 def test_a_check_that_reads_the_answer_says_what_trains_it(
     agentgym: Command, shop: Path
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_check_that_reads_the_answer_says_what_trains_it(
         sys.modules.pop("polite_check", None)
 
 
+@pytest.mark.slow
 def test_live_tools_are_named_in_a_warning(agentgym: Command, shop: Path) -> None:
     words = ("train", "--tasks", "orders.jsonl", *TOOLS, "--framework", "native")
     live = ("--tools", "live", "--allow-tool", "refund", "--dry-run")
@@ -152,6 +155,7 @@ def test_live_tools_are_named_in_a_warning(agentgym: Command, shop: Path) -> Non
     assert sys.modules["shop_tools"].CALLS == []
 
 
+@pytest.mark.slow
 def test_a_starter_file_passes_the_check(agentgym: Command, shop: Path) -> None:
     made = agentgym("scenarios", "starter", *TOOLS)
     assert made.code == 0
@@ -167,6 +171,7 @@ def test_a_starter_file_passes_the_check(agentgym: Command, shop: Path) -> None:
     assert "first.jsonl exists" in again.err
 
 
+@pytest.mark.slow
 def test_answers_are_recorded_once_with_consent(
     agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +267,7 @@ def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
     assert agentgym("scenarios", "from-logs", "none.jsonl").code == 2
 
 
+@pytest.mark.slow
 def test_traces_become_tasks_of_an_agents_own_tools(
     agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +335,7 @@ def told(number: int, tool: str, text: str, **args: Any) -> str:
     return json.dumps(line)
 
 
+@pytest.mark.slow
 def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
     def some(tool: str, text: str, start: int, **more: Any) -> list[str]:
         return [
@@ -403,6 +410,7 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
     assert agentgym("scenarios", *words).code == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_writes_no_tasks_is_refused(
     agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

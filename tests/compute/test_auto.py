@@ -114,6 +114,7 @@ def test_without_a_key_it_says_what_it_would_rent_and_for_how_much() -> None:
     assert "give a key" not in str(caught.value)  # which would not help
 
 
+@pytest.mark.slow
 def test_the_cheapest_of_all_providers_is_chosen(
     runpod: FakeRunPod, lambda_cloud: FakeLambda
 ) -> None:
@@ -123,6 +124,7 @@ def test_the_cheapest_of_all_providers_is_chosen(
     assert not [asked for asked in runpod.asked if asked.method == "POST"]
 
 
+@pytest.mark.slow
 def test_a_provider_that_fails_does_not_hide_another(
     runpod: FakeRunPod, lambda_cloud: FakeLambda
 ) -> None:

@@ -71,6 +71,7 @@ def test_the_record_is_there_before_the_machine(
     assert record(tmp_path).spent == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["lost", "page"])
 @pytest.mark.parametrize("lag", [0, 3])
 def test_a_pod_whose_launch_had_no_answer_is_found_by_its_name(
@@ -177,6 +178,7 @@ def test_a_machine_whose_ssh_server_never_answers_is_ended(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_ssh_server_that_starts_late_is_waited_for(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -223,6 +225,7 @@ def test_output_that_nobody_reads_ends_the_machine(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["busy", "broken", "undying", "lag"])
 def test_an_end_that_fails_is_tried_again(
     runpod: FakeRunPod, tmp_path: Path, fault: str
@@ -233,6 +236,7 @@ def test_an_end_that_fails_is_tried_again(
     assert record(tmp_path).fate == "ended"
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_be_ended_is_said_aloud(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -295,6 +299,7 @@ def test_a_key_without_the_right_is_told_at_once(
     assert record(tmp_path).fate == "never"
 
 
+@pytest.mark.slow
 def test_others_of_the_same_name_go_too(runpod: FakeRunPod, tmp_path: Path) -> None:
     with lease(tmp_path) as held:
         runpod.make(held.record.name)  # a launch that came through twice
@@ -310,6 +315,7 @@ SIGNALS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_there_already_is_taken_over(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:
@@ -340,6 +346,7 @@ def test_no_secret_is_written_down(
     assert not [text for text in texts if runpod.key in text or body in text]
 
 
+@pytest.mark.slow
 def test_lambda_is_rented_alike(lambda_cloud: FakeLambda, tmp_path: Path) -> None:
     provider = LambdaCloud()
     chosen = [each for each in provider.offers() if each.is_available]
@@ -381,6 +388,7 @@ def started(runpod: FakeRunPod, tmp_path: Path) -> Iterator[Started]:
         child.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("until", ["Renting", "up at"])
 def test_a_signal_ends_the_machine(
@@ -414,6 +422,7 @@ def test_impatience_does_not_leave_a_machine(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_a_record_by_which_the_machine_is_found(
     runpod: FakeRunPod, tmp_path: Path, started: Started
 ) -> None:

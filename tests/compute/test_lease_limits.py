@@ -47,6 +47,7 @@ def test_a_disk_is_paid_whether_the_price_of_a_pod_includes_it_or_not(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1e-9, 3e-4])
 def test_a_limit_interrupts_the_block(
     runpod: FakeRunPod, tmp_path: Path, limit: float
@@ -84,6 +85,7 @@ def test_what_a_machine_has_is_home_before_a_signal_ends_it(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_second_signal_does_not_lose_what_a_machine_has(
     runpod: FakeRunPod, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_second_signal_does_not_lose_what_a_machine_has(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["waits", "limit", "signals"])
 def test_bringing_home_has_a_bound_and_says_what_is_lost(
     runpod: FakeRunPod, tmp_path: Path, how: str
@@ -127,6 +130,7 @@ def test_bringing_home_has_a_bound_and_says_what_is_lost(
     check_nothing_left(runpod, tmp_path)
 
 
+@pytest.mark.slow
 def test_time_left_is_what_the_limit_pays_for(
     runpod: FakeRunPod, tmp_path: Path
 ) -> None:

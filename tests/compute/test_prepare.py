@@ -29,6 +29,7 @@ def refused(agentgym: Command, machine: Machine) -> str:  # noqa: F811
     return ended.err
 
 
+@pytest.mark.slow
 def test_no_space(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     row = "/dev/x 100 99 102400 99% /"
     machine.shim("df", f"echo 'Filesystem 1024-blocks'; echo '{row}'\n", there=True)
@@ -37,6 +38,7 @@ def test_no_space(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     assert f"Only 100 MB are free in {machine.home} on {getpass.getuser()}@" in told
 
 
+@pytest.mark.slow
 def test_no_uv_and_no_network(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     del machine.environment["AGENTGYM_ELSEWHERE_PYTHON"]
     fails = "echo 'curl: (6) Could not resolve host: astral.sh' >&2; exit 6\n"
@@ -50,6 +52,7 @@ def test_no_uv_and_no_network(machine: Machine, agentgym: Command) -> None:  # n
     assert "https://docs.astral.sh/uv" in told
 
 
+@pytest.mark.slow
 def test_uv_that_cannot_install(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     del machine.environment["AGENTGYM_ELSEWHERE_PYTHON"]
     script = 'case $1 in pip) echo "error: dns error" >&2; exit 2;; esac\n'
@@ -65,6 +68,7 @@ def test_uv_that_cannot_install(machine: Machine, agentgym: Command) -> None:  #
     ]
 
 
+@pytest.mark.slow
 def test_another_version(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     machine.shim("python", "echo 0.0.9\n", there=True)
     python = str(machine.folder / "bin-there" / "python")
@@ -75,12 +79,14 @@ def test_another_version(machine: Machine, agentgym: Command) -> None:  # noqa: 
     )
 
 
+@pytest.mark.slow
 def test_an_interpreter_without_it(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     machine.environment["AGENTGYM_ELSEWHERE_PYTHON"] = "/nowhere/python"
     restart(machine)
     assert "/nowhere/python" in refused(agentgym, machine)
 
 
+@pytest.mark.slow
 def test_another_system(machine: Machine, agentgym: Command) -> None:  # noqa: F811
     machine.shim("uname", "echo Darwin\n", there=True)
     restart(machine)

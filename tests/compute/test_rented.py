@@ -110,6 +110,7 @@ def record_in(folder: Path) -> MachineRecord:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_is_rented_for_once_somebody_agrees(
     runpod: FakeRunPod, there: There
 ) -> None:
@@ -145,6 +146,7 @@ def test_nothing_is_rented_that_nobody_agreed_to(
     assert not Path("runs/r").exists()
 
 
+@pytest.mark.slow
 def test_yes_is_an_agreement(runpod: FakeRunPod, there: There) -> None:
     progress = Asked(None)
     train(progress, yes=True)
@@ -183,6 +185,7 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
         assert not [asked for asked in fake.asked if asked.method == "POST"]
 
 
+@pytest.mark.slow
 def test_a_kind_of_gpu_can_be_named(runpod: FakeRunPod, there: There) -> None:
     train(yes=True, gpu="runpod:a100")
     assert record().gpu == "A100 PCIe"
@@ -194,6 +197,7 @@ def test_a_wrong_key(runpod: FakeRunPod, there: There, monkeypatch: Any) -> None
         train(yes=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
@@ -215,6 +219,7 @@ def test_a_run_that_breaks_keeps_its_folder_and_no_machine(
     assert any("is ended. It cost about $0.0" in each for each in told)
 
 
+@pytest.mark.slow
 def test_an_end_that_loses_something_says_so(
     runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +236,7 @@ def test_an_end_that_loses_something_says_so(
     assert (runpod.pods, record().fate) == ({}, "ended")
 
 
+@pytest.mark.slow
 def test_the_limit_stops_a_run_as_ctrl_c_does(
     runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +258,7 @@ def test_the_limit_stops_a_run_as_ctrl_c_does(
     assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_limit_that_cannot_end_the_machine_does_not_say_that_it_did(
     runpod: FakeRunPod, there: There, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +308,7 @@ def _killed(run: Path, runpod: FakeRunPod, *, key: bool) -> MachineRecord:
     return made.write(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [True, False])
 def test_a_run_whose_client_was_killed(
     runpod: FakeRunPod, there: There, key: bool
@@ -315,6 +323,7 @@ def test_a_run_whose_client_was_killed(
     assert (record().name == before.name) == key
 
 
+@pytest.mark.slow
 def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) -> None:
     run = Path("runs/r")
     killed = _killed(run, runpod, key=False).changed(hourly=3600.0, before=4.0)
@@ -331,6 +340,7 @@ def test_a_cap_is_for_all_machines_of_a_run(runpod: FakeRunPod, there: There) ->
     assert limit == pytest.approx(1000 - record().before)
 
 
+@pytest.mark.slow
 def test_the_next_day_a_killed_run_costs_what_its_machine_can_have_cost(
     runpod: FakeRunPod, there: There
 ) -> None:

@@ -59,6 +59,7 @@ def test_an_unreachable_machine(machine: Machine) -> None:
         shell_of(machine).run("true")
 
 
+@pytest.mark.slow
 def test_a_machine_that_answers_nothing(machine: Machine) -> None:
     with pytest.raises(UnreachableError, match="did not answer within 1 seconds"):
         shell_of(machine).run("sleep 60", timeout_s=1)
@@ -96,6 +97,7 @@ def test_a_host_with_another_key_than_before(machine: Machine) -> None:
         shell_of(machine).run("true")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alias", ["", "HostKeyAlias box-key\n"])
 def test_advice_on_an_alias_names_what_known_hosts_has(
     machine: Machine, alias: str
@@ -123,6 +125,7 @@ def test_advice_on_an_alias_names_what_known_hosts_has(
         shell.run("true")
 
 
+@pytest.mark.slow
 def test_a_rented_machine_is_trusted_once(machine: Machine, tmp_path: Path) -> None:
     machine.known_hosts.unlink()
     machine.write_client_config(tmp_path / "none")
@@ -138,6 +141,7 @@ def test_a_rented_machine_is_trusted_once(machine: Machine, tmp_path: Path) -> N
     assert not machine.known_hosts.exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_none(machine: Machine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.listen()

@@ -38,6 +38,7 @@ def rents(sky: FakeSky, folder: Path, *words: str) -> "subprocess.Popen[str]":
     return start(folder, *WORDS, "--gpu", "sky", "--yes", *words, PATH=path)
 
 
+@pytest.mark.slow
 def test_a_cluster_for_the_time_of_a_block(sky: FakeSky, tmp_path: Path) -> None:
     with lease(tmp_path) as held:
         assert list(sky["clusters"]) == [held.address.host] == [held.record.name]
@@ -46,6 +47,7 @@ def test_a_cluster_for_the_time_of_a_block(sky: FakeSky, tmp_path: Path) -> None
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
 
 
+@pytest.mark.slow
 def test_the_next_offer_is_taken_where_there_is_no_capacity(
     sky: FakeSky, tmp_path: Path
 ) -> None:
@@ -59,6 +61,7 @@ def test_the_next_offer_is_taken_where_there_is_no_capacity(
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "never")
 
 
+@pytest.mark.slow
 def test_a_launch_that_hangs_is_found_by_its_name_and_used(
     sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +75,7 @@ def test_a_launch_that_hangs_is_found_by_its_name_and_used(
     assert (sky["clusters"], record(tmp_path).fate) == ({}, "ended")
 
 
+@pytest.mark.slow
 def test_a_launch_that_hangs_and_makes_nothing(
     sky: FakeSky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

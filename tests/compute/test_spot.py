@@ -119,6 +119,7 @@ def record() -> MachineRecord:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_on_another_machine_within_one_limit(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_run_goes_on_on_another_machine_within_one_limit(
     assert "taken away 1 time." in bill(Path("runs/r"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 2])
 def test_without_another_machine_a_run_ends_and_can_go_on_later(
     sky: FakeSky, spot: Callable[..., Trainings], step: int
@@ -158,6 +160,7 @@ def test_without_another_machine_a_run_ends_and_can_go_on_later(
     assert RunFolder(Path("runs/r")).record()["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_no_machine_is_rented_that_could_exceed_the_limit(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
@@ -172,6 +175,7 @@ def test_no_machine_is_rented_that_could_exceed_the_limit(
     assert (trainings.calls, len(sky["launches"]), sky["clusters"]) == (1, 1, {})
 
 
+@pytest.mark.slow
 def test_machines_that_are_taken_away_at_once_end_a_run(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
@@ -181,6 +185,7 @@ def test_machines_that_are_taken_away_at_once_end_a_run(
     assert (len(sky["launches"]), record().times_taken) == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_only_not_reached_is_not_replaced(
     sky: FakeSky, spot: Callable[..., Trainings]
 ) -> None:
@@ -193,6 +198,7 @@ def test_a_machine_that_is_only_not_reached_is_not_replaced(
     assert (len(sky["launches"]), sky["clusters"], record().fate) == (1, {}, "ended")
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_machine_is_ended_rents_no_other(
     sky: FakeSky, spot: Callable[..., Trainings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

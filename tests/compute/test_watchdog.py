@@ -142,6 +142,7 @@ class Alone:
         return found
 
 
+@pytest.mark.slow
 def test_silence_ends_training_that_heeds_no_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_machine_stays_a_little_once_everything_is_fetched(
     assert alone.ended == [pytest.approx(100 + 60, abs=2)]
 
 
+@pytest.mark.slow
 def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> None:
     ending = {
         "method": "DELETE",
@@ -212,6 +214,7 @@ def test_an_idle_machine_ends_itself(tmp_path: Path, provider: HTTPServer) -> No
     assert not any(KEY.encode() in data for data in written)
 
 
+@pytest.mark.slow
 def test_money_ends_a_machine_that_waits_for_home(
     tmp_path: Path, provider: HTTPServer
 ) -> None:
@@ -231,6 +234,7 @@ def test_money_ends_a_machine_that_waits_for_home(
     assert Provider.asked[0][:2] == ("DELETE", "/v2/pods/abc")
 
 
+@pytest.mark.slow
 def test_training_that_does_not_heed_a_stop_is_killed(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path, None, grace_s=0.5)
     child = guarded.wait_until_awake()
@@ -241,6 +245,7 @@ def test_training_that_does_not_heed_a_stop_is_killed(tmp_path: Path) -> None:
     assert guarded.outcome() == {"kind": "interrupted"}
 
 
+@pytest.mark.slow
 def test_without_its_watchdog_training_ends(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path, None)
     child = guarded.wait_until_awake()

@@ -46,6 +46,7 @@ def test_snippet_that_needs_training_compiles(code: str) -> None:
     compile(code, "snippet", "exec")
 
 
+@pytest.mark.slow
 def test_scenario_of_the_docs_passes_the_tripwires(tmp_path: Path) -> None:
     from agentgym.evaluate.check import check_scenario
 

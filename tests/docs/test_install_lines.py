@@ -68,6 +68,7 @@ def test_a_line_that_installs_this_project_passes(line: str) -> None:
     assert strangers(line) == []
 
 
+@pytest.mark.slow
 def test_no_install_line_leads_to_another_project() -> None:
     found = {str(path): strangers(path.read_text()) for path in files()}
     assert len(found) > 300

@@ -57,6 +57,7 @@ def test_links_of_readmes_lead_somewhere(readme: Path) -> None:
         assert (readme.parent / target).exists(), target
 
 
+@pytest.mark.slow
 def test_tensorboards_command_starts() -> None:
     command = Path(sys.executable).with_name("tensorboard")
     ended = subprocess.run([command, "--version"], capture_output=True, text=True)

@@ -73,6 +73,7 @@ def batch(results: list[ChatResult]) -> TrainingBatch:
     return TrainingBatch(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "most"), [("float32", 1e-5), ("bf16", 0.03)])
 def test_sampled_log_probabilities_are_the_learners_after_every_update(
     make: Make, precision: str, most: float
@@ -253,6 +254,7 @@ def test_a_merged_adapter_costs_a_decoding_step_no_operation(
     assert counts[0] - counts[1] == 5 * 14, "of each linear layer"
 
 
+@pytest.mark.slow
 def test_a_policy_that_only_answers_has_its_adapter_merged_for_good(
     make: Make, tmp_path: Path
 ) -> None:

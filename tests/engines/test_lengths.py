@@ -55,6 +55,7 @@ def planned(tmp_path: Path, **settings: Any) -> tuple[TrainingConfig, str]:
     return plan.config, next(row for row in rows if "answers" in row)
 
 
+@pytest.mark.slow
 def test_limits_fit_the_model_and_those_that_are_set_stay(tmp_path: Path) -> None:
     nano, words = planned(tmp_path)
     assert (nano.max_tokens, nano.timeout_s, nano.in_flight) == (160, 60, 64)
@@ -74,6 +75,7 @@ def test_limits_fit_the_model_and_those_that_are_set_stay(tmp_path: Path) -> Non
     assert "at most 160 tokens each" in words
 
 
+@pytest.mark.slow
 def test_reasoning_has_longer_answers_and_a_short_context_shorter_ones(
     tmp_path: Path,
 ) -> None:

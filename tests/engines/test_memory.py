@@ -184,6 +184,7 @@ def test_all_weights_are_trained_with_their_gradients_and_moments(
     assert (estimate.gradients, estimate.optimizer) == (size, 2 * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "vocabulary", [8_000, pytest.param(400, marks=pytest.mark.sweep)]
 )
@@ -298,6 +299,7 @@ def huge(model_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
     huge: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

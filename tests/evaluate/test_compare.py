@@ -60,6 +60,7 @@ def test_a_policy_that_stays_as_it_is_changes_nothing() -> None:
     assert measure_effect(before, other_tasks) is None
 
 
+@pytest.mark.slow
 def test_chance_is_hardly_ever_named() -> None:
     """200 pairs of measurements of one policy: at most 5 % name any family."""
     random = Random(7)

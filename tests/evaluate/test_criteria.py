@@ -59,6 +59,7 @@ def test_what_is_no_share_is_said(least: float) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_plan_and_the_check_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def reliable(self: CodingScenario) -> dict[str, float]:
         return {"tool_reliability": 0.95}

@@ -79,6 +79,7 @@ async def every_error(request: web.Request, body: dict[str, Any]) -> web.Respons
     return calls(("read_file", '{"path": '))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework", ["native", pytest.param("langchain", marks=pytest.mark.slow)]
 )
@@ -151,6 +152,7 @@ def test_a_perfect_agent_beside_the_baselines() -> None:
             assert change.low <= change.value == 0.0 <= change.high
 
 
+@pytest.mark.slow
 def test_a_refused_key_ends_the_evaluation_at_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -37,6 +37,7 @@ def test_lines_tell_the_whole_run() -> None:
     progress.warned(["nobody reads it"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("progress", [None, False])
 def test_training_in_python_writes_lines_and_the_log(
     tmp_path: Path,

@@ -39,6 +39,7 @@ class Dying(Progress):
             self._server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["langchain", "native"])
 def test_all_rollouts_end_well_though_a_server_dies(framework: str) -> None:
     with StubServer(look_once) as one, StubServer(look_once) as two:
@@ -85,6 +86,7 @@ def measured(server: StubServer, answers: Path, **settings: Any) -> Evaluation:
     return evaluate(config, Split.TEST, Progress(), subject="x", baselines=False)
 
 
+@pytest.mark.slow
 def test_an_evaluation_again_asks_the_server_nothing(tmp_path: Path) -> None:
     answers = tmp_path / "answers"
     with StubServer(look_once) as server:

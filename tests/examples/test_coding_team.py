@@ -61,6 +61,7 @@ async def test_an_own_role_comes_after_the_team() -> None:
     assert state["messages"][-1].text == "It reverses a text."
 
 
+@pytest.mark.slow
 def test_the_roles_are_recorded_by_name_with_the_own_one(tmp_path: Path) -> None:
     """An episode as it is trained, in a process of its own."""
     from agentgym.core.config import TrainingConfig
@@ -95,6 +96,7 @@ def test_the_roles_are_recorded_by_name_with_the_own_one(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.slow
 def test_the_own_reward_is_sound() -> None:
     found = check_scenario(str(FOLDER / "strict"), tasks=10)
     assert [each.why for each in found if each.status == "fail"] == []

@@ -63,6 +63,7 @@ def test_every_example_has_a_test_and_a_line_in_the_readme() -> None:
         assert f'printed("{path.name}"' in here
 
 
+@pytest.mark.slow
 def test_async_function() -> None:
     assert printed("async_function.py") == [
         "What is the capital of France? Paris",
@@ -71,6 +72,7 @@ def test_async_function() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_endpoint(model: str) -> None:
     ended = subprocess.run(
         [sys.executable, FOLDER / "endpoint.py"], capture_output=True, text=True
@@ -83,6 +85,7 @@ def test_endpoint(model: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_scripted", [False, True])
 def test_own_tool(model: str, is_scripted: bool) -> None:
     words = [] if is_scripted else [model]
@@ -93,6 +96,7 @@ def test_own_tool(model: str, is_scripted: bool) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_scripted", [False, True])
 def test_own_agent(model: str, is_scripted: bool) -> None:
     words = [] if is_scripted else [model]
@@ -103,6 +107,7 @@ def test_own_agent(model: str, is_scripted: bool) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_partial_failure(tmp_path: Path) -> None:
     counts, *reasons, sums = printed("partial_failure.py", str(tmp_path / "out.jsonl"))
     assert counts == "7 succeeded, 3 dropped"
@@ -114,6 +119,7 @@ def test_partial_failure(tmp_path: Path) -> None:
     assert sums == "adds up: True; saved: 10"
 
 
+@pytest.mark.slow
 def test_load_and_summarize(tmp_path: Path) -> None:
     assert printed("load_and_summarize.py", str(tmp_path / "out.jsonl")) == [
         "2 model calls, 1 tool calls",

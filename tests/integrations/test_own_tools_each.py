@@ -117,6 +117,7 @@ def test_the_check_takes_tools_that_differ_and_asks_for_no_rare_words() -> None:
     assert get_scenario(SCENARIO).splits == (Split.TRAIN, Split.VALIDATION, Split.TEST)
 
 
+@pytest.mark.slow
 def test_an_environment_with_tools_that_the_scenario_does_not_name_fails_the_check(
     tmp_path: Path,
 ) -> None:

@@ -166,6 +166,7 @@ def test_calls_are_judged_by_what_their_role_was_offered(
     assert [told(step) for step in found.steps] == team.steps
 
 
+@pytest.mark.slow
 def test_each_role_has_its_own_turns(tmp_path: Path) -> None:
     """Many calls of one role leave the other its own."""
 
@@ -222,6 +223,7 @@ def calls_of(team: Team, rollouts: int) -> dict[str, int]:
 SLOW = [pytest.param(team, marks=pytest.mark.slow) for team in (SWARM, CREW, GRAPH)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("team", [ROUND_ROBIN, SUPERVISOR, *SLOW], ids=name_of)
 def test_a_team_is_trained_role_by_role(
     tmp_path: Path, engines: list[ScriptedEngine], team: Team
@@ -251,6 +253,7 @@ def test_a_team_is_trained_role_by_role(
     assert [m.right_tool.value for m in asked] == [1.0]
 
 
+@pytest.mark.slow
 def test_a_warm_start_imitates_only_the_roles_that_are_trained(
     tmp_path: Path, engines: list[ScriptedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +264,7 @@ def test_a_warm_start_imitates_only_the_roles_that_are_trained(
     assert {sequence.agent for sequence in imitated} == {"worker"}
 
 
+@pytest.mark.slow
 def test_a_role_that_nobody_has_is_refused_with_those_there_are(
     tmp_path: Path, engines: list[ScriptedEngine]
 ) -> None:

@@ -50,6 +50,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_file_is_converted_once_into_the_model_that_it_holds(
     file: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def start(file: Path, log: Path, how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, text=True, stdout=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_two_processes_convert_once_and_a_killed_one_leaves_no_half_folder(
     file: Path, tmp_path: Path, own_home: Path
 ) -> None:

@@ -162,6 +162,7 @@ TURNS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS, TURNS)
 @settings(max_examples=100, deadline=None)
 def test_template_is_append_only(

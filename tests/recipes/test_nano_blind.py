@@ -8,6 +8,7 @@ from recipes.nano.blind import BLIND, SHIPPED, Count, count
 from recipes.nano.conversation import END, USER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHIPPED)
 def test_few_conversations_hold_nothing_of_the_test_pools(kind: str) -> None:
     found = count(kind, [0], size=150)

@@ -38,6 +38,7 @@ def test_a_seed_decides_the_corpus(kind: str, held: Held) -> None:
     assert first != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_held_out_occurs(kind: str, held: Held) -> None:
     for talk in some(conversations(kind, 11, 150, held)):
@@ -97,6 +98,7 @@ def test_conversations_are_short(kind: str) -> None:
     assert lengths[54] < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["coding", "customer_support"])
 def test_a_call_that_went_wrong_is_neither_learned_nor_followed_by_the_same(
     kind: str,

@@ -37,6 +37,7 @@ def write_shard(path: Path, seed: int, count: int = 64) -> None:
     np.savez(path, tokens=np.concatenate(talks), offsets=offsets)
 
 
+@pytest.mark.slow
 def test_training_reduces_the_loss(tmp_path: Path) -> None:
     write_shard(tmp_path / "general-0000.npz", 1)
     torch.manual_seed(0)

@@ -99,6 +99,7 @@ def call(text: str) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS, ids=str)
 def test_a_conversation_goes_on_until_the_user_is_done(
     tmp_path: Path, agent: dict[str, str]
@@ -146,6 +147,7 @@ def test_a_conversation_goes_on_until_the_user_is_done(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", first_of([*QUICK, *OTHERS], len(QUICK)), ids=str)
 def test_turns_are_counted_over_the_whole_conversation(
     tmp_path: Path, agent: dict[str, str]

@@ -42,6 +42,7 @@ def test_what_becomes_of_an_agents_own_tools_is_asked_for() -> None:
         require_trainable(config, tried())
 
 
+@pytest.mark.slow
 def test_a_user_who_is_there_is_asked_tool_by_tool() -> None:
     class There(Progress):
         def may_run(self, tool: str) -> bool:
@@ -75,6 +76,7 @@ def test_shared_names_act_on_the_scenario_and_differences_are_told() -> None:
     assert import_module(HERE).MAILS == []
 
 
+@pytest.mark.slow
 def test_an_agent_with_none_of_the_scenarios_tools_is_refused() -> None:
     [problem] = tried("stranger", own_tools="stub").problems
     assert "none of the tools of coding" in problem

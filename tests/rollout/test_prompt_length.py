@@ -13,6 +13,7 @@ from agentgym.rollout.prompt_length import compare_with_context, prompt_notes
 from agentgym.scenarios.registry import get_scenario
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "notes"), [(3, 0), (20_000, 1)])
 def test_the_plan_notes_prompts_that_the_model_cannot_read(
     tmp_path: Path, words: int, notes: int

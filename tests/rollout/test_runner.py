@@ -47,6 +47,7 @@ def first_step(wanted: list[RolloutRequest]) -> ScriptedPolicy:
     return ScriptedPolicy(respond)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_rollout_is_run_scored_and_recorded(
     tmp_path: Path, framework: str
@@ -138,6 +139,7 @@ def test_contract_2_an_agent_that_ignores_its_model_is_dropped(
     assert "without calling the model" in str(trajectory.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "misdeed",
     [
@@ -161,6 +163,7 @@ def test_contract_7_a_bad_episode_ends_alone(
     assert found[5].reward is None
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
     killed: list[int] = []
     with session(tmp_path, framework="native", workers=2) as opened:

@@ -16,6 +16,7 @@ from agentgym.rollout.store.store import Store
 from tests.rollout.foreign import queue, service, tasks
 
 
+@pytest.mark.slow
 def test_rollouts_of_a_trainer_elsewhere_are_run(tmp_path: Path) -> None:
     with service(tmp_path) as (served, api):
         chosen = tasks(3)
@@ -43,6 +44,7 @@ def test_rollouts_of_a_trainer_elsewhere_are_run(tmp_path: Path) -> None:
         assert served.failure is None
 
 
+@pytest.mark.slow
 def test_an_input_that_is_no_task_fails_at_once(tmp_path: Path) -> None:
     with service(tmp_path) as (served, api):
         body = [{"rollout_id": "r", "input": {"task": "nonsense"}}]
@@ -78,6 +80,7 @@ def test_a_killed_workers_rollout_gets_another_attempt(tmp_path: Path) -> None:
         assert given_up == "its worker died"
 
 
+@pytest.mark.slow
 def test_what_an_earlier_process_was_running_is_queued_again(tmp_path: Path) -> None:
     with service(tmp_path, workers=0) as (served, api):
         [name] = queue(api, tasks(1))
@@ -90,6 +93,7 @@ def test_what_an_earlier_process_was_running_is_queued_again(tmp_path: Path) -> 
         assert (status.state, status.last_attempt_id) == (RolloutState.SUCCEEDED, "1")
 
 
+@pytest.mark.slow
 def test_without_workers_what_runs_is_left_to_the_controller(tmp_path: Path) -> None:
     with service(tmp_path, workers=0) as (served, api):
         [name] = queue(api, tasks(1))
@@ -98,6 +102,7 @@ def test_without_workers_what_runs_is_left_to_the_controller(tmp_path: Path) -> 
         assert served.store.get(name).status.state is RolloutState.RUNNING
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
     agent = "tests.rollout.no_such:agent"
     with service(tmp_path, framework="langchain", agent=agent) as (served, api):
@@ -109,6 +114,7 @@ def test_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
         assert "no_such" in (served.failure or "")
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_written_ends_it(tmp_path: Path) -> None:
     with (
         pytest.raises(StoreError, match="the disk is full"),

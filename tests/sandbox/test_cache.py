@@ -39,6 +39,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ISOLATING)
 def test_a_package_that_changed_gives_its_new_result(rung: str, library: Path) -> None:
     with opened(rung):

@@ -231,6 +231,7 @@ def test_a_report_that_was_not_asked_for_is_not_believed(
     assert result.files == {}
 
 
+@pytest.mark.slow
 def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:
     files = {"a.py": "", "big": "x" * (best_sandbox.config.limits.file_mb + 1 << 20)}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
@@ -275,6 +276,7 @@ def test_what_is_no_command_is_refused(command: Any) -> None:
         Job({"a.py": ""}, PythonScript(["a.py"]), 5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_cache(best_sandbox: Sandbox) -> None:
     config = SandboxConfig(rung=best_sandbox.rung.name, cache_entries=2)
     with open_sandbox(config) as sandbox:

@@ -50,6 +50,7 @@ def test_event_loop_still_works(sandbox: Sandbox, attack: Attack) -> None:
     assert result.stdout == "5\n", result
 
 
+@pytest.mark.slow
 def test_host_writes(sandbox: Sandbox, attack: Attack, open_folder: Path) -> None:
     victim = open_folder / "victim"
     victim.write_text("x")
@@ -117,6 +118,7 @@ def test_endless_loop(sandbox: Sandbox, attack: Attack) -> None:
     assert attack(sandbox, "print(1)").stdout == "1\n"
 
 
+@pytest.mark.slow
 def test_fork_bomb(sandbox: Sandbox, attack: Attack) -> None:
     result = attack(sandbox, attacks.FORK_BOMB, timeout_s=0.3)
     assert result.timed_out or "refused" in result.stdout, result
@@ -135,6 +137,7 @@ def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
     assert int(result.stdout.split()[-1]) <= sandbox.config.limits.memory_mb
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [attacks.MEMORY_CROWD, attacks.MEMORY_AMID_ORPHANS],

@@ -42,6 +42,7 @@ SOURCE = Path(agentgym.__file__).parents[1]
 SLEEPER = {"a.py": attacks.SLEEPER, "own": "mine", "b.py": "print(2)"}
 
 
+@pytest.mark.slow
 def test_everything_dies_with_the_host(rung: str, open_folder: Path) -> None:
     script = (
         "from agentgym.sandbox import *\n"
@@ -100,6 +101,7 @@ def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
         assert sandbox.restarts == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ["landlock", "landlock-user"])
 def test_folders_of_many_zygotes_go_with_the_host(rung: str, open_folder: Path) -> None:
     if reason := probe(RUNGS[rung]):
@@ -125,6 +127,7 @@ def test_folders_of_many_zygotes_go_with_the_host(rung: str, open_folder: Path) 
     assert left == ["removed-0", "removed-1", "removed-2"]
 
 
+@pytest.mark.slow
 def test_a_zygote_that_is_told_to_end_again_and_again_removes_its_folder(
     rung: str, open_folder: Path
 ) -> None:
@@ -225,6 +228,7 @@ async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
         assert (await sandbox.run(SLEEPER, PythonScript("b.py"))).stdout == "2\n"
 
 
+@pytest.mark.slow
 async def test_what_waits_when_it_is_closed_is_told(best_rung: str) -> None:
     config = SandboxConfig(rung=best_rung, concurrency=1, cache_entries=0)
     with open_sandbox(config) as sandbox:
@@ -239,6 +243,7 @@ async def test_what_waits_when_it_is_closed_is_told(best_rung: str) -> None:
         await later
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_what_runs(rung: str) -> None:
     config = f"SandboxConfig(rung={rung!r}, concurrency=2)"
     script = (
@@ -390,6 +395,7 @@ print(PythonScript("a.py") is not None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "rung"),
     [(os.environ["PATH"], "bubblewrap-user"), ("/nowhere", "landlock-user")],

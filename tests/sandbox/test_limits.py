@@ -63,6 +63,7 @@ def test_shared_memory_within_the_limit(each: Sandbox, attack: Attack) -> None:
     assert attack(each, script).stdout == "b'abc'\n"
 
 
+@pytest.mark.slow
 def test_what_was_held_is_free_for_the_next(each: Sandbox, attack: Attack) -> None:
     script = "import os; b = bytearray(60 << 20); open('f', 'wb').write(bytes(9 << 20))"
     for _ in range(6):
@@ -150,6 +151,7 @@ def test_timers_are_limited(each: Sandbox, attack: Attack) -> None:
     assert 0 < int(attack(each, script).stdout) <= 1024
 
 
+@pytest.mark.slow
 def test_threads_are_counted_where_the_kernel_cannot(attack: Attack) -> None:
     script = (
         "import threading\n"
@@ -283,6 +285,7 @@ def test_the_second_execution_of_a_zygote_is_judged_like_the_first(
         assert sandbox.restarts == 0
 
 
+@pytest.mark.slow
 def test_sleeping_counts(each: Sandbox, attack: Attack) -> None:
     script = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
     result = attack(each, script, timeout_s=0.4)
@@ -302,6 +305,7 @@ def test_threads_that_wait_while_one_computes_do_not_sleep(
     assert result.stdout == "done\n", result
 
 
+@pytest.mark.slow
 def test_processes_are_counted_together(each: Sandbox, attack: Attack) -> None:
     script = (
         "import os, time\n"

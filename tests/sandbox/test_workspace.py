@@ -80,6 +80,7 @@ async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
     assert (again.status, again.stdout) == ("exited", "2"), again
 
 
+@pytest.mark.slow
 async def test_many_large_files_leave_room_to_run(best_rung: str) -> None:
     large = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 200_000
     config = SandboxConfig(rung=best_rung, cache_entries=0)

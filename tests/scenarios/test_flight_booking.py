@@ -42,6 +42,7 @@ def run(task: Task, calls: list[Call]) -> tuple[Trajectory, Reward]:
     return asyncio.run(play(SCENARIO, task, calls))
 
 
+@pytest.mark.slow
 def test_passes_every_tripwire() -> None:
     findings = check_scenario(PACK, tasks=4 * FAMILIES)
     assert [(f.name, f.why) for f in findings if f.status != "pass"] == []

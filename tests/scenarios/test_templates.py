@@ -21,11 +21,13 @@ def pack(tmp_path: Path) -> str:
     return str(write_pack("mending", tmp_path, template="repair"))
 
 
+@pytest.mark.slow
 def test_the_repair_template_passes_the_tripwires(pack: str) -> None:
     findings = check_scenario(pack, tasks=8)
     assert {(f.name, f.why) for f in findings if f.status != "pass"} == set()
 
 
+@pytest.mark.slow
 def test_a_pack_of_the_repair_template_is_trained(
     pack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

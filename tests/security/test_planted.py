@@ -83,6 +83,7 @@ def train(*more: str) -> int:
     return main([*words.split(), "--config", str(settings), *more])
 
 
+@pytest.mark.slow
 def test_a_training_writes_no_secret(
     place: Path, dotenv: Path, engines: list[ScriptedEngine], capfd: Out
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_training_writes_no_secret(
     assert dropped, "a tool and a reward were to crash"
 
 
+@pytest.mark.slow
 def test_without_redaction_the_search_finds_them(
     place: Path,
     dotenv: Path,
@@ -205,6 +207,7 @@ def test_rollouts_of_ones_own_are_saved_without_secrets(
     assert trajectory.model_calls[0].response_tokens == 1
 
 
+@pytest.mark.slow
 def test_a_gateway_answers_and_records_no_secret(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: Out
 ) -> None:

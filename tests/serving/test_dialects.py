@@ -27,6 +27,7 @@ def server() -> Iterator[AgentServer]:
         yield opened
 
 
+@pytest.mark.slow
 def test_openais_client_has_its_responses(server: AgentServer) -> None:
     client = OpenAI(base_url=server.url, api_key="any", max_retries=0)
     tool: Any = {"type": "function", "name": "stock", "parameters": SCHEMA}

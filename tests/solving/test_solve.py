@@ -175,6 +175,8 @@ class TestNoServer:
             held.bind(("127.0.0.1", 0))
             return f"http://127.0.0.1:{held.getsockname()[1]}/v1#m"
 
+    @pytest.mark.slow
+    @pytest.mark.slow
     def test_it_is_told_at_once(self, address: str) -> None:
         """The client tries again for a second or two, and no role tries after it."""
         seen: list[Any] = []
@@ -189,6 +191,8 @@ class TestNoServer:
         )
         assert [e.role for e in seen if e.kind == "asked"] == ["supervisor"]
 
+    @pytest.mark.slow
+    @pytest.mark.slow
     def test_a_fallback_answers_for_it(self, address: str) -> None:
         models = {**good(), "generator": address}
         solution = solved(models=models, fallback=cast.writes(RIGHT))

@@ -172,6 +172,7 @@ class NoRoomForAReport(Progress):
         self.warnings += remarks
 
 
+@pytest.mark.slow
 def test_dapo_replaces_groups_of_equal_rewards_within_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_dapo_replaces_groups_of_equal_rewards_within_the_budget(
     assert groups == {"dapo": [3, 3, 2], "rloo": [2, 2, 2, 2]}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:
     run = train(tmp_path, 8).artifacts.run
     text, page = (run / "report.md").read_text(), (run / "report.html").read_text()
@@ -199,6 +201,7 @@ def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:
     assert "<svg" in page
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     seen = NoRoomForAReport(tmp_path / "runs" / "run")
     result = trainer(tmp_path, 8, progress=seen).train()
@@ -217,6 +220,7 @@ def test_training_ends_once_the_goal_holds_with_other_tasks_too(
     assert (result.stopped, result.steps) == ("success criteria reached", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "solved"), [(4, 4), (40, 77)])
 def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(
     tmp_path: Path, tasks: int, solved: int
@@ -227,6 +231,7 @@ def test_a_goal_that_other_tasks_do_not_bear_out_ends_nothing(
     assert (result.stopped, result.steps) == ("budget spent", 4)
 
 
+@pytest.mark.slow
 def test_each_confirmation_takes_further_tasks(tmp_path: Path) -> None:
     """Of the third four all are solved, of the second none."""
     given = trainer(tmp_path, 4)
@@ -265,6 +270,7 @@ def test_no_finished_step_is_lost(tmp_path: Path) -> None:
     assert state[0].episodes == whole[0].episodes == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [1, 2], ids=["validation", "other tasks"])
 def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
     tmp_path: Path, turn: int
@@ -281,6 +287,7 @@ def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
     assert [line["step"] for line in run.metrics()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None:
     progress = InterruptedAt("after")
     seldom = {"eval_every": 2}
@@ -295,6 +302,7 @@ def test_the_step_that_reaches_the_goal_has_a_checkpoint(tmp_path: Path) -> None
     assert again.validations == []
 
 
+@pytest.mark.slow
 def test_time_is_told_once_rollouts_were_timed_and_ends_with_the_last_measurement(
     tmp_path: Path,
 ) -> None:
@@ -305,6 +313,7 @@ def test_time_is_told_once_rollouts_were_timed_and_ends_with_the_last_measuremen
     assert progress.left[-1] > 0  # the final test is still to come
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_tells_no_time_before_it_has_done_a_step(
     tmp_path: Path,
 ) -> None:
@@ -325,6 +334,7 @@ def shorten(folder: Path, tasks: str) -> None:
     scenario.write_text(text.replace(listed, f"{listed}        return {tasks}\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("solved", "steps"), [(8, 1), (1, 4)])
 def test_a_scenario_with_few_tasks_is_trained_and_measured_on_those(
     tmp_path: Path, solved: int, steps: int
@@ -360,6 +370,7 @@ HALVED = """
 """
 
 
+@pytest.mark.slow
 def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> None:
     few = {"max_attempts": 1, "eval_samples": 2, "eval_every": 9}
     halving = trainer(tmp_path, 0, episodes=32, group_size=4, **few)
@@ -374,6 +385,7 @@ def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> N
     assert "no reward for each model call" not in reasons
 
 
+@pytest.mark.slow
 def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
     """Validation says the same of every step here, so the first is the best."""
     result = train(tmp_path, solved=3)
@@ -387,6 +399,7 @@ def test_the_best_validated_weights_are_kept(tmp_path: Path) -> None:
     assert result.trained.provenance.steps == 1
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     result = trainer(tmp_path, 3, patience=2).train()
 
@@ -394,6 +407,7 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     assert (result.steps, result.weights_step) == (3, 1)
 
 
+@pytest.mark.slow
 def test_without_early_stop_patience_ends_nothing(tmp_path: Path) -> None:
     result = trainer(tmp_path, 3, patience=1, early_stop=False).train()
 
@@ -416,6 +430,7 @@ class Answering(Progress):
         self.remarks += remarks
 
 
+@pytest.mark.slow
 def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
     """What was measured is not lost: the run goes on from there if the user says so."""
     nobody = Answering(False)
@@ -433,6 +448,7 @@ def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
     assert asked.remarks[0].startswith("Not one of 16 attempts")
 
 
+@pytest.mark.slow
 def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
     yes = Answering(True)
     sure = trainer(tmp_path, 0, progress=yes, yes=False, test_tasks=16)
@@ -440,6 +456,7 @@ def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
     assert len(yes.doubts) == 2
 
 
+@pytest.mark.slow
 def test_a_run_without_a_trained_call_has_failed_and_saves_nothing(
     tmp_path: Path,
 ) -> None:

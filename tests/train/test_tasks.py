@@ -1,7 +1,8 @@
 """Training tasks come in a fixed order, families that teach something more often."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 import pytest
 
@@ -15,6 +16,14 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.train.tasks import StreamState, TaskStream
 
 SCENARIO = get_scenario("coding")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_once() -> Iterator[None]:
+    """Make the thousand tasks of an epoch once, not in each test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SCENARIO, "tasks", cache(SCENARIO.tasks))
+        yield
 
 
 def settings(*, adaptive: bool = True) -> TrainingConfig:

@@ -244,6 +244,7 @@ def _imitated(ids: Sequence[int], trained: Sequence[Any]) -> str:
     return bytes(ids[token.position] for token in trained).decode()
 
 
+@pytest.mark.slow
 def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) -> None:
     watching = Watching()
 
@@ -262,6 +263,7 @@ def test_what_it_reached_is_measured_between_before_and_after(tmp_path: Path) ->
     assert TrainingResult.load(tmp_path / "runs" / "run") == result
 
 
+@pytest.mark.slow
 def test_a_warm_start_that_reaches_the_goal_is_the_result(tmp_path: Path) -> None:
     """Nothing is trained after it, and its weights are kept."""
     result = trainer(tmp_path).train()
@@ -270,6 +272,7 @@ def test_a_warm_start_that_reaches_the_goal_is_the_result(tmp_path: Path) -> Non
     assert result.metrics.pass_1.value == 1.0
 
 
+@pytest.mark.slow
 def test_one_without_episodes_ends_after_it_and_goes_on_when_they_are_raised(
     tmp_path: Path,
 ) -> None:
@@ -290,6 +293,7 @@ def test_no_episodes_without_a_warm_start_are_refused(tmp_path: Path) -> None:
         trainer(tmp_path, episodes=0, warm_start=False).train()
 
 
+@pytest.mark.slow
 def test_training_after_it_keeps_its_weights_where_none_are_better(
     tmp_path: Path,
 ) -> None:
@@ -301,6 +305,7 @@ def test_training_after_it_keeps_its_weights_where_none_are_better(
     assert kept[0].name == "step-000000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["plans", "imitation", "warmed", "validation"])
 def test_an_interrupted_one_goes_on_where_it_was(
     tmp_path: Path, engines: list[Learner], phase: str
@@ -320,6 +325,7 @@ def test_an_interrupted_one_goes_on_where_it_was(
     assert result.warm_start.pass_1.value == 1.0
 
 
+@pytest.mark.slow
 def test_no_validation_comes_after_it_where_no_time_is_left_to_train(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
@@ -336,6 +342,7 @@ def test_no_validation_comes_after_it_where_no_time_is_left_to_train(
     assert result.metrics.pass_1.value == 1.0
 
 
+@pytest.mark.slow
 def test_tasks_without_a_plan_are_no_part_of_it(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
@@ -348,6 +355,7 @@ def test_tasks_without_a_plan_are_no_part_of_it(
     assert all(b"turn_on" in bytes(s.ids) for s in sequences)
 
 
+@pytest.mark.slow
 def test_plans_are_looked_for_until_there_are_enough(tmp_path: Path) -> None:
     """Of so few tasks as are needed none has one."""
     result = trainer(tmp_path, known=60).train()
@@ -361,6 +369,7 @@ def test_plans_kept_apart_are_not_called_left_out() -> None:
     assert "291 training tasks imitated, 5 left out" in made.words()
 
 
+@pytest.mark.slow
 def test_few_tasks_are_gone_through_until_there_were_enough_updates(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +381,7 @@ def test_few_tasks_are_gone_through_until_there_were_enough_updates(
     assert result.imitated.updates == len(engines[0].imitated) == 9
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_time_but_not_before_the_first_update(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +393,7 @@ def test_it_ends_with_its_time_but_not_before_the_first_update(
     assert result.imitated.updates == len(engines[0].imitated) == 1
 
 
+@pytest.mark.slow
 def test_plans_that_fail_are_counted_and_left_out(
     tmp_path: Path, engines: list[Learner]
 ) -> None:
@@ -428,6 +439,7 @@ def test_an_engine_that_cannot_imitate_is_refused_before_a_model_is_loaded(
         trainer(tmp_path).plan()
 
 
+@pytest.mark.slow
 def test_a_weak_baseline_is_told_of_it(tmp_path: Path) -> None:
     watching = Watching()
     with pytest.raises(TrainingFailedError, match="--yes` or with --warm-start"):
@@ -459,6 +471,7 @@ def test_a_user_who_is_asked_decides(tmp_path: Path) -> None:
     assert run.config().warm_start
 
 
+@pytest.mark.slow
 def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
     cold = {"warm_start": False, "yes": True, "episodes": 8}
     with pytest.raises(TrainingFailedError, match="No two attempts|was trained"):
@@ -468,6 +481,7 @@ def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
         Trainer().train(resume=tmp_path / "runs" / "run", warm_start=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knows_from", "eval_every"), [(2, 1), (4, 3)], ids=["validated", "newest"]
 )
@@ -512,6 +526,7 @@ def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
     assert (result.steps, result.weights_step) == (4, 0)
 
 
+@pytest.mark.slow
 def test_a_language_model_learns_where_to_answer_in_its_own_words(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

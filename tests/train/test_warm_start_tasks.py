@@ -110,6 +110,7 @@ def imitated(engine: Learner) -> str:
     )
 
 
+@pytest.mark.slow
 def test_expected_calls_are_played_and_imitated(engines: list[Learner]) -> None:
     result = train([line(number) for number in range(16)])
 

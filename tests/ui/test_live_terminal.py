@@ -48,6 +48,7 @@ def assert_nothing_is_left(terminal: Terminal) -> None:
     assert screen.text.count("step 31   validation") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (160, 48)])
 def test_only_what_is_printed_stays(columns: int, rows: int) -> None:
     terminal = Terminal(columns, rows)
@@ -66,6 +67,7 @@ def test_only_what_is_printed_stays(columns: int, rows: int) -> None:
     assert all(text.count("tokens/s") <= 1 for text in shown)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_becomes_narrower_keeps_nothing_more() -> None:
     terminal = Terminal(160, 48)
 
@@ -78,6 +80,7 @@ def test_a_terminal_that_becomes_narrower_keeps_nothing_more() -> None:
     assert terminal.screen.wraps == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 160])
 def test_ctrl_c_leaves_nothing_dead(columns: int) -> None:
     terminal = Terminal(columns, 24)
@@ -95,6 +98,7 @@ def test_ctrl_c_leaves_nothing_dead(columns: int) -> None:
     assert "KeyboardInterrupt" in terminal.screen.text
 
 
+@pytest.mark.slow
 def test_an_error_leaves_nothing_dead() -> None:
     terminal = Terminal(80, 24)
     assert watch(terminal, "1 / 0") == 1

@@ -125,6 +125,7 @@ def test_a_gap_that_is_recorded_before_the_rollouts_end_is_kept(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_did_not_record_them_has_no_such_lines(ask: Ask) -> None:
     for by in ("family", "roles"):
         assert {*lines(ask, by, "tokens", "demo").values()} == {None}

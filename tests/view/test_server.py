@@ -187,6 +187,7 @@ def test_tokens_show_how_they_were_trained(ask: Ask, run: RunFolder) -> None:
     assert near["gaps"] == [None, 0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_teams_turns_are_summed_over_a_run_and_a_task(
     ask: Ask, tmp_path: Path
 ) -> None:
@@ -209,12 +210,14 @@ def test_a_teams_turns_are_summed_over_a_run_and_a_task(
     assert ask("runs/demo/graph").json()["rollouts"] == 1
 
 
+@pytest.mark.slow
 def test_looking_changes_no_file(ask: Ask, run: RunFolder) -> None:
     before = state_of(run.path)
     read_all(ask)
     assert state_of(run.path) == before
 
 
+@pytest.mark.slow
 def test_a_store_that_is_written_is_read_as_it_grows(ask: Ask, run: RunFolder) -> None:
     with Store(run.path / "rollouts.db") as store:
         [task, *_] = tasks()
@@ -233,6 +236,7 @@ def test_a_store_that_is_written_is_read_as_it_grows(ask: Ask, run: RunFolder) -
         assert not {"s00002-t000-00", "s00002-t000-01"} & set(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_index", [True, False], ids=["killed", "copied"])
 def test_a_store_left_by_a_kill_is_read_with_its_journal(
     ask: Ask, run: RunFolder, tmp_path: Path, with_index: bool
@@ -269,6 +273,7 @@ def test_a_store_of_another_version_says_what_to_do(
     assert ask("runs/demo").status_code == 200
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_a_sentence(
     ask: Ask, run: RunFolder, tmp_path: Path
 ) -> None:
@@ -368,6 +373,7 @@ def test_a_scenario_that_is_gone_leaves_the_rest(ask: Ask, run: RunFolder) -> No
     assert page["judgement"]["first_wrong"]["call"] == 0
 
 
+@pytest.mark.slow
 def test_a_change_of_the_run_is_sent_as_an_event(server: Any, run: RunFolder) -> None:
     with events(server, "runs/demo/events") as found:
         nothing = {"steps": False, "rollouts": False}

@@ -98,6 +98,7 @@ def run(*words: str) -> int:
     return main(["solve", "coding", *words])
 
 
+@pytest.mark.slow
 def test_the_team_is_seen_at_work(
     server: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_the_team_is_seen_at_work(
     assert not (project / "solution.py").exists()
 
 
+@pytest.mark.slow
 def test_json(server: str, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ("--problem", "Flip", "--file", "tests/test_solution.py")
     assert run(*words, "--model", server, "--json") == 0
@@ -126,6 +128,7 @@ def test_json(server: str, project: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert "supervisor  -> executor" in captured.err
 
 
+@pytest.mark.slow
 def test_without_tests_it_is_not_proven(
     server: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +146,7 @@ def test_without_tests_it_is_not_proven(
     assert "return text[::-1]" in shown
 
 
+@pytest.mark.slow
 def test_chat_goes_on(
     server: str,
     project: Path,
@@ -165,6 +169,7 @@ def test_chat_goes_on(
     assert "Solved: all tests pass." in shown
 
 
+@pytest.mark.slow
 def test_a_refused_key(
     server: str,
     project: Path,
@@ -179,6 +184,7 @@ def test_a_refused_key(
     assert "No file was changed." in shown
 
 
+@pytest.mark.slow
 def test_a_question_may_name_any_file(
     server: str,
     project: Path,
@@ -201,6 +207,7 @@ def test_a_question_may_name_any_file(
     assert "MarkupError" not in shown
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_saved_are_shown(
     server: str,
     project: Path,
@@ -213,6 +220,7 @@ def test_files_that_cannot_be_saved_are_shown(
     assert "Cannot write" in captured.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_files(
     server: str,
     project: Path,
@@ -231,6 +239,7 @@ def test_ctrl_c_keeps_the_files(
     assert (project / "out" / "solution.py").read_text() == FLIP
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
     server: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

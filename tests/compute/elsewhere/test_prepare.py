@@ -51,6 +51,7 @@ def prepared(shell: Shell, told: list[str], **settings: object) -> Ready:
     return prepare(cast(RetryingShell, shell), upload, told.append)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("facts", "model", "is_installed"),
     [
@@ -74,6 +75,7 @@ def test_vllm_is_installed_where_the_machine_has_room_for_it(
     assert any("Installing vllm on box" in words for words in told) == is_installed
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_install_vllm_trains_without_it() -> None:
     shell, told = Shell(gpus=1, gpu_mb=24_564), list[str]()
     shell.fails = "dns error"

@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_agent_goes_with_what_it_imports_and_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -63,6 +64,7 @@ def test_an_agent_goes_with_what_it_imports_and_names(
     assert found.extras == ["local", "langchain"]
 
 
+@pytest.mark.slow
 def test_a_tasks_file_goes_with_its_answers_and_tools(folder: Path) -> None:
     reference = f"{folder}/tasks.jsonl?tools=helpers%3ATOOLS&folder={folder}"
     found = make_upload(TrainingConfig(scenario=reference, framework="native"))
@@ -102,6 +104,7 @@ def test_a_benchmark_goes_with_its_data(
     assert there == "bfcl?data=/in/data/bfcl_eval-2026.3.23"
 
 
+@pytest.mark.slow
 def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
     pack = folder / "mine"
     pack.mkdir()
@@ -118,6 +121,7 @@ def test_a_pack_goes_whole_with_its_requirements(folder: Path) -> None:
     assert found.remote_config("/r", "x").scenario == "/r/inputs/packs/mine"
 
 
+@pytest.mark.slow
 def test_what_links_lead_to_goes_once_and_nothing_hidden(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -170,6 +174,7 @@ def test_a_judges_key_goes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
             make_upload(TrainingConfig(framework="native", judge=judge))
 
 
+@pytest.mark.slow
 def test_too_much_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "MOST_BYTES", 2**20)
     large = folder / "app" / "video.bin"
@@ -188,6 +193,7 @@ def test_a_models_folder_goes_too(folder: Path) -> None:
     assert found.remote_config("/r", "x").model == "/r/inputs/model/weights"
 
 
+@pytest.mark.slow
 def test_the_package_goes_as_a_wheel() -> None:
     made = wheel()
     assert made == wheel()

@@ -52,6 +52,7 @@ def test_a_spot_machine_is_an_offer_of_its_own_up_to_the_price_on_demand(
     assert yaml.safe_load(sent["task"])["resources"]["use_spot"] is True
 
 
+@pytest.mark.slow
 def test_a_cluster_comes_up_and_goes(sky: FakeSky) -> None:
     provider = SkyPilot()
     machine = provider.launch(offer(), NAME, KEY)
@@ -96,6 +97,7 @@ def test_states(
     assert SkyPilot().describe(cluster()).state is state
 
 
+@pytest.mark.slow
 def test_no_capacity_leaves_nothing(sky: FakeSky) -> None:
     wanted = offer()
     sky.change(full=["g6.xlarge"])
@@ -104,6 +106,7 @@ def test_no_capacity_leaves_nothing(sky: FakeSky) -> None:
     assert (sky["clusters"], sky["downs"]) == ({}, 1)
 
 
+@pytest.mark.slow
 def test_what_a_launch_that_breaks_has_left_is_ended(sky: FakeSky) -> None:
     wanted = offer()
     sky.change(on_launch="breaks")
@@ -115,6 +118,7 @@ def test_what_a_launch_that_breaks_has_left_is_ended(sky: FakeSky) -> None:
         SkyPilot().launch(wanted, NAME, KEY)
 
 
+@pytest.mark.slow
 def test_a_launch_that_hangs_is_unclear(
     sky: FakeSky, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +141,7 @@ def test_without_credentials(sky: FakeSky) -> None:
         SkyPilot().offers()
 
 
+@pytest.mark.slow
 def test_a_launch_without_credentials(sky: FakeSky) -> None:
     wanted = offer()
     sky.change(on_launch="no access")

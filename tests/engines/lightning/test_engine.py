@@ -94,6 +94,7 @@ def save(engine: LightningEngine, folder: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_an_update_lets_the_trainer_read_the_rollouts_of_the_step(make: Make) -> None:
     engine = make()
     done = engine.update(batch())
@@ -104,6 +105,7 @@ def test_an_update_lets_the_trainer_read_the_rollouts_of_the_step(make: Make) ->
     assert not engine.failure
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_taken_from_the_trainer_and_starts_another(
     make: Make, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_checkpoint_is_taken_from_the_trainer_and_starts_another(
     assert left == {"checkpoints", "lightning.log"}
 
 
+@pytest.mark.slow
 def test_a_skipped_step_trains_nothing_and_keeps_the_weights(
     make: Make, tmp_path: Path
 ) -> None:

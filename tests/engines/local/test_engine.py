@@ -102,6 +102,7 @@ def weights(engine: LocalEngine) -> dict[str, torch.Tensor]:
     return {n: p.detach().clone() for n, p in engine._loaded.model.named_parameters()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["rloo", "grpo"])
 def test_the_policy_learns_what_pays(make: Make, algorithm: str) -> None:
     engine = make(learning_rate=1e-2, algorithm=algorithm)
@@ -112,6 +113,7 @@ def test_the_policy_learns_what_pays(make: Make, algorithm: str) -> None:
     assert engine.step == engine.policy.decoder.version == 20
 
 
+@pytest.mark.slow
 def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
     engine = make(lora_rank=4, learning_rate=2e-2)
     before = weights(engine)
@@ -124,6 +126,7 @@ def test_an_adapter_learns_and_the_base_stays(make: Make) -> None:
     assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_penalty_keeps_the_policy_near_the_untrained_one(
     make: Make, rank: int
@@ -377,6 +380,7 @@ def test_a_checkpoint_of_another_model_is_refused(make: Make, tmp_path: Path) ->
         make(lora_rank=4).load_checkpoint(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 4])
 def test_an_exported_policy_answers_as_the_trained_one(
     make: Make, tmp_path: Path, rank: int
@@ -418,6 +422,7 @@ def test_an_adapter_finds_its_base_from_any_folder(
     LocalPolicy.load("model", gpu="none").close()
 
 
+@pytest.mark.slow
 def test_running_responses_finish_before_an_update(make: Make) -> None:
     """Every response is from one version of the weights."""
     engine = make(learning_rate=1e-2)

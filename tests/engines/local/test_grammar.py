@@ -148,6 +148,7 @@ def test_answers_have_the_form_and_learning_sees_their_distribution(
     assert sum(gaps) / len(gaps) < 1e-5
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_masked_distribution(
     policy: LocalPolicy, loaded: LoadedModel
 ) -> None:
@@ -225,6 +226,7 @@ def test_decisions_are_trained_and_forced_tokens_are_not(policy: LocalPolicy) ->
     assert trained(None) == ("", NOT_REPLAYED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_drafts_and_rows_change_no_answer(
     loaded: LoadedModel, policy: LocalPolicy, deterministic: bool
@@ -289,6 +291,7 @@ def constrained() -> Iterator[LocalPolicy]:
     policy.close()
 
 
+@pytest.mark.slow
 def test_constrained_calls_are_valid_and_text_stays_free(
     constrained: LocalPolicy, policy: LocalPolicy, loaded: LoadedModel
 ) -> None:

@@ -70,6 +70,7 @@ def test_an_answer_is_written_as_the_policy_would_give_it(
     assert sampled.prompt_ids == first.prompt_ids
 
 
+@pytest.mark.slow
 def test_what_is_imitated_is_learned(engine: LocalEngine) -> None:
     imitation = engine.imitation()
     batch = example(imitation.write(asked(ASKED), "", [CALL]))
@@ -81,6 +82,7 @@ def test_what_is_imitated_is_learned(engine: LocalEngine) -> None:
     assert engine.step == 0
 
 
+@pytest.mark.slow
 def test_all_weights_learn_to_make_the_call(model_folder: Path) -> None:
     config = TrainingConfig.create(model=str(model_folder), gpu="none", lora_rank=0)
     engine = LocalEngine.create(config)

@@ -66,6 +66,7 @@ def policies(loaded: LoadedModel) -> Iterator[list[LocalPolicy]]:
         policy.close()
 
 
+@pytest.mark.slow
 def test_both_paths_sample_the_same(policies: list[LocalPolicy]) -> None:
     """Through shared prompts, kept heads and continued sessions."""
     requests = [request(i // 3, i, session=f"s{i}", tokens=12) for i in range(6)]
@@ -283,6 +284,7 @@ def save_settings(source: Path, folder: Path, settings: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(settings))
 
 
+@pytest.mark.slow
 def test_experts_are_left_as_they_are_and_the_plan_says_so(tmp_path: Path) -> None:
     folder = save("qwen3_moe", tmp_path)
 

@@ -72,6 +72,7 @@ def model_logprobs(loaded: LoadedModel, result: ChatResult, temperature: float) 
     return logprobs.gather(-1, torch.tensor(result.response_ids)[:, None])[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_logprobs_are_the_models_own(
     policy: LocalPolicy, loaded: LoadedModel, temperature: float
@@ -131,6 +132,7 @@ def test_a_prompt_that_comes_again_is_answered_from_the_weights_of_now(
         policy.close()
 
 
+@pytest.mark.slow
 def test_sampling_follows_the_models_distribution(
     policy: LocalPolicy, loaded: LoadedModel
 ) -> None:

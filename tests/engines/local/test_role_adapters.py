@@ -103,6 +103,7 @@ def changed(before: dict[str, torch.Tensor], engine: LocalEngine) -> set[str]:
     return {n.split(".")[-2] if ".lora_" in n else "base" for n in names}
 
 
+@pytest.mark.slow
 def test_an_update_changes_only_the_adapter_of_the_role_that_spoke(make: Make) -> None:
     engine = make()
     update(engine, ROLES)  # both have moments, which would move a weight on their own
@@ -115,6 +116,7 @@ def test_an_update_changes_only_the_adapter_of_the_role_that_spoke(make: Make) -
     assert changed(before, engine) == {"r1_supervisor", "r2_test_er"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "most"), [("float32", 1e-5), ("bf16", 0.03)])
 def test_recorded_log_probabilities_are_the_learners_for_every_role(
     make: Make, precision: str, most: float
@@ -132,6 +134,7 @@ def test_recorded_log_probabilities_are_the_learners_for_every_role(
     assert engine.update(swapped).gap > 10 * most, "the roles' adapters are alike"
 
 
+@pytest.mark.slow
 def test_the_model_below_answers_for_other_roles(make: Make) -> None:
     engine, fresh = make(), make()
     for _ in range(3):
@@ -150,6 +153,7 @@ def test_the_model_below_answers_for_other_roles(make: Make) -> None:
     assert engine.compare(TrainingBatch(own)) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_kept_prefix_is_not_that_of_another_role(make: Make) -> None:
     """One conversation, asked about by each role in turn, as alone."""
     engine = make()
@@ -172,6 +176,7 @@ def test_a_kept_prefix_is_not_that_of_another_role(make: Make) -> None:
     assert together[ROLES[0]] != pytest.approx(together[ROLES[1]], abs=1e-2)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_checkpoint(make: Make, tmp_path: Path) -> None:
     first, second = make(), make()
     update(first, (ROLES[0],))  # the other has no moments yet
@@ -186,6 +191,7 @@ def test_a_run_goes_on_from_its_checkpoint(make: Make, tmp_path: Path) -> None:
         torch.testing.assert_close(weight, kept[name], msg=name)
 
 
+@pytest.mark.slow
 def test_all_adapters_are_saved_and_loaded_together(make: Make, tmp_path: Path) -> None:
     engine = make()
     for _ in range(3):
@@ -207,6 +213,7 @@ def test_all_adapters_are_saved_and_loaded_together(make: Make, tmp_path: Path) 
         assert now.logprobs == pytest.approx(before.logprobs, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_deterministic_run_does_not_depend_on_the_other_roles(make: Make) -> None:
     engine = make(deterministic=True)
     update(engine, ROLES)
@@ -217,6 +224,7 @@ def test_a_deterministic_run_does_not_depend_on_the_other_roles(make: Make) -> N
         assert alone.logprobs == result.logprobs
 
 
+@pytest.mark.slow
 def test_models_whose_tokens_cannot_be_packed(make: Make, tmp_path: Path) -> None:
     save("mistral", tmp_path)  # has a window
     engine = make(tmp_path)

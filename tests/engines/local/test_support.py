@@ -42,6 +42,7 @@ def test_contract_6_unsupported_settings_are_refused_before_a_model_loads(
             refuse(config(**settings))
 
 
+@pytest.mark.slow
 def test_the_check_loads_neither_torch_nor_transformers() -> None:
     code = (
         "import sys\n"

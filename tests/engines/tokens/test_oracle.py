@@ -166,4 +166,7 @@ def test_a_template_whose_answers_do_not_end_is_said_before_time_is_spent(
     assert "<|im_end|>" in caplog.text
     with pytest.raises(EngineError, match="warm start cannot work"):
         other.check_ends(imitates=True)
+    bare = tokens("{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}")
+    with pytest.raises(EngineError, match="ends an answer of 'm' with nothing"):
+        bare.check_ends(imitates=True)
     tokenizer.chat_template = usual

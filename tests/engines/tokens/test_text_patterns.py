@@ -1,6 +1,8 @@
 """Patterns of JSON schemas as the regular expressions of grammars."""
 
 import re
+from functools import cache
+from typing import Any
 
 import pytest
 from llguidance import LLMatcher
@@ -16,9 +18,15 @@ TEXTS = (
 )
 
 
-def follows(expressions: list[str], text: str) -> bool:
+@cache
+def tokens() -> tuple[Any, Any]:
+    """Return the shipped policy's tokenizer, and the same for grammars."""
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    reader = from_tokenizer(tokenizer, n_vocab=len(tokenizer))
+    return tokenizer, from_tokenizer(tokenizer, n_vocab=len(tokenizer))
+
+
+def follows(expressions: list[str], text: str) -> bool:
+    tokenizer, reader = tokens()
     ids = tokenizer.encode(text, add_special_tokens=False)
     for each in expressions:
         matcher = LLMatcher(reader, LLMatcher.grammar_from_lark(f"start: /{each}/"))

@@ -26,6 +26,7 @@ def ask_update(client: VerlClient, **given: object) -> object:
     return client.ask("update", **{**update, **given})
 
 
+@pytest.mark.slow
 def test_a_started_server_says_where_it_answers_and_updates(servers: Servers) -> None:
     client = servers().client()
     state = client.start(settings())
@@ -36,6 +37,7 @@ def test_a_started_server_says_where_it_answers_and_updates(servers: Servers) ->
     client.close()
 
 
+@pytest.mark.slow
 def test_all_that_a_server_started_ends_with_its_client(servers: Servers) -> None:
     server = servers()
     client = server.client()
@@ -48,11 +50,13 @@ def test_all_that_a_server_started_ends_with_its_client(servers: Servers) -> Non
     assert not server.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_key_is_refused(servers: Servers) -> None:
     with pytest.raises(UsageError, match=r"\(401\): the key is not the one of"):
         servers().client("another").start(settings())
 
 
+@pytest.mark.slow
 def test_a_client_of_another_version_is_refused(servers: Servers) -> None:
     address = servers().address
     answer = httpx.post(
@@ -64,6 +68,7 @@ def test_a_client_of_another_version_is_refused(servers: Servers) -> None:
     assert "install the same agentgym on both sides" in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_a_second_client_is_refused_and_the_first_goes_on(servers: Servers) -> None:
     server = servers()
     first, second = server.client(), server.client()
@@ -74,11 +79,13 @@ def test_a_second_client_is_refused_and_the_first_goes_on(servers: Servers) -> N
     first.close()
 
 
+@pytest.mark.slow
 def test_why_verl_does_not_start_is_told(servers: Servers) -> None:
     with pytest.raises(EngineError, match="ValueError: there is no such model"):
         servers().client().start(settings("no start"))
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_in_a_step_is_an_error_with_its_last_words(
     servers: Servers,
 ) -> None:
@@ -89,6 +96,7 @@ def test_a_driver_that_dies_in_a_step_is_an_error_with_its_last_words(
     client.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_an_error(servers: Servers) -> None:
     server = servers()
     client = server.client()
@@ -101,6 +109,7 @@ def test_a_server_that_is_killed_is_an_error(servers: Servers) -> None:
     assert not psutil.wait_procs(below, timeout=30)[1]
 
 
+@pytest.mark.slow
 def test_a_failed_update_leaves_the_server_usable(servers: Servers) -> None:
     client = servers().client()
     client.start(settings("fails"))
@@ -110,6 +119,7 @@ def test_a_failed_update_leaves_the_server_usable(servers: Servers) -> None:
     client.close()
 
 
+@pytest.mark.slow
 def test_an_overloaded_server_is_asked_again(servers: Servers) -> None:
     client = servers().client()
     client.start(settings("slow"))
@@ -131,6 +141,7 @@ def test_a_server_that_stays_overloaded_is_an_error() -> None:
         ask_update(client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "why"),
     [

@@ -52,6 +52,7 @@ def make(
         yield engine
 
 
+@pytest.mark.slow
 def test_an_update_counts_on_and_its_servers_version_with_it(make: Make) -> None:
     engine = make()
     assert engine.policy.servers == ["http://127.0.0.1:9/v1"]
@@ -61,16 +62,19 @@ def test_an_update_counts_on_and_its_servers_version_with_it(make: Make) -> None
     assert (engine.step, engine.policy.version) == (1, 1)
 
 
+@pytest.mark.slow
 def test_an_empty_batch_is_an_update_too(make: Make) -> None:
     engine = make()
     assert engine.update(TrainingBatch()).loss == 0.0
     assert engine.step == 1
 
 
+@pytest.mark.slow
 def test_gradients_that_are_not_finite_are_told(make: Make) -> None:
     assert make("not finite").update(BATCH).refused == NOT_FINITE
 
 
+@pytest.mark.slow
 def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -> None:
     engine = make("other weights")
     with pytest.raises(EngineError, match=r"0\.500 nats off the learner's"):
@@ -78,6 +82,7 @@ def test_servers_with_other_weights_than_the_learners_are_an_error(make: Make) -
     assert engine.step == 0
 
 
+@pytest.mark.slow
 def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> None:
     engine = make()
     with engine.sampling():  # nothing was imitated, so nothing is sent
@@ -94,11 +99,13 @@ def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> N
     assert after.kl == pytest.approx(usual.kl / 4)  # the script says the rate there
 
 
+@pytest.mark.slow
 def test_an_imitation_whose_gradient_is_not_finite_has_no_loss(make: Make) -> None:
     imitation = make("not finite").imitation()
     assert math.isnan(imitation.learn(BATCH, share=1.0))
 
 
+@pytest.mark.slow
 def test_an_imitated_answer_is_the_templates_and_ends(make: Make) -> None:
     call = RequestedCall(id="call_1", name="read_file", arguments='{"path": "a.py"}')
     request = ChatRequest(messages=[{"role": "user", "content": "Read a.py."}])
@@ -109,12 +116,14 @@ def test_an_imitated_answer_is_the_templates_and_ends(make: Make) -> None:
     assert "a.py" in tokenizer.decode(written.response_ids)
 
 
+@pytest.mark.slow
 def test_labels_are_those_of_the_models_tokenizer(make: Make) -> None:
     labels = make().label(ModelCall(prompt_ids=[30], response_ids=[40, 50, 60]))
     assert labels is not None
     assert len(labels) == 3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
     first, folder = make(), tmp_path / "step"
     folder.mkdir()
@@ -126,6 +135,7 @@ def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
     assert second.update(BATCH).step == 2
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_not_whole_is_refused(make: Make, tmp_path: Path) -> None:
     engine, folder = make(), tmp_path / "step"
     folder.mkdir()
@@ -139,6 +149,7 @@ def test_a_checkpoint_that_is_not_whole_is_refused(make: Make, tmp_path: Path) -
         engine.load_checkpoint(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -162,6 +173,7 @@ def test_a_checkpoint_of_something_else_is_refused(
         engine.load_checkpoint(folder)
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_other_machine_does_not_share_is_an_error(
     make: Make, tmp_path: Path
 ) -> None:
@@ -170,11 +182,13 @@ def test_a_folder_that_the_other_machine_does_not_share_is_an_error(
         make("elsewhere").save_checkpoint(tmp_path / "step")
 
 
+@pytest.mark.slow
 def test_an_export_has_the_tokenizer(make: Make, tmp_path: Path) -> None:
     make().export(tmp_path / "agent")
     assert (tmp_path / "agent" / "tokenizer.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_server_whose_verl_fails_in_a_step_ends_the_update(make: Make) -> None:
     with pytest.raises(EngineError, match="illegal memory access"):
         make("dies").update(BATCH)
@@ -193,6 +207,7 @@ def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -
         make(model=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_template_and_its_variables_reach_the_servers(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def test_a_stream_is_the_whole_answer_in_pieces(
     assert "".join(map(str, pieces)) == (whole.content or "")
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_server_whose_guard_was_killed(
     played: Played, engines: Engines
 ) -> None:

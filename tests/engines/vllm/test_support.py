@@ -34,6 +34,7 @@ def test_the_plan_says_who_is_on_which_gpu(played: Played) -> None:
     assert two.device == "2 GPUs, vLLM on all but the first"
 
 
+@pytest.mark.slow
 def test_what_the_learner_takes_has_room_beside_vllm(
     played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_where_it_is_not_installed_the_plan_says_how(
     assert "`agentgym engine install vllm`" in plan.notes[0]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_too_small_for_both_samples_in_process(
     own_home: Path, tells: Tells, seven: str
 ) -> None:
@@ -139,6 +140,7 @@ def test_flags_of_vllm_choose_vllm(half: str) -> None:
     assert chosen_engine(config)[0].engine == "vllm"
 
 
+@pytest.mark.slow
 def test_episodes_are_shorter_where_the_memory_needs_it(
     own_home: Path, tells: Tells, half: str
 ) -> None:
@@ -152,6 +154,7 @@ def test_episodes_are_shorter_where_the_memory_needs_it(
     assert make_plan(own).config.max_episode_tokens == 1024
 
 
+@pytest.mark.slow
 def test_a_share_that_leaves_vllm_no_room_is_refused(
     own_home: Path, tells: Tells, seven: str
 ) -> None:

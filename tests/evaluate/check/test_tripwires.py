@@ -83,6 +83,7 @@ def look(*names: str, tasks: int = 4) -> dict[str, Finding]:
     return {name: run_tripwire(name, examined) for name in chosen}
 
 
+@pytest.mark.slow
 def test_a_new_pack_passes(pack: Path) -> None:
     findings = check_scenario("heating", tasks=12)
     assert {finding.status for finding in findings} == {"pass"}
@@ -142,6 +143,7 @@ def lines(path: Path, count: int, line: str, tools: str = "TOOLS") -> str:
     return str(source)
 
 
+@pytest.mark.slow
 def test_few_tools_are_not_a_reward_hack(tmp_path: Path) -> None:
     expect = '[{"tool": "get_weather", "args": {"city": "NAME"}}]'
     line = f'{{"instruction": "NAME?", "expect": {expect}}}'
@@ -157,6 +159,7 @@ def test_few_tools_are_not_a_reward_hack(tmp_path: Path) -> None:
     assert "'get_weather' has no description" in found["tools"].why
 
 
+@pytest.mark.slow
 def test_credit_for_calls_of_the_plan_beside_others_is_not_a_reward_hack(
     tmp_path: Path,
 ) -> None:
@@ -170,6 +173,7 @@ def test_credit_for_calls_of_the_plan_beside_others_is_not_a_reward_hack(
     assert failed(check_scenario(reference)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "status"), [("any_call", "fail"), ("no_call", "warn")]
 )
@@ -214,6 +218,7 @@ def test_a_scenario_without_solutions_skips_the_oracle(pack: Path) -> None:
     assert failed([*findings.values()]) == []
 
 
+@pytest.mark.slow
 def test_the_command_tells_and_exits_with_1(pack: Path, agentgym: Command) -> None:
     good = agentgym("scenarios", "check", "heating", "--tasks", "4", "--json")
     assert good.code == 0

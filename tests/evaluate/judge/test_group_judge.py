@@ -255,6 +255,7 @@ def test_progress_counts_the_attempts_that_are_judged() -> None:
     assert counted == [2, 0, 0]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_wait() -> None:
     def interrupt() -> None:
         raise RuntimeError("Ctrl-C")

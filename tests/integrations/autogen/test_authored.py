@@ -68,6 +68,7 @@ def ledger(who: str, *, done: bool = False) -> Reply:
 SEEN = [("list_files", "ok", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "script", "who"),
     [
@@ -117,6 +118,7 @@ def test_its_models_and_tools_are_led_to_training(
     assert who is None or speakers(found) == who
 
 
+@pytest.mark.slow
 def test_episodes_at_once_share_nothing(tmp_path: Path) -> None:
     done = run_all(tmp_path, "pair", _told_what_it_was_told, 64, workers=1)
     for request, found in zip(requests(64), done, strict=True):
@@ -138,6 +140,7 @@ def _told_what_it_was_told(request: ChatRequest) -> Reply:
     return Reply("DONE") if request.messages[-1]["role"] == "tool" else LIST
 
 
+@pytest.mark.slow
 def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     done = run_all(tmp_path, "author", lambda _: Reply("Fine."), 8)
     for request, found in zip(requests(8), done, strict=True):
@@ -146,6 +149,7 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
         assert call.content == "Fine."
 
 
+@pytest.mark.slow
 def test_tools_that_the_episode_does_not_have_run_as_they_are(tmp_path: Path) -> None:
     shout = Reply(calls=[("shout", {"word": "hey"})])
     found = run(tmp_path, "clerk", shout, Reply("Done."))
@@ -164,6 +168,7 @@ def test_calls_that_are_no_object_are_malformed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_inputs_are_what_it_is_told_first(tmp_path: Path) -> None:
     told = f"{AUTHORED}:told"
     [found] = run_all(tmp_path, "clerk", list_then_answer, inputs=told)
@@ -176,12 +181,14 @@ def test_inputs_are_what_it_is_told_first(tmp_path: Path) -> None:
     assert "gave a int" in str(lost.reason)
 
 
+@pytest.mark.slow
 def test_a_person_in_a_team_is_the_scenarios_user(tmp_path: Path) -> None:
     found = run(tmp_path, "asking", Reply("Which?"))
     assert str(found.reason) == "interrupt: the user has nothing to say to: Which?"
     assert found.reward is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "reason"),
     [
@@ -208,6 +215,7 @@ def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     assert "the tool quit_all called sys.exit(3)" in str(found.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "settings", "told"),
     [
@@ -223,6 +231,7 @@ def test_what_cannot_be_trained_is_refused(
         run(tmp_path, agent, **settings)
 
 
+@pytest.mark.slow
 def test_a_ledger_that_names_no_speaker_is_the_policys_failure(tmp_path: Path) -> None:
     found = run(tmp_path, "magentic_pair", OK, OK, ledger("Santa"))
     assert found.reason is not None

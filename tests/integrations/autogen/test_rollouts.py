@@ -114,6 +114,7 @@ def test_the_model_is_told_of_the_tools_as_they_are(tmp_path: Path) -> None:
     assert told.messages[-1]["content"] == same.messages[-1]["content"]
 
 
+@pytest.mark.slow
 def test_a_factory_that_makes_no_agent_is_told(tmp_path: Path) -> None:
     with pytest.raises(RolloutError, match=re.escape("gave a function, not an agent")):
         run(tmp_path, "make_nothing")

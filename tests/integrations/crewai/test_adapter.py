@@ -91,6 +91,7 @@ def test_a_copy_answers_from_another_model_and_the_given_one_stays(make: Any) ->
     assert answer(found) == "old"
 
 
+@pytest.mark.slow
 def test_copies_keep_whose_task_is_whose(authored: Any) -> None:
     made = ADAPTER.with_model(authored.twins, Says(model="new"))
     assert [tool.name for tool in made.tasks[0].agent.tools] == ["note"]

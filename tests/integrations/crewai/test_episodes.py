@@ -61,6 +61,7 @@ def test_what_a_factory_returns_is_run_and_its_roles_are_recorded(
     assert told == ["system", "user"]
 
 
+@pytest.mark.slow
 def test_a_manager_hands_work_to_an_agent(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         offered = {tool["function"]["name"] for tool in request.tools}
@@ -93,6 +94,7 @@ def test_calls_of_one_message_run_in_their_order(tmp_path: Path) -> None:
     assert results == [f"{n + 1} notes" for n in range(6)]
 
 
+@pytest.mark.slow
 def test_a_call_is_made_again_and_not_remembered(tmp_path: Path) -> None:
     def respond(request: ChatRequest) -> Reply:
         said = sum(m["role"] == "assistant" for m in request.messages)
@@ -140,6 +142,7 @@ def test_going_round_without_a_failure_is_stuck_and_scored(tmp_path: Path) -> No
     assert trajectory.reward is not None
 
 
+@pytest.mark.slow
 def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
     trajectory = run(tmp_path, lambda _: Reply(""))
     assert str(trajectory.reason) == "goal not reached"
@@ -157,6 +160,7 @@ def test_a_tool_that_crashes_drops_the_episode(tmp_path: Path) -> None:
     assert len(trajectory.model_calls) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "told"),
     [

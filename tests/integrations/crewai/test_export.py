@@ -88,6 +88,7 @@ def test_an_agent_calls_the_tools_of_its_scenario_and_prints_nothing(
     assert {request.max_tokens for request in asked} == {40}
 
 
+@pytest.mark.slow
 def test_it_is_told_what_it_was_told_in_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

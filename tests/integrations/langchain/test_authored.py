@@ -73,6 +73,7 @@ WORKS = {
 """What the documentation says works, by the agent that shows it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKS.values())
 def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> None:
     report = tried(name)
@@ -84,6 +85,7 @@ def test_it_trains_as_it_is(tried: Callable[..., AgentReport], name: str) -> Non
     assert live.BOOKS == {"B1": "shelf"}
 
 
+@pytest.mark.slow
 def test_what_a_graph_needs_of_a_task_is_given(
     tried: Callable[..., AgentReport],
 ) -> None:
@@ -98,6 +100,7 @@ def test_what_a_graph_needs_of_a_task_is_given(
     assert "--inputs module:function" in problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "passes"), [("supervisor", "ask_lender"), ("swarm", "transfer_to_lender")]
 )
@@ -144,6 +147,7 @@ def test_another_error_after_a_json_object_is_not_the_policys_failure(
     assert "the desk's database is gone" in str(made.reason)
 
 
+@pytest.mark.slow
 def test_a_node_that_asks_for_any_json_object_is_trained(
     tried: Callable[..., AgentReport], tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ def test_what_cannot_be_trained_is_named_in_a_trial(
         raise AssertionError(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["threaded", "pooled"])
 def test_threads_without_the_episode_are_named(
     tried: Callable[..., AgentReport], name: str
@@ -195,6 +200,7 @@ def test_threads_without_the_episode_are_named(
     assert "contextvars.copy_context().run" in problem
 
 
+@pytest.mark.slow
 def test_where_a_graph_waits_is_noted(tried: Callable[..., AgentReport]) -> None:
     for name in ("waiting", f"{TUTORIAL}:never_approving_batched"):
         report = tried(name)
@@ -202,6 +208,7 @@ def test_where_a_graph_waits_is_noted(tried: Callable[..., AgentReport]) -> None
         assert any("else with 'yes'" in each for each in report.concerns)
 
 
+@pytest.mark.slow
 def test_a_call_that_a_node_replaces_is_followed(
     tried: Callable[..., AgentReport],
 ) -> None:
@@ -232,6 +239,7 @@ def test_what_is_no_agent_is_refused(
         tried(name)
 
 
+@pytest.mark.slow
 def test_prompts_tools_and_models_are_found(tried: Callable[..., AgentReport]) -> None:
     [role] = tried("plain").roles
     assert (role.name, role.prompt) == ("desk", live.PROMPT)

@@ -90,6 +90,7 @@ def names(request: ChatRequest) -> list[str]:
     return [tool["function"]["name"] for tool in request.tools]
 
 
+@pytest.mark.slow
 def test_a_live_tool_changes_the_state_of_the_graph_that_calls_it(
     tmp_path: Path,
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_live_tool_changes_the_state_of_the_graph_that_calls_it(
     assert made.success
 
 
+@pytest.mark.slow
 def test_an_answer_in_a_providers_form_is_a_call_that_is_trained(
     tmp_path: Path,
 ) -> None:
@@ -137,6 +139,7 @@ def test_another_model_answers_on_edges_too() -> None:
     assert edges[0] == edges[1]
 
 
+@pytest.mark.slow
 def test_a_call_that_ends_the_agent_is_made(tmp_path: Path) -> None:
     told = " ".join(tried(tmp_path, "finishing", PART, DONE).concerns)
     assert "Calls of Finished end the agent" in told
@@ -150,6 +153,7 @@ def test_a_call_that_ends_the_agent_is_made(tmp_path: Path) -> None:
     assert not skipped.success
 
 
+@pytest.mark.slow
 def test_each_episode_has_a_store_as_on_a_server(tmp_path: Path) -> None:
     tried(tmp_path, "noting", PART)
     config = settings(tmp_path, "noting", [PART])
@@ -175,6 +179,7 @@ LINE = {"tool": "write_diary", "args": {"line": "hinge"}}
 REPORT = {"tool": "Report", "args": {"part": "hinge"}}
 
 
+@pytest.mark.slow
 def test_calls_that_a_node_answers_itself_are_followed_once_allowed(
     tmp_path: Path,
 ) -> None:
@@ -200,6 +205,7 @@ def test_calls_that_a_node_answers_itself_are_followed_once_allowed(
     assert list(offered) == ["line"]
 
 
+@pytest.mark.slow
 def test_a_wrong_call_that_makes_the_agent_crash_is_the_policys_failure(
     tmp_path: Path,
 ) -> None:
@@ -210,6 +216,7 @@ def test_a_wrong_call_that_makes_the_agent_crash_is_the_policys_failure(
     assert not made.success
 
 
+@pytest.mark.slow
 def test_inspect_takes_the_tools_and_the_model_that_train_takes(
     agentgym: Command,
 ) -> None:
@@ -221,6 +228,7 @@ def test_inspect_takes_the_tools_and_the_model_that_train_takes(
     assert (report["bound"], report["too_long"]) == (["write_diary"], "")
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_cannot_be_read_is_left_to_whatever_loads_it(
     tmp_path: Path,
 ) -> None:

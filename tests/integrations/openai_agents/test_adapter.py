@@ -32,6 +32,7 @@ def runner() -> Any:
     return Runner
 
 
+@pytest.mark.slow
 def test_agents_prompts_tools_and_hand_offs_are_found(authored: Any) -> None:
     [role] = ADAPTER.roles(authored.clerk)
     assert (role.name, role.system_prompt, role.model) == ("clerk", "You look.", None)

@@ -23,6 +23,7 @@ def authored() -> Any:
     return sys.modules[AUTHORED]
 
 
+@pytest.mark.slow
 def test_prompt_tools_outputs_and_model_are_found(authored: Any) -> None:
     [role] = ADAPTER.roles(authored.clerk)
     assert (role.name, role.system_prompt) == ("clerk", "You look.")

@@ -93,6 +93,7 @@ def test_log_probabilities_come_only_when_asked_but_are_always_recorded() -> Non
         assert gateway.store.model_calls("r")[0].logprobs == say().logprobs
 
 
+@pytest.mark.slow
 async def test_the_async_client_works() -> None:
     with serving() as gateway:
         async with AsyncOpenAI(
@@ -476,6 +477,7 @@ async def test_an_agent_that_hangs_up_frees_its_place(stream: bool) -> None:
             assert await create(model="m", messages=HI)
 
 
+@pytest.mark.slow
 async def test_512_calls_are_in_flight_at_once() -> None:
     gate = threading.Event()
     policy = FakePolicy(gate=gate)

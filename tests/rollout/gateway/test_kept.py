@@ -16,6 +16,7 @@ from tests.rollout.stub_server import StubServer
 CALL = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_answered_is_in_the_file(tmp_path: Path, stream: bool) -> None:
     path, settings = tmp_path / "rollouts.db", GatewaySettings(model_name="m")

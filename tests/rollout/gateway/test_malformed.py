@@ -302,6 +302,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 def test_300_slow_connections_are_closed_while_others_are_served() -> None:
     deadlines = {"header_timeout_s": 1.0, "body_timeout_s": 1.0}
     with serving(**deadlines) as gateway, others_served(gateway):
@@ -362,6 +363,7 @@ def test_who_reads_no_stream_is_hung_up_on() -> None:
             passes.wait(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["", "gzip"])
 def test_a_refused_body_leaves_with_its_answer(encoding: str) -> None:
     body = json.dumps(HI | {"stream": "yes", "more": "x" * 2**16}).encode()
@@ -385,6 +387,7 @@ def test_of_who_has_no_key_no_body_is_kept(key: str) -> None:
         assert connection.recv(12) == b"HTTP/1.1 401"
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_waited_for_once() -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
     with (

@@ -292,6 +292,7 @@ def test_agent_lightnings_rollout_manager_works_unchanged() -> None:
         assert gateway.store.list_rollouts(list(RolloutState)) == []
 
 
+@pytest.mark.slow
 async def test_agent_lightnings_local_controller_works_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

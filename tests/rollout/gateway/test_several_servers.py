@@ -131,6 +131,7 @@ def test_calls_in_flight_are_shared_equally(kind: str) -> None:
         assert [len(server.bodies) for server in servers] == [8, 8, 8, 8]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_slow_gets_fewer_calls() -> None:
     async def slow(request: web.Request, body: dict[str, Any]) -> web.Response:
         await asyncio.sleep(0.2)
@@ -147,6 +148,7 @@ def test_a_server_that_is_slow_gets_fewer_calls() -> None:
     assert counts[0] < counts[1]
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_gets_no_calls_until_it_is_back() -> None:
     with (
         StubServer() as one,
@@ -199,6 +201,7 @@ def test_a_server_that_fails_three_calls_in_a_row_is_left_alone(
         assert len(two.bodies) == 32
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_costs_one_try() -> None:
     with (
         StubServer(hang, models=(500, "")) as one,
@@ -351,6 +354,7 @@ def stream(gateway: Gateway, rollout_id: str) -> bytes:
     ).content
 
 
+@pytest.mark.slow
 def test_a_stream_is_tried_elsewhere_until_some_of_it_was_passed_on() -> None:
     whole = frames(CHUNKS)
     begun = frames(CHUNKS[:3], done=False)
@@ -402,6 +406,7 @@ def test_only_servers_registered_with_the_newest_weights_answer() -> None:
         assert [len(old.bodies), len(new.bodies)] == [8, 16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["registered", "served"])
 def test_a_server_that_was_gone_does_not_answer_with_the_weights_it_starts_with(
     kind: str,
@@ -446,6 +451,7 @@ def test_the_only_server_that_was_gone_is_told_of() -> None:
                 assert len(again.bodies) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", ['{"data": []}', '"m-2"', '"m"' + " " * 2**24])
 def test_a_server_without_the_model_is_left_alone_until_it_lists_it(
     listed: str,

@@ -100,6 +100,7 @@ async def test_what_a_model_answers_ends_its_own_rollout_alone(
     assert found.reward is None
 
 
+@pytest.mark.slow
 async def test_agent_that_blocks_the_event_loop_is_named_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -118,6 +119,7 @@ async def test_function_that_is_not_async_is_told_so() -> None:
     assert str(found.reason).startswith("model: TypeError")
 
 
+@pytest.mark.slow
 async def test_thousand_rollouts_with_bad_agents_are_all_accounted_for(
     tmp_path: Path,
 ) -> None:

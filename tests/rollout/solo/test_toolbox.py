@@ -121,6 +121,7 @@ async def test_bash_keeps_large_files_as_they_were(made: Maker) -> None:
     assert workspace.changed() == {"README": None, "big.csv": large}
 
 
+@pytest.mark.slow
 async def test_bash_tells_of_failure_and_is_limited(made: Maker) -> None:
     hasty, _ = made(bash={"timeout_s": 0.2})
     assert "ended after 0.2 s" in await hasty(command="sleep 30")

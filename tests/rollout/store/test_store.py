@@ -562,6 +562,7 @@ def test_a_file_that_cannot_be_written_is_refused(
         Store(path)
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_store_that_fails_is_told_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)
     create(store, "running")

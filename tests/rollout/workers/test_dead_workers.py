@@ -123,6 +123,7 @@ def test_an_end_that_outlives_its_worker_counts(tmp_path: Path) -> None:
     assert [t.status for t in found] == [RolloutStatus.SUCCEEDED] * 2
 
 
+@pytest.mark.slow
 def test_a_failure_that_outlives_its_worker_is_tried_again_once(
     tmp_path: Path,
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_job_runs_a_program_on_a_task_that_a_command_judges(tmp_path: Path) ->
         assert [call.name for call in made.get_tool_calls()] == ["list_files"]
 
 
+@pytest.mark.slow
 def test_settings_come_from_the_environment_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

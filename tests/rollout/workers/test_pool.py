@@ -14,6 +14,7 @@ from agentgym.rollout.workers.forks import fork_server
 from tests.rollout.sessions import requests, session
 
 
+@pytest.mark.slow
 def test_what_an_agent_prints_goes_to_the_log_and_harms_nothing(
     tmp_path: Path, misdeeds: Path
 ) -> None:
@@ -37,6 +38,7 @@ def fresh_server() -> Iterator[None]:
     fork_server.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_printed_before_it_ran_is_still_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,6 +56,7 @@ def test_a_worker_that_printed_before_it_ran_is_still_watched(
     assert after.reward is not None  # so the worker was watched, and replaced
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

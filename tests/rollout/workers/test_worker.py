@@ -80,6 +80,7 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework",
     ["native", "langchain", pytest.param("autogen", marks=pytest.mark.slow)],
@@ -122,6 +123,7 @@ def test_the_largest_arguments_that_can_be_recorded_are_taken(
     assert call.outcome is ToolOutcome.RAISED  # there is no such room
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
 def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
     pack: Path, tmp_path: Path, framework: str
@@ -191,6 +193,7 @@ def test_an_end_that_the_gateway_could_not_take_is_tried_again(
     assert found.attempt == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "room", "reason"),
     [

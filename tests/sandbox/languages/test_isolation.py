@@ -26,6 +26,7 @@ def test_nothing_outside_is_reached(
     assert {path.name for path in open_folder.iterdir()} == {"victim", "secret"}
 
 
+@pytest.mark.slow
 def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
     config = SandboxConfig(
         rung="unsafe",
@@ -46,6 +47,7 @@ def test_the_attacks_work_where_nothing_stops_them(open_folder: Path) -> None:
             (open_folder / "made").rmdir()
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_ended(language: str, run: Run) -> None:
     result = run(EXHAUST[language], "loop", timeout_s=4.0)
     assert result.timed_out, result

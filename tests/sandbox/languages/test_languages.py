@@ -210,6 +210,7 @@ def test_files_of_a_module_are_evaluated_in(languages_sandbox: Sandbox) -> None:
     assert gives(languages_sandbox, files, expected)
 
 
+@pytest.mark.slow
 def test_packages_of_go_and_cargo(languages_sandbox: Sandbox) -> None:
     files = {
         "go.mod": "module shop\n\ngo 1.18\n",

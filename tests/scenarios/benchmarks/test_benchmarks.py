@@ -49,6 +49,7 @@ COMPLETION = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "row"),
     [
@@ -153,6 +154,7 @@ def test_mbpp_of_both_files_with_its_splits(tmp_path: Path) -> None:
         scenario.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("short", "right", "wrong"),
     [
@@ -216,6 +218,7 @@ def test_livecodebench_has_a_window(tmp_path: Path) -> None:
         get_scenario(f"livecodebench?data={path}&start=2026-01-01")
 
 
+@pytest.mark.slow
 def test_hidden_inputs_may_be_larger_than_what_leaves_the_sandbox(
     tmp_path: Path,
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_missing_function_comes_with_its_turn(scenario: Scenario) -> None:
     assert "There are more." in [message.get("content") for message in last]
 
 
+@pytest.mark.slow
 def test_no_turn_takes_more_steps_than_the_benchmark_allows(scenario: Scenario) -> None:
     task = task_of(scenario, "multi_turn_miss_param")
     opened, _, closed = right_calls(task)

@@ -121,6 +121,7 @@ def test_splits_share_no_function_and_all_has_every_entry(data: Path) -> None:
     assert found == {"multiple", "live_simple"}
 
 
+@pytest.mark.slow
 def test_it_passes_its_own_check(data: Path) -> None:
     reference = f"bfcl?data={data}"
     found = {f.name: f for f in check_scenario(reference, tasks=10)}

@@ -176,6 +176,7 @@ async def test_a_repair_leaves_the_rest_as_it_was(sandboxed: CodingScenario) -> 
         assert (await judge(sandboxed, task, other, comment))[0]
 
 
+@pytest.mark.slow
 def test_hidden_values_catch_every_fault_and_fit_every_project(
     sandbox: Sandbox,
 ) -> None:

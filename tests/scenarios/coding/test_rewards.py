@@ -63,6 +63,7 @@ def everything_everywhere(task: Task) -> Calls:
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", list(Split))
 async def test_the_oracle_always_succeeds(split: Split, sandbox: Sandbox) -> None:
     tasks = CodingScenario().tasks(split, 21, 19 * 12, levels=(1, 2, 3))
@@ -84,6 +85,7 @@ async def test_doing_nothing_earns_nothing(
     assert reward.right_tool == reward.right_arguments == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "split", [Split.TEST, pytest.param(Split.TRAIN, marks=pytest.mark.sweep)]
 )
@@ -290,6 +292,7 @@ async def test_sequences_need_both_calls_in_order(play: Play) -> None:
         assert not (await play(task, [second])).success
 
 
+@pytest.mark.slow
 async def test_tests_catch_every_fault_and_pass_every_project(
     sandbox: Sandbox,
 ) -> None:
@@ -306,6 +309,7 @@ def passes(sandbox: Sandbox, files: dict[str, str]) -> bool:
     return sandbox.run_sync(files, RunTests(("tests",))).ok
 
 
+@pytest.mark.slow
 async def test_a_repair_that_only_suits_the_visible_tests_fails(
     play: Play, sandbox: Sandbox
 ) -> None:

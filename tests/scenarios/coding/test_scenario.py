@@ -35,6 +35,7 @@ async def test_an_episode_in_its_own_sandbox() -> None:
         scenario.close()
 
 
+@pytest.mark.slow
 async def test_hidden_tests_run_for_another_repair_than_the_known_one() -> None:
     scenario = CodingScenario()
     [task, *_] = scenario.tasks(Split.TRAIN, 0, 3, levels=(3,))

@@ -28,6 +28,7 @@ print(hashlib.sha256(text.encode()).hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_tasks_in_every_process() -> None:
     printed = {
         subprocess.run(
@@ -89,6 +90,7 @@ def every_task(scenario: CodingScenario) -> list[Task]:
     ]
 
 
+@pytest.mark.slow
 def test_projects_are_small_and_well_formed(scenario: CodingScenario) -> None:
     for task in some(every_task(scenario)):
         files = task.initial_state["files"]

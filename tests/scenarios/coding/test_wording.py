@@ -128,6 +128,7 @@ def test_names_of_the_splits_differ() -> None:
         seen |= names.words()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [s for s in Split if s is not Split.TRAIN])
 def test_no_held_out_name_occurs_in_training_projects(split: Split) -> None:
     text = "\n".join(

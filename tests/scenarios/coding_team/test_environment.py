@@ -59,6 +59,7 @@ async def test_a_test_file_without_a_test_proves_nothing(sandbox: Sandbox) -> No
     assert project.facts()["tests"]["failed"] == 1
 
 
+@pytest.mark.slow
 async def test_code_that_never_ends_is_stopped(
     project: TeamEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ async def test_the_rules_route_where_the_supervisor_does_not(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["supervisor", "executor"])
 async def test_a_model_that_hangs_comes_to_an_end(
     team: MakeTeam, role: str, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def test_names_phrases_and_forms_of_the_splits_differ() -> None:
         seen_texts |= texts
 
 
+@pytest.mark.slow
 def test_no_name_of_another_split_occurs_in_tasks() -> None:
     for split in Split:
         text = "\n".join(t.model_dump_json() for t in tasks_of(split, 40)).lower()
@@ -128,6 +129,7 @@ def test_out_of_vocabulary_phrases_have_a_word_of_their_own() -> None:
         assert words([frame]) - known, frame
 
 
+@pytest.mark.slow
 def test_every_family_has_hundreds_of_surface_forms() -> None:
     tasks = tasks_of(Split.TRAIN, 150)
     for family in FAMILIES:
@@ -135,6 +137,7 @@ def test_every_family_has_hundreds_of_surface_forms() -> None:
         assert len(ours) > (20 if family.name == "ask_for_human" else 120)
 
 
+@pytest.mark.slow
 async def test_conversations_fit_the_shipped_policy() -> None:
     tokenizer = AutoTokenizer.from_pretrained(nano_path())
     scenario = SupportScenario()

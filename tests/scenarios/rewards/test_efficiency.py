@@ -45,6 +45,7 @@ def test_the_reference_and_code_of_its_kind_earn_the_whole_part(
     assert share(sandbox, SIMILAR) == 1.0
 
 
+@pytest.mark.slow
 def test_a_worse_algorithm_and_wasted_memory_cost(sandbox: LazySandbox) -> None:
     assert share(sandbox, SLOW) == 0.5  # All of the time, none of the memory.
     assert share(sandbox, HUNGRY) <= 0.25

@@ -127,6 +127,7 @@ def test_no_call_a_failed_call_and_bad_paths_earn_nothing(tasks: Path) -> None:
     scenario.close()
 
 
+@pytest.mark.slow
 def test_the_tripwires_prove_the_reference_and_that_own_tests_pay_nothing(
     tasks: Path,
 ) -> None:

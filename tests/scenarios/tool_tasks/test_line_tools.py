@@ -87,6 +87,7 @@ def test_each_line_offers_checks_and_answers_its_own(tasks: Path) -> None:
     assert play(stubbed, "add", a=1, b=2).get_tool_calls()[0].result == "add: done."
 
 
+@pytest.mark.slow
 def test_such_a_file_is_sound_and_needs_no_tools_of_an_agent(tasks: Path) -> None:
     found = {f.name: f for f in check_scenario(str(tasks), tasks=10)}
     assert not {n: f.why for n, f in found.items() if f.status == "fail"}

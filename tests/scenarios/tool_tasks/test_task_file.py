@@ -283,6 +283,7 @@ def test_a_fifth_is_held_out_where_one_wording_has_most_lines(shop: Path) -> Non
     assert len(load(write(shop, made)).tasks(Split.TEST, 0, 99)) >= 12
 
 
+@pytest.mark.slow
 def test_what_is_not_measured_or_comes_twice_is_noted(
     shop: Path, agentgym: Command
 ) -> None:

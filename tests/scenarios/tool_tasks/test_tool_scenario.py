@@ -257,6 +257,7 @@ def test_only_allowed_tools_are_ever_called(shop: Path) -> None:
     assert results[2] == "Error: RuntimeError: it was sent already"
 
 
+@pytest.mark.slow
 def test_tripwires_call_no_live_tool(shop: Path) -> None:
     scenario = with_line(shop, BOTH, answers="live", allow=["track_order"])
     findings = check_scenario(scenario.reference, tasks=6)
@@ -362,6 +363,7 @@ def test_specs_with_callables_are_tools(shop: Path) -> None:
     assert len(Scenario.from_tools(pairs, tasks=shop).tools()) == 4
 
 
+@pytest.mark.slow
 def test_a_sensible_file_passes_the_tripwires(shop: Path) -> None:
     for reference in (
         f"orders.jsonl?tools={TOOLS}",

@@ -56,6 +56,7 @@ def test_fifty_different_questions_ship_with_the_package() -> None:
     assert files("agentgym.train.measure").joinpath("questions.txt").is_file()
 
 
+@pytest.mark.slow
 def test_the_distance_is_none_before_an_update_and_exact_after_one(
     engine: LocalEngine,
 ) -> None:

@@ -145,6 +145,7 @@ def test_the_first_step_needs_room_for_its_rollouts_alone() -> None:
     assert not given.has_room(RunState(wall_seconds=440), None, measured=2.0)
 
 
+@pytest.mark.slow
 def test_a_time_that_ends_before_the_first_step_names_one_that_does_not(
     tmp_path: Path,
 ) -> None:
@@ -178,6 +179,7 @@ class Fitted(Progress):
         self.words = words
 
 
+@pytest.mark.slow
 def test_a_run_is_sized_before_its_baseline(tmp_path: Path) -> None:
     progress = Fitted()
     sizes: dict[str, Any] = {"test_tasks": 7, "eval_samples": 2}
@@ -200,6 +202,7 @@ class Slow(ScriptedPolicy):
         return await super().chat(request)
 
 
+@pytest.mark.slow
 def test_answers_that_go_on_are_not_waited_for_where_rollouts_are_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +227,7 @@ def test_answers_that_go_on_are_not_waited_for_where_rollouts_are_timed(
     assert (result.stopped, result.steps) == ("budget spent", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most_s", "ended"), [(3600, 13), (0, 8)])
 def test_fewer_rollouts_are_timed_where_they_take_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_s: float, ended: int
@@ -283,6 +287,7 @@ def test_a_step_leaves_room_for_the_validation_that_follows_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_run_ends_in_time_and_measures_what_it_has(tmp_path: Path) -> None:
     with pytest.raises(TrainingInterrupted):
         again = InterruptedAt("rollouts", 3)

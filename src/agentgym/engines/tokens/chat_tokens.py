@@ -87,12 +87,13 @@ class ChatTokens:
             EngineError: ``imitates`` is true, and the answers would have no end token.
         """
         written = self._renderer.unended()
-        if not written:
+        if written is None:
             return
         ends = ", ".join(repr(end) for end in self._ends)
         problem = (
-            f"The chat template ends an answer of {self._name!r} with {written!r}, "
-            f"which is none of the tokens that end its responses ({ends})"
+            f"The chat template ends an answer of {self._name!r} with "
+            f"{repr(written) if written else 'nothing'}, which is none of the tokens "
+            f"that end its responses ({ends})"
         )
         advice = "give a template that does, with --chat-template"
         if imitates:

@@ -153,11 +153,11 @@ class Renderer:
             # reasoning. In an answer without reasoning, they close it at once.
             return self._encode(whole[shared:].lstrip())
 
-    def unended(self) -> str:
+    def unended(self) -> str | None:
         """Return the text that the template puts after an answer without an end token.
 
         Two answers are rendered, one without and one with a tool call. The result is of
-        the first that has no end token after it; "" if both have one.
+        the first that has no end token after it; None if both have one.
         """
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "call00000", "type": "function", "function": function}
@@ -167,10 +167,10 @@ class Renderer:
             )
             said = [{"role": "user", "content": "u"}, self._template.prepared(answer)]
             whole = self._template.render(said, [], prompt=False)
-            written = whole.partition(_MARK)[2]
-            if not any(end in written for end in self._stops):
+            _, mark, written = whole.partition(_MARK)
+            if mark and not any(end in written for end in self._stops):
                 return written
-        return ""
+        return None
 
     def remember(
         self,
