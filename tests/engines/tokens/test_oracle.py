@@ -166,7 +166,9 @@ def test_a_template_whose_answers_do_not_end_is_said_before_time_is_spent(
     assert "<|im_end|>" in caplog.text
     with pytest.raises(EngineError, match="warm start cannot work"):
         other.check_ends(imitates=True)
-    bare = tokens("{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}")
+    ending = "{%- endfor -%}\n{{ end }}\n{% endif -%}"
+    assert usual.count(ending) == 1
+    bare = tokens(usual.replace(ending, "{%- endfor -%}{%- endif -%}"))
     with pytest.raises(EngineError, match="ends an answer of 'm' with nothing"):
         bare.check_ends(imitates=True)
     tokenizer.chat_template = usual
