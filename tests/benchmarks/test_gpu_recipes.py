@@ -41,6 +41,7 @@ def test_the_docs_have_its_tables(recipes: ModuleType) -> None:
         assert "\n".join(lines) in docs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", CARDS)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_run_chooses_what_the_table_says(

@@ -90,6 +90,7 @@ ODD = [(201, "[]"), (200, ""), (200, "null"), (201, "3"), (200, '{"data": null}'
 ODD += [(200, '{"data": []}'), (302, ""), (304, ""), (200, '{"data": {}}')]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("name", ["runpod", "lambda"])
 def test_an_answer_that_cannot_be_read_orphans_no_machine(

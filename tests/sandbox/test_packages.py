@@ -65,6 +65,7 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ISOLATING)
 def test_the_same_packages_by_every_way(rung: str, library: Path) -> None:
     files = {"seen.py": SEEN}

@@ -32,6 +32,7 @@ def language(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 def test_a_small_problem_is_solved(language: str, style: str) -> None:
     problem = PROBLEMS[language][STYLES.index(style)]

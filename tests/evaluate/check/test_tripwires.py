@@ -90,6 +90,7 @@ def test_a_new_pack_passes(pack: Path) -> None:
     assert len(findings) == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_pack_fails_its_own_tripwire(pack: Path, fault: str) -> None:
     old, new = BROKEN[fault]

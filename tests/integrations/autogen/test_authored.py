@@ -158,6 +158,7 @@ def test_tools_that_the_episode_does_not_have_run_as_they_are(tmp_path: Path) ->
     assert "the real tool ran" in str(far.model_calls[-1].messages[-1]["content"])
 
 
+@pytest.mark.slow
 def test_calls_that_are_no_object_are_malformed(tmp_path: Path) -> None:
     calls = [("list_files", "{"), ("list_files", "[1]"), ("list_files", {"x": 1})]
     found = run(tmp_path, "clerk", Reply(calls=calls), Reply("Done."))

@@ -20,7 +20,7 @@ from tests.rollout.sessions import session
 AUTHORED = "tests.integrations.crewai.authored"
 FLOW = "tests.integrations.crewai.flows:flow"
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("installed")]
 
 
 def run_all(
@@ -71,7 +71,6 @@ def note_and_answer(request: ChatRequest) -> Reply:
     return note_once(request)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "respond", "who"),
     [
@@ -122,7 +121,6 @@ def test_its_models_and_tools_are_led_to_training(
     assert call.result == "1 notes"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, pytest.param(64, marks=pytest.mark.slow)])
 def test_episodes_at_once_share_nothing(tmp_path: Path, count: int) -> None:
     def respond(request: ChatRequest) -> Reply:
@@ -139,7 +137,6 @@ def test_episodes_at_once_share_nothing(tmp_path: Path, count: int) -> None:
         assert [len(call.messages) for call in found.model_calls] == [2, 4, 2]
 
 
-@pytest.mark.slow
 def test_tools_that_the_episode_does_not_have_run_as_they_are(tmp_path: Path) -> None:
     calls = [("shout_out", {"word": "hey"}), ("later", {"word": "a"}), ("once", {})]
 
@@ -167,7 +164,6 @@ def test_a_crew_whose_tasks_take_inputs_is_given_them(tmp_path: Path) -> None:
     assert f"Please: {alone.task_id}" in alone.model_calls[0].messages[-1]["content"]
 
 
-@pytest.mark.slow
 def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     found = run(tmp_path, "asker", lambda _: Reply("Fine."))
     [call] = found.model_calls
@@ -175,7 +171,6 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
     assert call.content == "Fine."
 
 
-@pytest.mark.slow
 def test_names_and_refusals_are_short() -> None:
     [role] = CrewAIAdapter().roles(load_agent(f"{AUTHORED}:lined"))
     assert role.name == "Liner"
@@ -191,7 +186,6 @@ def test_a_plan_is_an_answer_and_its_steps_are_not_observed() -> None:
     assert "Steps of a plan are not observed" in concern
 
 
-@pytest.mark.slow
 def test_files_of_a_crew_are_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +205,6 @@ def test_files_of_a_crew_are_not_written(
         assert crew.checkpoint is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "reason"),
     [
@@ -229,7 +222,6 @@ def test_what_goes_wrong_drops_the_episode_and_says_why(
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.slow
 def test_a_tool_that_ends_the_process_ends_the_episode(tmp_path: Path) -> None:
     found = run(tmp_path, "quitting", lambda _: Reply(calls=[("quit_all", {})]))
     assert found.status is RolloutStatus.DROPPED

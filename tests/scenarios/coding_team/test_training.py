@@ -14,6 +14,8 @@ from agentgym.scenarios.coding_team.projects import FAMILIES
 from agentgym.scenarios.registry import get_scenario
 from tests.rollout.sessions import session
 
+pytestmark = pytest.mark.slow
+
 TRAINED = ("supervisor", "executor")
 
 
@@ -57,7 +59,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return opened.run(requests, lambda _: None)
 
 
-@pytest.mark.slow
 def test_every_family_is_solved_by_the_graph(made: Any) -> None:
     assert {rollout.family for rollout in made} == {f.name for f in FAMILIES}
     assert [rollout.reason for rollout in made] == [None] * len(FAMILIES)
