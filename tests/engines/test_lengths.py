@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from agentgym import Trainer, TrainingConfig
+from agentgym.engines.lengths import paced
 from agentgym.models.folder import model_source
 from agentgym.rollout.session import gateway_settings
 from agentgym.ui.tables import plan_view
@@ -76,6 +77,14 @@ def test_limits_fit_the_model_and_those_that_are_set_stay(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_programs_have_time_to_start() -> None:
+    """Sixty-four interpreters at once need most of a minute on two cores."""
+    given = {"scenario": "tasks.jsonl", "model": "nano"}
+    own = paced(TrainingConfig.create(**given, agent="app:graph"))
+    program = paced(TrainingConfig.create(**given, agent="command:python agent.py"))
+    assert (own.timeout_s, program.timeout_s) == (60, 600)
+
+
 def test_reasoning_has_longer_answers_and_a_short_context_shorter_ones(
     tmp_path: Path,
 ) -> None:

@@ -269,7 +269,7 @@ class TrainingConfig(Settings, BaseSettings):
         concurrency: Number of episodes that run at once in each worker; None: chosen by
             model and device, at most 64.
         rollout_timeout_s: Wall seconds after which a hanging episode is ended; None: 60
-            for small models such as nano, at least 600 for others.
+            for small models such as nano, at least 600 for others and for programs.
         max_attempts: Number of times a rollout is tried before it is dropped.
         unsafe_local_exec: Run model-written code without a sandbox.
         tracker: Where to log metrics: ``tensorboard``, ``wandb`` or ``none``.

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 
+from agentgym.core.agent import is_command
 from agentgym.core.config import SMALL_ANSWER, SMALL_TIMEOUT_S, TrainingConfig
 from agentgym.core.settings import LONGEST_S
 from agentgym.core.task import Split
@@ -54,7 +55,12 @@ def paced(config: TrainingConfig, *, in_flight: int | None = None) -> TrainingCo
         ModelError: The model's folder cannot be read.
     """
     answer = config.max_tokens or usual_answer(config)
-    is_slow = in_flight is not None or not _is_small(config)
+    # Dozens of programs at once take long to start, e.g. Python with a client.
+    is_slow = (
+        in_flight is not None
+        or is_command(config.agent.reference or "")
+        or not _is_small(config)
+    )
     timeout = _TIMEOUT_S * max(1.0, answer / _ANSWER) if is_slow else SMALL_TIMEOUT_S
     return config.replaced(
         max_tokens=answer,
