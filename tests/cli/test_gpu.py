@@ -133,6 +133,10 @@ def test_what_a_run_costs_is_in_the_lists(
     agentgym("gpu", "reap", "--yes")
     assert "may cost more" not in agentgym("runs", "list").out
     assert "is ended" in " ".join(agentgym("runs", "show", "a").out.split())
+    (run.path / "machine.json").write_text("{")
+    assert "machine.json unreadable" in agentgym("runs", "list").out
+    broken, _ = json.loads(agentgym("runs", "list", "--json").out)
+    assert broken["machine"].keys() == row["machine"].keys()
 
 
 def test_reap_leaves_runs_alone_that_go_on(

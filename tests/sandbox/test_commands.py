@@ -247,6 +247,15 @@ def test_names_that_leave_the_workspace(name: str) -> None:
         check_files({name: ""})
 
 
+def test_a_path_is_as_long_as_the_kernel_counts_it() -> None:
+    """In bytes: these are 2,056 characters and 4,096 bytes."""
+    name = "/".join(["é" * 120] * 17)
+    assert len(name) < 4000 < len(name.encode())
+    with pytest.raises(SandboxError, match="cannot be named"):
+        check_files({name: ""})
+    check_files({"/".join(["e" * 120] * 17): ""})
+
+
 def test_finding_tests() -> None:
     files = dict.fromkeys(
         ["a.py", "test_a.py", "t/test_b.py", "t/u/c_test.py", "t/data.txt"], ""

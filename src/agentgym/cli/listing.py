@@ -155,7 +155,7 @@ def _changes(data: Row) -> Row:
 
 
 def _text(data: Row, *keys: str) -> str:
-    """Return the text under nested ``keys`` of a record; "" if there is no text."""
+    """Return the text under nested ``keys`` of a record; "" without one."""
     value = _at(data, *keys)
     return value if isinstance(value, str) else ""
 
@@ -188,7 +188,7 @@ def _render(
     Args:
         rows: The rows; all have the same keys.
         as_json: Whether to return JSON.
-        empty: The text if there are no rows (not with ``as_json``).
+        empty: The text for a list without rows (not with ``as_json``).
         below: Columns to show in a second line of each row if the terminal is narrow.
     """
     if as_json:

@@ -339,7 +339,7 @@ def view(
 def _finder(names: list[str], output: Path) -> "Callable[[], Sequence[RunFolder]]":
     """Return a function that lists the runs to show.
 
-    These are the runs with ``names``; if there are no names, all runs in ``output``.
+    These are the runs with ``names``; without names, all runs in ``output``.
 
     Raises:
         NotFoundError: A run is unknown.

@@ -71,7 +71,7 @@ def objective_words(config: TrainingConfig) -> str:
 def log_file(config: TrainingConfig) -> Path:
     """Return the path of the log file for an engine's processes.
 
-    It is in the run's folder. If there is no such folder, it is in the output folder.
+    It is in the run's folder; without one, in the output folder.
     """
     if config.name and (run := config.output / config.name).is_dir():
         return run / f"{config.engine}.log"

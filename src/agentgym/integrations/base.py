@@ -243,7 +243,7 @@ class Adapter(ABC):
         another agent are left out, because training does not replace them.
 
         Raises:
-            UnsupportedError: There are no tools, or they cannot be listed.
+            UnsupportedError: The agent has no tools, or they cannot be listed.
         """
         raise UnsupportedError(f"{self.name} cannot take tools from {found!r}.")
 

@@ -4,6 +4,7 @@ It needs verl, so a process of verl's interpreter, and rollouts of a real traini
 """
 
 import json
+import math
 import os
 import subprocess
 from contextlib import closing
@@ -138,6 +139,31 @@ def test_a_value_model_learns_and_the_untrained_model_is_kept_near(
     assert done[0]["reference_kl"] == pytest.approx(0.0, abs=1e-5)
     assert done[-1]["reference_kl"] > 1e-4
     assert all(each["grad_norm"] > 0.0 for each in done)
+
+
+def test_dapo_counts_what_its_own_bounds_clip(tmp_path: Path) -> None:
+    """Ratios of 0.75, 1.25 and 1.35 at bounds of 0.8 and 1.28; no weight changes."""
+    place = os.environ.get(ENVIRONMENT)
+    if not place:
+        pytest.skip(f"{ENVIRONMENT} names no environment with verl 0.9")
+    settings = config(tmp_path, algorithm="dapo")
+    row: UpdateRow = {"ids": [*range(9, 22)], "start": 10, "trained": []}
+
+    def update(logprobs: list[float]) -> dict[str, Any]:
+        trained = [(10 + n, logprob, 1.0) for n, logprob in enumerate(logprobs)]
+        batch = {"rows": [{**row, "trained": trained}], "rate": 0.0, "temperature": 1.0}
+        asked = {
+            "settings": verl_settings(settings),
+            "batches": [batch],
+            "examples": [],
+        }
+        [done] = updated(place, asked, tmp_path)
+        return done
+
+    [learned] = update([-1.0] * 3)["learned"]
+    ratios = (0.75, 1.25, 1.35)
+    done = update([a - math.log(b) for a, b in zip(learned, ratios, strict=True)])
+    assert done["clip_fraction"] == pytest.approx(2 / 3)
 
 
 def updated(place: str, asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:

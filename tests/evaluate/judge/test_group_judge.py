@@ -202,7 +202,7 @@ def test_judging_ends_at_its_cap_and_the_bill_stays_below_it() -> None:
         )
         for _ in range(40):
             judge.ranked([pair()])
-    assert sum(counted) == 0, "every attempt that was announced is done"
+    assert counted.count(-1) == sum(n for n in counted if n > 0) == 80
     assert record.kept[group_judge.CAP] == 40 - record.judged > 0
     assert record.judged == record.requests == len(server.bodies)
     assert record.cost == pytest.approx(0.02 * record.judged)

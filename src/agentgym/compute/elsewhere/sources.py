@@ -134,10 +134,10 @@ class Sources:
                 self._note(node.value, folder, path.parent)
         return list(_imported(tree))
 
-    def _note(self, text: str, folder: Path, other: Path) -> None:
+    def _note(self, text: str, folder: Path, module_folder: Path) -> None:
         """Record a string from the code if it names a set variable or a local file.
 
-        A file's path is relative to ``folder`` or ``other``.
+        A file's path is relative to ``folder`` or ``module_folder``.
         """
         if _VARIABLE.fullmatch(text):
             if os.environ.get(text) and text not in _OWN_VARIABLES:
@@ -145,7 +145,7 @@ class Sources:
             return
         if not text or len(text) > 200 or "\n" in text or "\0" in text:
             return
-        for place in (folder, other):
+        for place in (folder, module_folder):
             path = Path(os.path.normpath(place / text))
             if path.is_relative_to(folder) and path.is_file() and _may_go(path, folder):
                 self.files[path.relative_to(folder).as_posix()] = path

@@ -112,14 +112,14 @@ class VllmServer:
             return server
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def on_end(self, body: Callable[[str], None]) -> None:
+    def on_end(self, callback: Callable[[str], None]) -> None:
         """Set a function to call with the reason if vLLM ends by itself.
 
         It may be called in another thread. It is called at once if vLLM has ended.
         """
-        self._on_end = body
+        self._on_end = callback
         if self.failure:
-            body(self.failure)
+            callback(self.failure)
 
     def ask(self, verb: str, path: str, **given: Any) -> Any:
         """Send a request and return the answer; try again while the server is busy.

@@ -184,18 +184,18 @@ def variables(config: TrainingConfig) -> dict[str, str]:
     They allow loading adapters while vLLM runs. They also enable the development
     endpoints, such as ``/sleep``, which is safe since vLLM listens on loopback only.
     """
-    found = {
+    values = {
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
     if on_cpu(config):
-        found["CUDA_VISIBLE_DEVICES"] = ""
-        found[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
+        values["CUDA_VISIBLE_DEVICES"] = ""
+        values[_CPU_CACHE] = os.environ.get(_CPU_CACHE, _CPU_CACHE_GB)
     elif not shares_gpu(config):
         gpus = visible_gpus()[1 : config.gpus_per_node]  # the first is the learner's
-        found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    return found
+        values["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    return values
 
 
 def own_environment(given: Mapping[str, str]) -> dict[str, str]:

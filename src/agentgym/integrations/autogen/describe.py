@@ -97,7 +97,7 @@ def speakers(agent: Any) -> list[ChatAgent]:
     Agents of the user's own classes are included, because they may call a model.
 
     Raises:
-        UnsupportedError: There are no such members.
+        UnsupportedError: None of the members calls a model.
     """
     everyone = members(agent)
     found = [member for member in everyone if slot_of(member)]
@@ -128,7 +128,7 @@ def own_tools(found: Any) -> list[Tool]:
     Tools that run an agent or a team are left out.
 
     Raises:
-        UnsupportedError: There are no tools, or they cannot be listed.
+        UnsupportedError: The agent has no tools, or they cannot be listed.
     """
     if isinstance(found, BaseTool | Workbench):
         return tools_of(found)

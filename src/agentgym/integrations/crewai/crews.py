@@ -154,7 +154,7 @@ def own_tools(found: Any) -> list[Tool]:
     """Convert tools of an Agent, Task or Crew, or a CrewAI tool, to callable tools.
 
     Raises:
-        UnsupportedError: There are no tools, or they cannot be listed.
+        UnsupportedError: The agent has no tools, or they cannot be listed.
     """
     if isinstance(found, BaseTool):
         return [callable_tool(found)]

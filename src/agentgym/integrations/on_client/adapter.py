@@ -245,7 +245,7 @@ class ClientAdapter(Adapter):
         """Convert the tools of an agent or team, or one tool, to callable tools.
 
         Raises:
-            UnsupportedError: There are no tools, or they cannot be listed.
+            UnsupportedError: The agent has no tools, or they cannot be listed.
         """
         self.check()
         describe = self.describe()
