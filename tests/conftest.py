@@ -16,6 +16,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 sys.dont_write_bytecode = False
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start two processes for each core, since half of a test's time is waiting."""
+    return min(2 * (os.cpu_count() or 1), 16)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Write what tests have measured: ``record_property("measured", "…")``."""
     for report in terminalreporter.getreports("passed"):
