@@ -26,7 +26,7 @@ def test_memory_and_flags_of_servers_change_and_the_rest_stays() -> None:
 
 def test_servers_of_verl_change_and_its_learner_does_not() -> None:
     share = "actor_rollout_ref.rollout.max_num_seqs"
-    assert resumed_config(BEFORE, {"verl": {share: 8}}).verl == {share: 8}
+    assert resumed_config(BEFORE, {"verl": {share: 8}}).verl.settings == {share: 8}
     with pytest.raises(UsageError, match="leave out: verl.actor_rollout_ref.actor.cli"):
         resumed_config(BEFORE, {"verl": {"actor_rollout_ref.actor.clip_ratio": 1}})
 

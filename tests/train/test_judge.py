@@ -156,7 +156,7 @@ def test_a_rubric_is_kept_as_text(tmp_path: Path) -> None:
     rubric.write_text("Short answers are better.")
     with StubServer() as server:
         plan = judged(tmp_path, server, judge_rubric=rubric).plan()
-    assert plan.config.judge_rubric == "Short answers are better.\n"
+    assert plan.config.judge.rubric == "Short answers are better.\n"
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ OTHER_VARIABLES = frozenset(
 """Lower-case names, without ``AGENTGYM_``, of variables that are not settings."""
 LONGEST_S = 7 * 86_400.0
 """Largest allowed time limit in seconds: a week."""
+MANY = 10**5
+"""Upper limit of numeric settings, since a typing error could exhaust the memory."""
 _YAML = "Write one setting a line: its name, a colon and its value."
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
@@ -59,7 +61,7 @@ class Settings(BaseModel):
     @classmethod
     def create(cls, **values: Any) -> Self:
         """Build settings from ``values``; None takes the setting's default."""
-        return cls.restore(_given(values))
+        return cls.restore(_given(cls.flat(values)))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
@@ -67,7 +69,7 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            problems = explain_invalid(error, cls.names())
+            problems = explain_invalid(error, [*cls.names(), *cls.paths()])
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
@@ -81,11 +83,15 @@ class Settings(BaseModel):
         return sorted(cls.model_fields)
 
     @classmethod
-    def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with nested settings moved to the top level.
+    def paths(cls) -> list[str]:
+        """Return the dotted names of nested settings; by default, none is nested."""
+        return []
 
-        Each nested setting can then be replaced separately. By default, settings are
-        not nested.
+    @classmethod
+    def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return ``values`` with dotted names for nested settings, as in :meth:`paths`.
+
+        Each nested setting can then be replaced separately.
         """
         return values
 
@@ -237,6 +243,8 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
 
 def _unknown(key: str, settings: list[str]) -> str:
     """Return a message that ``key`` is unknown, with the nearest of ``settings``."""
+    alike = [name for name in settings if ("." in name) == ("." in key)]
+    settings = alike or settings
     if not key.upper().startswith(PREFIX):
         close = get_close_matches(key, settings, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"

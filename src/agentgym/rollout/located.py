@@ -50,7 +50,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
         chat_template=template_text(config.chat_template),
-        judge_rubric=rubric_text(config.judge_rubric),
+        judge_rubric=rubric_text(config.judge.rubric),
         prompts=wording_text(config.prompts),
         framework=framework,
     )

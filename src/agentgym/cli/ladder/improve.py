@@ -173,7 +173,8 @@ def improve(
     chosen = given_settings(command, TrainingConfig)
     for name in ("max_cost", "yes"):
         chosen.pop(name, None)
-    chosen |= read_assignments(assigned or [], TrainingConfig.names())
+    known = [*TrainingConfig.names(), *TrainingConfig.paths()]
+    chosen |= read_assignments(assigned or [], known)
     chosen["scenario"] = with_tools(str(tasks), tools_from, tools, allow_tool, check)
     config = TrainingConfig.create(**chosen)
     own = "model" not in chosen and variable_of("model") not in os.environ

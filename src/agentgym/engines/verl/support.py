@@ -68,10 +68,10 @@ class VerlEngines(EngineFactory):
                 "the engine local or vllm, or constrain = 'none' for a model that was "
                 "trained so."
             )
-        where = f"{config.nodes} x {config.gpus_per_node} GPUs"
-        if config.engine_server is not None:
-            self._check_server(config.engine_server)
-            place = f"{where} at {config.engine_server}, verl"
+        where = f"{config.verl.nodes} x {config.gpus_per_node} GPUs"
+        if (server := config.verl.server) is not None:
+            self._check_server(server)
+            place = f"{where} at {server}, verl"
             return EngineSummary(
                 summary, place, memory, form.name, "", form.drops_reasoning
             )
@@ -95,10 +95,10 @@ class VerlEngines(EngineFactory):
         if address := os.environ.get("RAY_ADDRESS"):
             _check_cluster(address)
             return
-        if config.nodes > 1:
+        if config.verl.nodes > 1:
             raise UsageError(
-                f"nodes = {config.nodes} needs a Ray cluster: start one (`ray start`) "
-                "and set RAY_ADDRESS to its address."
+                f"nodes = {config.verl.nodes} needs a Ray cluster: start one "
+                "(`ray start`) and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
             return  # verl itself gets the kind of devices
@@ -112,8 +112,8 @@ class VerlEngines(EngineFactory):
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a message that verl starts, with the server's address or the log."""
-        if config.engine_server is not None:
-            return f"verl starts at {config.engine_server}, which takes minutes"
+        if config.verl.server is not None:
+            return f"verl starts at {config.verl.server}, which takes minutes"
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:
