@@ -57,7 +57,7 @@ OURS = {
     f"{_ROLLOUT}.gpu_memory_utilization": "memory_share",
     f"{_ROLLOUT}.temperature": "temperature",
     "trainer.n_gpus_per_node": "gpus_per_node",
-    "trainer.nnodes": "nodes",
+    "trainer.nnodes": "verl.nodes",
 }
 """Settings of verl that AgentGym sets, and the setting of AgentGym to use instead."""
 
@@ -88,7 +88,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
     if gpus % config.tensor_parallel:
         raise UnsupportedError(
             f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
-            "GPUs of gpus_per_node x nodes."
+            "GPUs of gpus_per_node x verl.nodes."
         )
     return {
         "model_engine": engine,

@@ -54,7 +54,7 @@ class VerlEngines(EngineFactory):
         if config.gpu not in ("auto", "local"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
-                "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
+                "machine, of a Ray cluster (RAY_ADDRESS) or of a server (verl.server)."
             )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
@@ -84,10 +84,10 @@ class VerlEngines(EngineFactory):
     def _check_server(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise ConfigError(f"engine_server = {address!r}: write host:port.")
+            raise ConfigError(f"verl.server = {address!r}: write host:port.")
         if not os.environ.get(KEY_VARIABLE):
             raise UsageError(
-                f"engine_server = {address!r} wants the key that it was started with: "
+                f"verl.server = {address!r} wants the key that it was started with: "
                 f"set {KEY_VARIABLE}."
             )
 
@@ -97,7 +97,7 @@ class VerlEngines(EngineFactory):
             return
         if config.verl.nodes > 1:
             raise UsageError(
-                f"nodes = {config.verl.nodes} needs a Ray cluster: start one "
+                f"verl.nodes = {config.verl.nodes} needs a Ray cluster: start one "
                 "(`ray start`) and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
@@ -107,7 +107,7 @@ class VerlEngines(EngineFactory):
             raise GPUNotAvailableError(
                 f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
                 "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
-                "engine_server."
+                "verl.server."
             )
 
     def announced(self, config: TrainingConfig) -> str:

@@ -40,7 +40,7 @@ def prices_of(judge: JudgeSettings) -> Prices | None:
     """
     read, written = judge.price_in, judge.price_out
     if (read is None) != (written is None):
-        raise UsageError("Give both judge_price_in and judge_price_out, or neither.")
+        raise UsageError("Give both judge.price_in and judge.price_out, or neither.")
     if read is None or written is None:
         return None
     return Prices(prompt=read, response=written)
@@ -55,12 +55,11 @@ def check_judge(config: TrainingConfig) -> None:
     judge = config.judge
     prices = prices_of(judge)
     if judge.model is None:
-        values = {f"judge_{name}": getattr(judge, name) for name in _SETTINGS}
-        given = [name for name, value in values.items() if value not in (None, "")]
+        given = [name for name in _SETTINGS if getattr(judge, name) not in (None, "")]
         if given:
             raise UsageError(
-                f"{', '.join(given)} without a judge: name its model with --judge, as "
-                "in --judge openai:gpt-4.1-mini."
+                f"judge.{', judge.'.join(given)} without a judge: name its model with "
+                "--judge, as in --judge openai:gpt-4.1-mini."
             )
         return
     if not is_remote(judge.model):
@@ -76,8 +75,8 @@ def check_judge(config: TrainingConfig) -> None:
         )
     if judge.max_cost is not None and prices is None:
         raise UsageError(
-            f"judge_max_cost = {judge.max_cost:g} needs the price of the "
-            "judge's tokens: give judge_price_in and judge_price_out, in $ per million."
+            f"judge.max_cost = {judge.max_cost:g} needs the price of the "
+            "judge's tokens: give judge.price_in and judge.price_out, in $ per million."
         )
     rubric_of(judge)
     resolve_model(judge.model)
@@ -140,7 +139,7 @@ def plan_words(config: TrainingConfig) -> str:
         f"{MOST_ANSWER:,}"
     )
     if prices is None:
-        return f"{text}; price not known: give judge_price_in and judge_price_out"
+        return f"{text}; price not known: give judge.price_in and judge.price_out"
     each = (read * prices.prompt + MOST_ANSWER * prices.response) / 1e6
     text += f"; at most ${requests * each:,.2f}"
     if judge.max_cost is not None:
