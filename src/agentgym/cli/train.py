@@ -354,8 +354,7 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
     from agentgym.core.settings import read_assignments
     from agentgym.errors import ConfigError
 
-    known = [*TrainingConfig.names(), *TrainingConfig.paths()]
-    found = TrainingConfig.flat(read_assignments(words, known))
+    found = TrainingConfig.flat(read_assignments(words, TrainingConfig.names()))
     by_option = TrainingConfig.flat(given)
     for key in found.keys() & by_option.keys():
         raise ConfigError(

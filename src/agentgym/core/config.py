@@ -20,18 +20,14 @@ from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
-from agentgym.core.nested.groups import (
-    JudgeSettings,
-    PathText,
-    RentSettings,
-    VerlSettings,
-)
+from agentgym.core.nested.groups import JudgeSettings, RentSettings, VerlSettings
 from agentgym.core.nested.keys import FLAT_KEYS, GROUPS, flattened, nested
 from agentgym.core.settings import (
     LONGEST_S,
     MANY,
     OTHER_VARIABLES,
     PREFIX,
+    PathText,
     Settings,
     variable_of,
 )
@@ -400,13 +396,8 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of all settings, with the flat keys of nested ones."""
-        return sorted({*cls.model_fields, *FLAT_KEYS})
-
-    @classmethod
-    def paths(cls) -> list[str]:
-        """Return the dotted names of nested settings, e.g. ``judge.weight``."""
-        return sorted(FLAT_KEYS.values())
+        """Return the names of all settings, of nested ones the flat and the dotted."""
+        return sorted({*cls.model_fields, *FLAT_KEYS, *FLAT_KEYS.values()})
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from agentgym.errors import ConfigError
 from agentgym.security.redaction import get_logger, quoted
@@ -25,6 +25,10 @@ LONGEST_S = 7 * 86_400.0
 MANY = 10**5
 """Upper limit of numeric settings, since a typing error could exhaust the memory."""
 _YAML = "Write one setting a line: its name, a colon and its value."
+PathText = Annotated[
+    str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
+]
+"""A file's path, or the text itself."""
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
@@ -69,7 +73,7 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            problems = explain_invalid(error, [*cls.names(), *cls.paths()])
+            problems = explain_invalid(error, cls.names())
             raise ConfigError(f"Invalid configuration: {problems}") from None
 
     def replaced(self, **changes: Any) -> Self:
@@ -83,13 +87,8 @@ class Settings(BaseModel):
         return sorted(cls.model_fields)
 
     @classmethod
-    def paths(cls) -> list[str]:
-        """Return the dotted names of nested settings; by default, none is nested."""
-        return []
-
-    @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with dotted names for nested settings, as in :meth:`paths`.
+        """Return ``values`` with dotted names for nested settings.
 
         Each nested setting can then be replaced separately.
         """

@@ -80,8 +80,8 @@ def by_variables(
 
 def by_assignments(values: dict[str, Any], *_: Any) -> TrainingConfig:
     words = [f"{key}={json.dumps(value)}" for key, value in values.items()]
-    known = [*TrainingConfig.names(), *TrainingConfig.paths()]
-    return TrainingConfig.create(**read_assignments(words, known))
+    found = read_assignments(words, TrainingConfig.names())
+    return TrainingConfig.create(**found)
 
 
 @pytest.mark.parametrize(

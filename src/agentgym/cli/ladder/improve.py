@@ -173,8 +173,7 @@ def improve(
     chosen = given_settings(command, TrainingConfig)
     for name in ("max_cost", "yes"):
         chosen.pop(name, None)
-    known = [*TrainingConfig.names(), *TrainingConfig.paths()]
-    chosen |= read_assignments(assigned or [], known)
+    chosen |= read_assignments(assigned or [], TrainingConfig.names())
     chosen["scenario"] = with_tools(str(tasks), tools_from, tools, allow_tool, check)
     config = TrainingConfig.create(**chosen)
     own = "model" not in chosen and variable_of("model") not in os.environ

@@ -3,20 +3,11 @@
 The group ``agent`` is :class:`~agentgym.core.agent.AgentSource`.
 """
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from agentgym.core.settings import MANY
-
-
-def _path_as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-PathText = Annotated[str, BeforeValidator(_path_as_text)]
-"""A file's path, or the text itself."""
+from agentgym.core.settings import MANY, PathText
 
 
 class _Group(BaseModel):

@@ -14,7 +14,6 @@ GROUPS: dict[str, type[BaseModel]] = {
     "rent": RentSettings,
     "verl": VerlSettings,
 }
-_OF_VERL = "verl.settings"
 FLAT_KEYS = {
     "agent": "agent.reference",
     "context": "agent.context",
@@ -35,7 +34,7 @@ FLAT_KEYS = {
     "nodes": "verl.nodes",
     "offload": "verl.offload",
     "engine_server": "verl.server",
-    "verl": _OF_VERL,
+    "verl": "verl.settings",
 }
 """For each flat key, the dotted name of the setting: its group and its field.
 
@@ -51,10 +50,13 @@ def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
     fields are kept, so that validation reports them.
     """
     found: dict[str, Any] = {}
-    for group in GROUPS.keys() & values.keys():
-        found |= _fields(group, values[group])
-    others = {key: values[key] for key in values if key not in GROUPS}
-    return found | {FLAT_KEYS.get(key, key): others[key] for key in others}
+    for key, value in values.items():
+        if key in GROUPS:
+            fields = _fields(key, value)
+            found |= {name: fields[name] for name in fields if name not in found}
+        else:
+            found[FLAT_KEYS.get(key, key)] = value
+    return found
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,12 +85,11 @@ def _fields(group: str, value: Any) -> dict[str, Any]:
     parts = value.model_dump() if isinstance(value, GROUPS[group]) else value
     if not isinstance(parts, Mapping):
         return {FLAT_KEYS.get(group, group): value}
-    known = {f"{group}.{key}": parts[key] for key in parts}
-    if FLAT_KEYS.get(group) != _OF_VERL:
-        return known
-    own = {name: known[name] for name in known if name in FLAT_KEYS.values()}
-    further = {key: parts[key] for key in parts if f"{group}.{key}" not in own}
-    settings = own.get(_OF_VERL) or {}
-    if isinstance(settings, Mapping) and (further or not own):
-        own[_OF_VERL] = {**settings, **further}
-    return own
+    if group == "verl":  # other names are settings of verl itself
+        own = {key: parts[key] for key in parts if key in VerlSettings.model_fields}
+        others = {key: parts[key] for key in parts if key not in own}
+        given = own.get("settings") or {}
+        if isinstance(given, Mapping) and (others or not own):
+            own["settings"] = {**given, **others}
+        parts = own
+    return {f"{group}.{key}": parts[key] for key in parts}
