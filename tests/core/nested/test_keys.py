@@ -148,6 +148,12 @@ def test_other_names_below_verl_are_settings_of_verl(
     assert nested({"verl": verl, "seed": 1}) == {"verl": wanted, "seed": 1}
 
 
+def test_a_flat_key_wins_over_the_group() -> None:
+    pairs: list[tuple[str, Any]] = [("judge_weight", 1), ("judge", {"weight": 2})]
+    for order in (pairs, pairs[::-1]):
+        assert flattened(dict(order)) == {"judge.weight": 1}
+
+
 def test_one_field_changes_without_the_others() -> None:
     config = TrainingConfig.create(**NESTED)
     changed = config.replaced(max_cost=9, judge={"weight": 2}, spot=None)
