@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.cli.conftest import Command
@@ -59,10 +60,11 @@ def test_flags_of_vllm_go_over_a_file(agentgym: Command) -> None:
     assert "--block-size 32" in ended.out
 
 
-def test_settings_of_verl_go_over_a_file(agentgym: Command) -> None:
+@pytest.mark.parametrize("form", ["verl:\n  {}", "verl:\n  settings:\n    {}"])
+def test_settings_of_verl_go_over_a_file(agentgym: Command, form: str) -> None:
     other = "actor_rollout_ref.actor.ppo_max_token_len_per_gpu"
     Path("run.yaml").write_text(
-        f"scenario: coding\nengine: verl\nverl:\n  {other}: 4096\n"
+        f"scenario: coding\nengine: verl\n{form.format(f'{other}: 4096')}\n"
     )
     word = "verl.actor_rollout_ref.rollout.max_num_seqs=16"
     ended = agentgym("train", word, "--config", "run.yaml", "--dry-run")

@@ -53,10 +53,18 @@ def test_set_reaches_settings_that_have_no_option(agentgym: Command) -> None:
     plan = agentgym(*words, "--set", "learning_rate=1e-4", "--set", "group_size=4")
     config = json.loads(plan.out)["config"]
     assert (config["learning_rate"], config["group_size"]) == (1e-4, 4)
+    judge = ["--judge", "http://localhost:1#m", "--set", "judge.weight=2"]
+    plan = agentgym(*words, *judge, "--set", "max_cost=3", "--max-hourly", "1")
+    config = json.loads(plan.out)["config"]
+    assert config["judge"]["model"] == "http://localhost:1#m"
+    assert config["judge"]["weight"] == 2
+    assert config["rent"] == {"spot": False, "max_hourly": 1, "max_cost": 3}
     for given, said in (
         (["--set", "lerning_rate=1"], "did you mean 'learning_rate'?"),
         (["--set", "group_size=x"], "group_size = 'x'"),
         (["--set", "seed=1", "--seed", "2"], "seed is given twice"),
+        (["--set", "judge.wieght=1"], "did you mean 'judge.weight'?"),
+        (["--set", "rent.max_cost=1", "--max-cost", "2"], "max_cost is given twice"),
         (["learning_rate=1e-4"], "write"),
     ):
         ended = agentgym(*words, *given)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentgym.core.agent import AgentSource, agent_reference, flattened, nested
+from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
+from agentgym.core.nested.keys import agent_reference
 from agentgym.core.settings import read_yaml
 from agentgym.errors import ConfigError
 
@@ -110,7 +111,7 @@ def test_variables_set_parts_that_nothing_else_sets(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"agent": {"refrence": "a:b"}}, "agent.refrence"),
+        ({"agent": {"refrence": "a:b"}}, "agent.refrence', did you mean 'agent.refe"),
         ({"agent": {"reference": "a:b", "own_tools": "live"}}, "agent.own_tools"),
         ({"own_tools": "live"}, "agent.own_tools = 'live'"),
         ({"contxt": "a:b"}, "did you mean 'context'"),
@@ -120,10 +121,3 @@ def test_variables_set_parts_that_nothing_else_sets(
 def test_a_wrong_part_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TrainingConfig.create(**values)
-
-
-def test_flat_and_nested_are_inverse() -> None:
-    flat = {"agent": "a:b", "context": "a:c", "seed": 1}
-    assert nested(flat) == {"agent": {"reference": "a:b", "context": "a:c"}, "seed": 1}
-    assert flattened(nested(flat)) == flat
-    assert nested({"seed": 1}) == {"seed": 1}

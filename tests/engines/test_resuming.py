@@ -1,5 +1,7 @@
 """What may change when a run is resumed: memory and servers, not what is learned."""
 
+from typing import Any
+
 import pytest
 
 from agentgym.core.config import TrainingConfig
@@ -26,9 +28,36 @@ def test_memory_and_flags_of_servers_change_and_the_rest_stays() -> None:
 
 def test_servers_of_verl_change_and_its_learner_does_not() -> None:
     share = "actor_rollout_ref.rollout.max_num_seqs"
-    assert resumed_config(BEFORE, {"verl": {share: 8}}).verl == {share: 8}
+    assert resumed_config(BEFORE, {"verl": {share: 8}}).verl.settings == {share: 8}
     with pytest.raises(UsageError, match="leave out: verl.actor_rollout_ref.actor.cli"):
         resumed_config(BEFORE, {"verl": {"actor_rollout_ref.actor.clip_ratio": 1}})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"judge_max_cost": 9, "max_cost": 8, "spot": True, "offload": True},
+        {
+            "judge": {"max_cost": 9},
+            "rent": {"max_cost": 8, "spot": True},
+            "verl": {"offload": True},
+        },
+    ],
+    ids=["flat", "nested"],
+)
+def test_nested_settings_change_in_the_run_of_an_older_version(
+    changes: dict[str, Any],
+) -> None:
+    recorded = {"judge": "openai:x", "judge_weight": 1.0, "max_hourly": 3.0}
+    before = TrainingConfig.restore(recorded | {"nodes": 2, "verl": {"a.b": 1}})
+    assert resumed_config(before, changes) == TrainingConfig.create(
+        judge={"model": "openai:x", "weight": 1, "max_cost": 9},
+        rent={"spot": True, "max_hourly": 3, "max_cost": 8},
+        verl={"nodes": 2, "offload": True, "settings": {"a.b": 1}},
+    )
+    for refused in ({"nodes": 3}, {"judge": {"weight": 2}}, {"verl": {"nodes": 3}}):
+        with pytest.raises(UsageError, match=f"leave out: {next(iter(refused))}. "):
+            resumed_config(before, changes | refused)
 
 
 def test_a_setting_of_training_is_refused_by_name() -> None:

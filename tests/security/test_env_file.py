@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
+from agentgym.core.nested.keys import FLAT_KEYS, GROUPS
 from agentgym.core.settings import OTHER_VARIABLES, variable_of
 from agentgym.security.env_file import NOT_FROM_FILE
 from tests.cli.conftest import Command, agentgym
@@ -83,15 +83,13 @@ def test_every_setting_that_can_name_something_is_classified() -> None:
         "chat_template_kwargs",
         *("api_key", "engine_key", "gateway_key", "secrets"),
     }
-    fields = {**TrainingConfig.model_fields, **AgentSource.model_fields}
-    assert fields.keys() - {"reference"} == set(TrainingConfig.names())
-    for name, field in fields.items():
-        if name == "reference":
-            continue  # agent sets it
-        kind = str(field.annotation)
-        is_text = any(
-            part in kind for part in ("str", "Path", "dict", "Literal", "AgentSource")
-        )
+    kinds = {name: str(f.annotation) for name, f in TrainingConfig.model_fields.items()}
+    for name, path in FLAT_KEYS.items():
+        group, _, field = path.partition(".")
+        kinds[name] = str(GROUPS[group].model_fields[field].annotation)
+    assert kinds.keys() | set(FLAT_KEYS.values()) == set(TrainingConfig.names())
+    for name, kind in kinds.items():
+        is_text = any(part in kind for part in ("str", "Path", "dict", "Literal"))
         if name not in harmless and (is_text or "unsafe" in name):
             assert variable_of(name) in NOT_FROM_FILE, name
     for name in OTHER_VARIABLES - harmless:

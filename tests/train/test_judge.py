@@ -131,11 +131,11 @@ def test_the_plan_has_the_judges_price(tmp_path: Path) -> None:
     ("settings", "why"),
     [
         ({"judge": "nano"}, "not a model that a server answers for"),
-        ({"judge": None, "judge_max_cost": 1.0}, "judge_max_cost without a judge"),
+        ({"judge": None, "judge_max_cost": 1.0}, "judge.max_cost without a judge"),
         ({"judge_max_cost": 1.0}, "needs the price"),
         ({"judge_price_in": 1.0}, "Give both"),
         ({"deterministic": True}, "cannot be deterministic"),
-        ({"judge_rubric": "none.md"}, "judge_rubric = 'none.md' cannot be read"),
+        ({"judge_rubric": "none.md"}, "judge.rubric = 'none.md' cannot be read"),
         ({"judge": "openai:gpt-x"}, "OPENAI_API_KEY"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_rubric_is_kept_as_text(tmp_path: Path) -> None:
     rubric.write_text("Short answers are better.")
     with StubServer() as server:
         plan = judged(tmp_path, server, judge_rubric=rubric).plan()
-    assert plan.config.judge_rubric == "Short answers are better.\n"
+    assert plan.config.judge.rubric == "Short answers are better.\n"
 
 
 @pytest.mark.slow

@@ -354,11 +354,12 @@ def _assigned(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
     from agentgym.core.settings import read_assignments
     from agentgym.errors import ConfigError
 
-    found = read_assignments(words, TrainingConfig.names())
-    for key in found.keys() & given.keys():
+    found = TrainingConfig.flat(read_assignments(words, TrainingConfig.names()))
+    by_option = TrainingConfig.flat(given)
+    for key in found.keys() & by_option.keys():
         raise ConfigError(
             f"{key} is given twice: --set {key}={found[key]} and by its own option, "
-            f"{given[key]}. Leave one out."
+            f"{by_option[key]}. Leave one out."
         )
     return found
 
@@ -392,13 +393,13 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
         UsageError: An option is given that a resumed run cannot change.
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.engines.resuming import MACHINE, MAY_CHANGE
+    from agentgym.engines.resuming import MACHINE, refused_changes
     from agentgym.errors import UsageError
 
     own = "--resume continues a run with its own settings; leave"
     if not clean:
         raise UsageError(f"{own} --config and --dry-run out.")
-    refused = ", ".join(k for k in given if k not in ("output", *MAY_CHANGE))
+    refused = ", ".join(k for k in refused_changes(given) if k != "output")
     if refused:
         machine = ", ".join([*MACHINE, "vllm.KEY=VALUE", "verl.KEY=VALUE"])
         raise UsageError(
@@ -411,8 +412,10 @@ def _resumed(given: dict[str, Any], *, clean: bool) -> "TrainingConfig":
 
 def _machine_settings(given: dict[str, Any]) -> dict[str, Any]:
     """Select the settings for memory and servers, which a resumed run may change."""
+    from agentgym.core.config import TrainingConfig
     from agentgym.engines.resuming import LIBRARIES, MACHINE
 
+    given = TrainingConfig.flat(given)
     return {name: given[name] for name in (*MACHINE, *LIBRARIES) if name in given}
 
 
@@ -420,15 +423,15 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
     """Return the settings of a new run; ``given`` overrides the file ``config``."""
     from agentgym.core.config import TrainingConfig
     from agentgym.core.settings import variable_of
+    from agentgym.engines.resuming import LIBRARIES, merged_changes
     from agentgym.errors import UsageError
     from agentgym.scenarios.registry import scenario_names
 
     if config is not None:
-        own = {name: given.pop(name) for name in ("verl", "vllm") if name in given}
+        given = TrainingConfig.flat(given)
+        own = {name: given.pop(name) for name in LIBRARIES if name in given}
         made = TrainingConfig.from_yaml(config, **given)
-        return made.replaced(
-            **{name: {**getattr(made, name), **new} for name, new in own.items()}
-        )
+        return made.replaced(**merged_changes(made, own))
     if "scenario" not in given and variable_of("scenario") not in os.environ:
         raise UsageError(
             "Which scenario? Name one, as in `agentgym train coding`, or give "

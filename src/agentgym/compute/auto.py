@@ -54,7 +54,7 @@ def settle(config: TrainingConfig) -> str:
             f"{config.model!r} needs {need.words}, and {why}. {_would_rent(need)} To "
             f"train here all the same: --gpu {'local' if _has_gpu() else 'none'}."
         )
-    if config.spot:
+    if config.rent.spot:
         providers = require_spot(providers)
     return _cheapest(providers, config).offer.provider
 

@@ -246,8 +246,9 @@ def quotes_of(
     best, *others = needs_of(config)
     why = _VLLM if others else ""
     if others:
+        without_limit = config.replaced(rent={"max_cost": None})
         try:  # without max_cost, since the slower engine would not cost less
-            choose(offers, best, Effort.of(config), config.replaced(max_cost=None))
+            choose(offers, best, Effort.of(config), without_limit)
         except (ComputeError, UsageError) as error:
             best, why = others[0], _LOCAL.format(error)
     effort = Effort.of(config, done, best.engine)
@@ -273,8 +274,9 @@ def choose(
     """
     offers = [offer for offer in offers if offer.is_sound and not offer.is_arm]
     whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
-    offers = [offer for offer in offers if offer.is_spot == config.spot]
-    if config.spot and not offers:
+    rent = config.rent
+    offers = [offer for offer in offers if offer.is_spot == rent.spot]
+    if rent.spot and not offers:
         raise NoCapacityError(
             f"{whose} offers no spot machine at present. Leave --spot out "
             "(--no-spot with --resume), or try again later."
@@ -288,7 +290,7 @@ def choose(
             f"{largest:.0f} GB). Take a smaller model"
             + (", or an adapter: lora_rank = 16." if not need.rank else ".")
         )
-    quotes = _cheapest_first(fitting, need, effort, config.max_cost)
+    quotes = _cheapest_first(fitting, need, effort, rent.max_cost)
     there = [quote for quote in quotes if quote.offer.is_available]
     if not there:
         named = ", ".join(dict.fromkeys(offer.gpu for offer in fitting))
@@ -296,13 +298,13 @@ def choose(
             f"{model}. All GPUs of {whose} that have it are taken at present: {named}. "
             "Try again later, or another provider (`agentgym gpu list`)."
         )
-    allowed = [quote for quote in there if _is_cheap(quote, config.max_hourly)]
+    allowed = [quote for quote in there if _is_cheap(quote, rent.max_hourly)]
     if not allowed:
         least = min(there, key=lambda quote: quote.offer.hourly)
         raise UsageError(
             f"{model}. The least that this costs now is {least.offer.price} "
             f"({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
-            f"${config.max_hourly:.2f}. Raise it, or take a smaller model."
+            f"${rent.max_hourly:.2f}. Raise it, or take a smaller model."
         )
     affordable = [q for q in allowed if q.max_cost is None or q.most <= q.max_cost]
     if not affordable:

@@ -18,6 +18,7 @@ from agentgym.compute.sizes import needs_of
 from agentgym.compute.ssh import plan_elsewhere
 from agentgym.compute.watchdog import EndLimits
 from agentgym.core.config import TrainingConfig
+from agentgym.core.nested.groups import RentSettings
 from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
@@ -130,7 +131,7 @@ class Rented(Place):
                 progress.warned([words])
                 # The terms of the first machine hold for all of them.
                 whole = taken.before + taken.limit
-                terms = config.replaced(max_cost=whole, yes=True)
+                terms = config.replaced(rent={"max_cost": whole}, yes=True)
             except (NoCapacityError, UsageError) as error:
                 if terms is config:
                     raise
@@ -155,9 +156,11 @@ class Rented(Place):
         earlier = MachineRecord.read(run.path)
         if held is None:
             before = 0.0 if earlier is None else earlier.total
-            capped = _with_rest_of(terms, before)
+            capped = {"max_cost": _rest_of(terms.rent, before)}
             state = run.load_state()
-            quotes = quotes_for(capped, state[0].episodes if state else 0)
+            quotes = quotes_for(
+                terms.replaced(rent=capped), state[0].episodes if state else 0
+            )
             quotes.sort(key=lambda quote: _was_taken(quote.offer, earlier))
             _require_consent(quotes[0], terms, progress)
             offers = [quote.offer for quote in quotes]
@@ -167,13 +170,12 @@ class Rented(Place):
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
         else:
             offers, before = [], held[1].before
-            rest = _with_rest_of(terms, before).max_cost
-            limit = rest or held[1].limit
+            limit = _rest_of(terms.rent, before) or held[1].limit
         lease = Lease(
             provider,
             offers,
             run.path,
-            max_hourly=config.max_hourly,
+            max_hourly=config.rent.max_hourly,
             limit=limit,
             before=before,
             taken=0 if earlier is None else earlier.times_taken,
@@ -285,20 +287,20 @@ def _saved(run: RunFolder) -> tuple[int, str] | None:
     return int(found[-1].name.removeprefix("step-")), version(found[-1])
 
 
-def _with_rest_of(config: TrainingConfig, spent: float) -> TrainingConfig:
-    """Return the settings with ``spent`` subtracted from ``max_cost``.
+def _rest_of(rent: RentSettings, spent: float) -> float | None:
+    """Return ``max_cost`` less the US dollars ``spent``; None without ``max_cost``.
 
     Raises:
         UsageError: ``max_cost`` is spent.
     """
-    if config.max_cost is None:
-        return config
-    if spent >= config.max_cost:
+    if rent.max_cost is None:
+        return None
+    if spent >= rent.max_cost:
         raise UsageError(
             f"The run's machines have cost ${spent:.2f} already, and --max-cost is "
-            f"${config.max_cost:.2f}. Raise it to go on."
+            f"${rent.max_cost:.2f}. Raise it to go on."
         )
-    return config.replaced(max_cost=config.max_cost - spent)
+    return rent.max_cost - spent
 
 
 def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> MachineRecord:
@@ -345,7 +347,7 @@ def _provider(config: TrainingConfig) -> Provider:
             f"model = {config.model!r} answers behind a server: it can be measured, "
             "with `agentgym eval`, not trained. Train a folder or a Hugging Face id."
         )
-    if config.spot:
+    if config.rent.spot:
         require_spot([provider])
     provider.check()
     return provider

@@ -1,7 +1,6 @@
 """AgentSource: the settings that name a user's agent. AgentSpec: a saved agent."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -187,51 +186,3 @@ class AgentSource(BaseModel):
     own_tools: Literal["stub"] | None = None
     allow_tools: Annotated[tuple[str, ...], BeforeValidator(_read_names)] = ()
     program_memory_mb: int = Field(default=4096, ge=16, le=2**24)
-
-
-_AGENT, _REFERENCE = "agent", "reference"
-FLAT_KEYS = tuple(key for key in AgentSource.model_fields if key != _REFERENCE)
-"""Fields of AgentSource that may also be given as top-level settings.
-
-Command-line options, environment variables and old configuration files use this form.
-"""
-
-
-def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the fields of ``agent`` moved to the top level.
-
-    ``agent.reference`` becomes ``agent``. A field that already exists at the top level
-    keeps its top-level value. An ``agent`` with an unknown field stays unchanged, so
-    that validation reports the unknown field.
-    """
-    found = dict(values)
-    agent = found.get(_AGENT)
-    parts = agent.model_dump() if isinstance(agent, AgentSource) else agent
-    if not isinstance(parts, Mapping) or parts.keys() - AgentSource.model_fields.keys():
-        return found
-    del found[_AGENT]
-    named = {_AGENT if key == _REFERENCE else key: parts[key] for key in parts}
-    return named | found
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the top-level fields of AgentSource moved into ``agent``.
-
-    This is the inverse of :func:`flattened`.
-    """
-    found = flattened(values)
-    parts = {key: found.pop(key) for key in FLAT_KEYS if key in found}
-    if isinstance(found.get(_AGENT), Mapping):  # it has an unknown part
-        return found | {_AGENT: {**found[_AGENT], **parts}}
-    if _AGENT in found:
-        parts[_REFERENCE] = found.pop(_AGENT)
-    return found | ({_AGENT: parts} if parts else {})
-
-
-def agent_reference(settings: Mapping[str, Any]) -> str | None:
-    """Return ``agent.reference`` from a run's recorded settings; None if not set.
-
-    Both the nested and the older flat form of the settings are read.
-    """
-    reference = flattened(settings).get(_AGENT)
-    return None if reference is None else str(reference)

@@ -15,22 +15,19 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from agentgym.core.agent import (
-    COMMAND,
-    FLAT_KEYS,
-    AgentSource,
-    flattened,
-    is_command,
-    nested,
-)
+from agentgym.core.agent import COMMAND, AgentSource, is_command
 from agentgym.core.components import TrainTokens
 from agentgym.core.files import check_name
 from agentgym.core.formats.settings import Constrain, TemplateSettings, Thinking
 from agentgym.core.machines import check_gpu
+from agentgym.core.nested.groups import JudgeSettings, RentSettings, VerlSettings
+from agentgym.core.nested.keys import FLAT_KEYS, GROUPS, flattened, nested
 from agentgym.core.settings import (
     LONGEST_S,
+    MANY,
     OTHER_VARIABLES,
     PREFIX,
+    PathText,
     Settings,
     variable_of,
 )
@@ -53,8 +50,8 @@ LONGEST_EPISODE = 8192
 """Default of ``max_episode_tokens`` if the memory is large enough."""
 MOST_IN_FLIGHT = 64
 """Default of ``concurrency``, equal to the default number of rollouts in a step."""
-_MOST, _MANY = 10**9, 10**5
-"""Upper limits of numeric settings, since a typing error could exhaust the memory."""
+_MOST = 10**9
+"""As MANY, for settings that may be larger."""
 
 
 def _read_roles(value: Any) -> Any:
@@ -107,13 +104,10 @@ class _Environment(EnvSettingsSource):
             for name, value in os.environ.items()
             if name.upper().startswith(PREFIX) and name.upper() not in known
         }
-        own = {key: self.env_vars.get(variable_of(key).lower()) for key in FLAT_KEYS}
+        flat = FLAT_KEYS.keys() - GROUPS.keys()
+        own = {key: self.env_vars.get(variable_of(key).lower()) for key in flat}
         parts = {key: value for key, value in own.items() if value is not None}
         return {**nested({**super().__call__(), **parts}), **unknown}
-
-
-def _path_as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
 
 
 class TrainingConfig(Settings, BaseSettings):
@@ -123,6 +117,10 @@ class TrainingConfig(Settings, BaseSettings):
     variables (``AGENTGYM_EPISODES=500``). Arguments win over the file, the file wins
     over variables. Unknown keys and unknown ``AGENTGYM_`` variables are errors.
 
+    Settings of ``agent``, ``judge``, ``rent`` and ``verl`` are nested, e.g.
+    ``judge={"model": "openai:gpt-4.1-mini", "weight": 1}``. They also have flat keys,
+    e.g. ``judge_weight``: see :data:`~agentgym.core.nested.keys.FLAT_KEYS`.
+
     Attributes:
         scenario: Name of a scenario, path of a scenario's folder or file, or a tasks
             file with its options (see :class:`~agentgym.core.task.TaskSource`).
@@ -130,9 +128,7 @@ class TrainingConfig(Settings, BaseSettings):
             ``openai_agents``, ``pydantic_ai``, ``agent_framework``, ``native``, …
         agent: Your agent, to train instead of the scenario's own: ``module:name`` of
             the agent or of a function that creates it, or ``command:`` and a program's
-            command. The other fields of :class:`~agentgym.core.agent.AgentSource` may
-            also be given as top-level settings: ``context``, ``inputs``,
-            ``configurable``, ``own_tools``, ``allow_tools``, ``program_memory_mb``.
+            command; or its settings: :class:`~agentgym.core.agent.AgentSource`.
         model: ``nano`` or ``smollm2``, a folder, a Hugging Face id, or a GGUF file.
         engine: ``local`` (torch, in process), ``vllm`` (vLLM samples, torch learns),
             ``verl`` (many GPUs), ``lightning`` (Agent Lightning's trainer), or the
@@ -141,12 +137,8 @@ class TrainingConfig(Settings, BaseSettings):
         gpus_per_node: ``verl`` and ``lightning``: GPUs on each machine. ``vllm``: with
             1, vLLM and the learner share the GPU; with more, the learner uses one GPU
             and vLLM uses the others.
-        nodes: ``verl``: number of machines; more than one needs a Ray cluster
-            (RAY_ADDRESS).
         tensor_parallel: All engines but ``local``: GPUs that share one copy of the
             sampling model.
-        offload: ``verl`` and ``lightning``: move weights and optimizer to CPU memory
-            while they are not used.
         memory_share: All engines but ``local``: share of each GPU's memory for
             sampling, 0..1. None: 0.9 if sampling has the GPU alone; else the value
             nearest to 0.5 that gives sampling and training enough memory.
@@ -160,21 +152,15 @@ class TrainingConfig(Settings, BaseSettings):
         constrain: ``calls`` restricts the tokens of tool calls to those that the tools'
             schemas allow; ``none`` restricts nothing; ``auto`` is ``calls`` for a model
             that was trained with ``calls``, else ``none``.
-        engine_server: ``verl``: ``host:port`` of a running server
-            ``agentgym.engines.verl.server``. None starts a server on this machine. The
-            server's key is in the variable AGENTGYM_ENGINE_KEY.
-        verl: ``verl`` and ``lightning``: further settings of verl, e.g.
-            ``{"actor_rollout_ref.…": value}``.
+        verl: Settings of the engine ``verl``, see
+            :class:`~agentgym.core.nested.groups.VerlSettings`.
         vllm: ``vllm``: further flags of ``vllm serve``, e.g. ``{"max_num_seqs": 64}``.
         gpu: Where to train. ``auto``: on a local GPU, else on the CPU. ``local``: on a
             local GPU only. ``none``: on the CPU. ``ssh:user@host`` or
             ``ssh:user@host:port``: on that machine. ``runpod``, ``lambda``, ``sky`` or
             another provider: on a rented machine; ``runpod:A100`` rents an A100.
-        spot: Rent cheaper machines that the provider may take away at any time; the run
-            then continues on another machine.
-        max_hourly: Maximum price of a rented machine in US dollars per hour.
-        max_cost: Maximum US dollars for all rented machines of a run; the run ends when
-            they are spent.
+        rent: Limits of rented machines:
+            :class:`~agentgym.core.nested.groups.RentSettings`.
         episodes: Maximum number of training rollouts. With 0 and ``warm_start``, the
             run ends after the warm start.
         time: Time limit of the whole run: seconds, or a text such as ``30m``. The run
@@ -203,17 +189,9 @@ class TrainingConfig(Settings, BaseSettings):
         train_tokens: The tokens of its responses that the model learns from: ``calls``
             (tool calls), ``calls+reasoning``, or ``all`` (for a reward that reads the
             text of the answer). None: the scenario's value, by default ``calls``.
-        judge: A model that ranks the successful attempts at a task: a name such as
-            ``openai:gpt-4.1-mini``, or an address. The attempts are sent to this model.
-            None: no judge.
-        judge_rubric: The judge's instructions: a file, or a text. Empty: the built-in
-            instructions.
-        judge_weight: Maximum reward difference that the judge's ranking makes between
-            two attempts.
-        judge_price_in: US dollars per million tokens that the judge reads.
-        judge_price_out: US dollars per million tokens that the judge writes.
-        judge_max_cost: Maximum US dollars for judging. When they are spent, training
-            continues without the judge.
+        judge: The model that ranks the successful attempts at a task, as in
+            ``openai:gpt-4.1-mini``; or its settings:
+            :class:`~agentgym.core.nested.groups.JudgeSettings`.
         failure_cost: Penalty for a failed tool call, subtracted from the advantage of
             its model call. Unit: reward; for ``grpo`` and ``dapo`` the standard
             deviation of the group's rewards, for ``reinforce++`` of the batch's. The
@@ -288,69 +266,59 @@ class TrainingConfig(Settings, BaseSettings):
     model: str = "nano"
     engine: str = AUTO_ENGINE
     gpus_per_node: int = Field(default=1, ge=1, le=1000)
-    nodes: int = Field(default=1, ge=1, le=1000)
     tensor_parallel: int = Field(default=1, ge=1, le=1000)
-    offload: bool = False
     memory_share: float | None = Field(default=None, gt=0, lt=1)
     tool_format: str = "auto"
     chat_template: str = ""
     thinking: Thinking = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     constrain: Constrain = "auto"
-    engine_server: str | None = None
-    verl: dict[str, Any] = Field(default_factory=dict)
+    verl: VerlSettings = VerlSettings()
     vllm: dict[str, Any] = Field(default_factory=dict)
     gpu: Annotated[str, AfterValidator(check_gpu)] = "auto"
-    spot: bool = False
-    max_hourly: float | None = Field(default=None, gt=0, le=_MANY)
-    max_cost: float | None = Field(default=None, gt=0, le=_MANY)
+    rent: RentSettings = RentSettings()
     episodes: int = Field(default=10_000, ge=0, le=_MOST)
     time: Annotated[float | None, BeforeValidator(_read_time)] = Field(
         default=None, gt=0, le=LONGEST_S
     )
     seed: int = Field(default=0, ge=0, lt=2**63)
     deterministic: bool = False
-    group_size: int = Field(default=8, ge=2, le=_MANY)
-    tasks_per_step: int = Field(default=8, ge=1, le=_MANY)
+    group_size: int = Field(default=8, ge=2, le=MANY)
+    tasks_per_step: int = Field(default=8, ge=1, le=MANY)
     task_choice: Literal["adaptive", "uniform"] = "adaptive"
     algorithm: Algorithm = "rloo"
-    prompts: Annotated[str, BeforeValidator(_path_as_text)] = ""
+    prompts: PathText = ""
     train_roles: Annotated[Roles | None, NoDecode] = None
     role_adapters: bool = False
     train_tokens: TrainTokens | None = None
-    judge: str | None = None
-    judge_rubric: Annotated[str, BeforeValidator(_path_as_text)] = ""
-    judge_weight: float = Field(default=0.5, gt=0, le=_MANY)
-    judge_price_in: float | None = Field(default=None, ge=0, le=_MANY)
-    judge_price_out: float | None = Field(default=None, ge=0, le=_MANY)
-    judge_max_cost: float | None = Field(default=None, gt=0, le=_MANY)
+    judge: Annotated[JudgeSettings, NoDecode] = JudgeSettings()
     failure_cost: float = Field(default=0.2, ge=0)
     learning_rate: float | None = Field(default=None, gt=0)
     entropy_coefficient: float = Field(default=0.0, ge=0)
     kl_coefficient: float = Field(default=0.0, ge=0)
     ratio_limit: float | None = Field(default=2.0, gt=1)
     warm_start: bool = False
-    warm_start_tasks: int | None = Field(default=None, ge=8, le=_MANY)
+    warm_start_tasks: int | None = Field(default=None, ge=8, le=MANY)
     temperature: float = Field(default=1.0, gt=0)
     eval_temperature: float = Field(default=0.5, ge=0)
     cache_requests: Path | None = None
     max_tokens: int | None = Field(default=None, gt=0, le=_MOST)
-    lora_rank: int | None = Field(default=None, ge=0, le=_MANY)
+    lora_rank: int | None = Field(default=None, ge=0, le=MANY)
     precision: Precision = "auto"
     gradient_checkpointing: bool | None = None
     max_episode_tokens: int | None = Field(default=None, gt=0, le=_MOST)
     eval_every: int = Field(default=5, gt=0, le=_MOST)
-    eval_tasks: int = Field(default=96, gt=0, le=_MANY)
-    test_tasks: int = Field(default=96, gt=0, le=_MANY)
-    eval_samples: int = Field(default=4, ge=1, le=_MANY)
+    eval_tasks: int = Field(default=96, gt=0, le=MANY)
+    test_tasks: int = Field(default=96, gt=0, le=MANY)
+    eval_samples: int = Field(default=4, ge=1, le=MANY)
     forgetting_questions: int = Field(default=50, ge=0, le=50)
     early_stop: bool = True
     patience: int = Field(default=10, ge=1, le=_MOST)
     yes: bool = False
     workers: int | None = Field(default=None, gt=0, le=1000)
-    concurrency: int | None = Field(default=None, gt=0, le=_MANY)
+    concurrency: int | None = Field(default=None, gt=0, le=MANY)
     rollout_timeout_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
-    max_attempts: int = Field(default=3, ge=1, le=_MANY)
+    max_attempts: int = Field(default=3, ge=1, le=MANY)
     unsafe_local_exec: bool = False
     tracker: Literal["tensorboard", "wandb", "none"] = "tensorboard"
     name: Annotated[str, AfterValidator(check_name)] | None = None
@@ -428,21 +396,24 @@ class TrainingConfig(Settings, BaseSettings):
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of all settings, the fields of ``agent`` included."""
-        return sorted({*cls.model_fields, *FLAT_KEYS})
+        """Return the names of all settings, of nested ones the flat and the dotted."""
+        return sorted({*cls.model_fields, *FLAT_KEYS, *FLAT_KEYS.values()})
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with the fields of ``agent`` at the top level."""
+        """Return ``values`` with dotted names for nested settings."""
         return flattened(values)
 
     @classmethod
     def renamed(cls, values: dict[str, Any]) -> str:
-        """Return a hint on old keys that now belong below ``agent``; "" if none."""
-        old = [key for key in FLAT_KEYS if key in values]
-        if not old:
-            return ""
-        return (
-            f"{', '.join(old)} belong below agent: write agent: {{reference: "
-            f"module:name, {old[0]}: …}}. The old form still works."
-        )
+        """Return a hint on flat keys that now belong below a group; "" if none."""
+        hints = []
+        for group in GROUPS:
+            below = {k: p for k, p in FLAT_KEYS.items() if p.startswith(f"{group}.")}
+            given = [key for key in below if key in values]
+            if old := [key for key in given if key != group]:
+                fields = [below[key].partition(".")[2] for key in given]
+                words = f"{', '.join(old)} belong{'s' * (len(old) == 1)} below {group}"
+                form = ", ".join(f"{field}: …" for field in fields)
+                hints.append(f"{words}: write {group}: {{{form}}}")
+        return f"{'; '.join(hints)}. The old form still works." if hints else ""

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from agentgym.errors import ConfigError
 from agentgym.security.redaction import get_logger, quoted
@@ -22,7 +22,13 @@ OTHER_VARIABLES = frozenset(
 """Lower-case names, without ``AGENTGYM_``, of variables that are not settings."""
 LONGEST_S = 7 * 86_400.0
 """Largest allowed time limit in seconds: a week."""
+MANY = 10**5
+"""Upper limit of numeric settings, since a typing error could exhaust the memory."""
 _YAML = "Write one setting a line: its name, a colon and its value."
+PathText = Annotated[
+    str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
+]
+"""A file's path, or the text itself."""
 _SHOWN = 80
 _MOST_CHARACTERS = 1 << 20
 _MOST_VALUES = 100_000
@@ -59,7 +65,7 @@ class Settings(BaseModel):
     @classmethod
     def create(cls, **values: Any) -> Self:
         """Build settings from ``values``; None takes the setting's default."""
-        return cls.restore(_given(values))
+        return cls.restore(_given(cls.flat(values)))
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Self:
@@ -82,10 +88,9 @@ class Settings(BaseModel):
 
     @classmethod
     def flat(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with nested settings moved to the top level.
+        """Return ``values`` with dotted names for nested settings.
 
-        Each nested setting can then be replaced separately. By default, settings are
-        not nested.
+        Each nested setting can then be replaced separately.
         """
         return values
 
@@ -237,6 +242,8 @@ def explain_invalid(error: ValidationError, known: list[str]) -> str:
 
 def _unknown(key: str, settings: list[str]) -> str:
     """Return a message that ``key`` is unknown, with the nearest of ``settings``."""
+    alike = [name for name in settings if ("." in name) == ("." in key)]
+    settings = alike or settings
     if not key.upper().startswith(PREFIX):
         close = get_close_matches(key, settings, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {settings}"

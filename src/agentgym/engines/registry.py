@@ -22,10 +22,10 @@ _OWN = ("local", "vllm", "verl", "lightning")
 _OF_SOME: dict[str, tuple[str, ...]] = {
     "gpus_per_node": ("vllm", "verl", "lightning"),
     "tensor_parallel": ("vllm", "verl", "lightning"),
-    "nodes": ("verl",),
-    "offload": ("verl", "lightning"),
-    "engine_server": ("verl",),
-    "verl": ("verl", "lightning"),
+    "verl.nodes": ("verl",),
+    "verl.offload": ("verl", "lightning"),
+    "verl.server": ("verl",),
+    "verl.settings": ("verl", "lightning"),
     "vllm": ("vllm",),
     "precision": ("local", "vllm"),
     "gradient_checkpointing": ("local", "vllm"),
@@ -117,11 +117,11 @@ def create_engine(config: TrainingConfig) -> Engine:
 
 
 def _refuse_others(config: TrainingConfig) -> None:
-    defaults = type(config).model_fields
+    usual = type(config).model_construct()
+    values, defaults = (config.flat(each.model_dump()) for each in (config, usual))
     for name, engines in _OF_SOME.items():
-        value = getattr(config, name)
-        default = defaults[name].get_default(call_default_factory=True)
-        if config.engine not in engines and value != default:
+        value = values[name]
+        if config.engine not in engines and value != defaults[name]:
             raise UnsupportedError(
                 f"{name} = {value!r} is a setting of --engine {' or '.join(engines)}, "
                 f"and this run has --engine {config.engine}. Leave it out, or choose "

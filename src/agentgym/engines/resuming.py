@@ -6,19 +6,19 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import UsageError
 
 _BUDGET = (
-    *("episodes", "time", "gpu", "spot", "max_hourly", "max_cost", "warm_start"),
-    *("yes", "judge_max_cost"),
+    *("episodes", "time", "gpu", "rent.spot", "rent.max_hourly", "rent.max_cost"),
+    *("warm_start", "yes", "judge.max_cost"),
 )
 MACHINE = (
     "memory_share",
     "gradient_checkpointing",
-    "offload",
+    "verl.offload",
     "workers",
     "concurrency",
     "rollout_timeout_s",
 )
 """Settings of memory and speed. They do not change which tokens are trained."""
-LIBRARIES = ("vllm", "verl")
+LIBRARIES = ("vllm", "verl.settings")
 MAY_CHANGE = (*_BUDGET, *MACHINE, *LIBRARIES)
 _OF_VERL = (
     "actor_rollout_ref.rollout.",
@@ -43,20 +43,33 @@ def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingC
         UsageError: A changed setting must stay the same.
     """
     given = {name: value for name, value in changes.items() if value is not None}
-    if refused := [name for name in given if name not in MAY_CHANGE]:
+    if refused := refused_changes(given):
         raise UsageError(
             f"A resumed run keeps its own settings; leave out: {', '.join(refused)}. "
             f"These may change: {', '.join(MAY_CHANGE)}."
         )
-    fixed = [k for k in given.get("verl", {}) if not k.startswith(_OF_VERL)]
+    given = before.flat(given)
+    fixed = [k for k in given.get("verl.settings", {}) if not k.startswith(_OF_VERL)]
     if fixed:
         raise UsageError(
             f"A resumed run keeps the settings of its learner; leave out: verl."
             f"{', verl.'.join(fixed)}. Those below {' and '.join(_OF_VERL)} may change."
         )
-    for library in LIBRARIES:
-        if library in given:
-            merged = {**getattr(before, library), **given[library]}
-            kept = {key: value for key, value in merged.items() if value is not None}
-            given[library] = kept
+    given = merged_changes(before, given)
+    for library in given.keys() & LIBRARIES:
+        merged = given[library].items()
+        given[library] = {key: value for key, value in merged if value is not None}
     return before.replaced(**given)
+
+
+def refused_changes(changes: dict[str, Any]) -> list[str]:
+    """Return the names of changes that a resumed run refuses."""
+    names = {name: TrainingConfig.flat({name: changes[name]}) for name in changes}
+    return [name for name in names if not names[name].keys() <= {*MAY_CHANGE}]
+
+
+def merged_changes(config: TrainingConfig, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changes with the flags of vLLM and settings of verl that stay the same."""
+    before, given = config.flat(config.model_dump()), config.flat(changes)
+    libraries = given.keys() & LIBRARIES
+    return given | {name: {**before[name], **given[name]} for name in libraries}

@@ -171,8 +171,8 @@ def evaluate(
         )
         notes = session.troubles
         ledger = Ledger()
-        if config.judge is not None:
-            ranking = open_judge(config, ledger, progress)
+        if config.judge.model is not None:
+            ranking = open_judge(config.judge, ledger, progress)
             ranking.compare(by_task(found[split]))
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]

@@ -18,7 +18,7 @@ from agentgym.security.private import make_private_folder
 
 BILL_FILE = "bill.json"
 PROMPTS_FILE = "prompts.json"
-_NOT_TASKS = {"yes", "max_cost", "output", "name", "episodes", "time", "gpu"}
+_NOT_TASKS = {"yes", "rent.max_cost", "output", "name", "episodes", "time", "gpu"}
 _NOT_TASKS |= {"workers", "concurrency"}
 
 _KEPT_FIELDS = ("rungs", "run", "agent")
@@ -156,7 +156,7 @@ def folder_of(config: TrainingConfig) -> Path:
     Args:
         config: The agent's settings, with absolute paths.
     """
-    settings = config.model_dump(mode="json")
+    settings = config.flat(config.model_dump(mode="json"))
     chosen = {key: settings[key] for key in settings if key not in _NOT_TASKS}
     tasks = b""
     if is_tasks_file(config.scenario):

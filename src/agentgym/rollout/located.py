@@ -50,7 +50,7 @@ def located(config: TrainingConfig, *, own_agent: bool = True) -> TrainingConfig
         scenario=absolute_reference(scenario),
         model=located_model(config.model),
         chat_template=template_text(config.chat_template),
-        judge_rubric=rubric_text(config.judge_rubric),
+        judge_rubric=rubric_text(config.judge.rubric),
         prompts=wording_text(config.prompts),
         framework=framework,
     )
@@ -76,12 +76,12 @@ def rubric_text(given: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"judge_rubric = {given!r} cannot be read: {why}. Give a text file that "
+            f"judge.rubric = {given!r} cannot be read: {why}. Give a text file that "
             "says in plain sentences which attempt is better."
         ) from None
     if not text.strip() or len(text) > _MOST_RUBRIC:
         raise UsageError(
-            f"judge_rubric = {given!r} holds {len(text):,} characters; a rubric "
+            f"judge.rubric = {given!r} holds {len(text):,} characters; a rubric "
             f"must have text, and at most {_MOST_RUBRIC:,} characters."
         )
     return text if "\n" in text else f"{text}\n"

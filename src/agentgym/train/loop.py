@@ -267,7 +267,7 @@ class TrainingLoop:
         Raises:
             TrainingFailedError: The user did not agree.
         """
-        found = doubts(self.state.start, judged=self._config.judge is not None)
+        found = doubts(self.state.start, judged=self._config.judge.model is not None)
         remarks = [*found, offer] if offer else found
         has_result = bool(self.state.warmed) and self.state.start.pass_1.value > 0
         if remarks and (self._config.yes or has_result or not found):
@@ -287,7 +287,7 @@ class TrainingLoop:
         builder = BatchBuilder.of(config, self._scenario, engine.label, engine.allowed)
         state.ledger.tokens = tokens_name(builder.trainable)
         judge = open_judge(
-            *(config, state.ledger, self._progress), beat=self._check_interrupt
+            *(config.judge, state.ledger, self._progress), beat=self._check_interrupt
         )
         with open_tracker(config, self._run.path) as track:
             for step in self._steps():

@@ -114,7 +114,7 @@ def settled(config: TrainingConfig) -> TrainingConfig:
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
         settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
         config = config.replaced(gpu=settle(config))
-    if config.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
+    if config.rent.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
         raise UnsupportedError(
             f"--spot rents machines, and --gpu {config.gpu} rents none: leave --spot "
             "out, or take --gpu sky."

@@ -104,7 +104,7 @@ def make_plan(config: TrainingConfig) -> Plan:
             f"{config.group_size}; raise --episodes or lower group_size."
         )
     check_judge(config)
-    if config.judge is None and not scenario.has_check:
+    if config.judge.model is None and not scenario.has_check:
         raise UsageError(
             f"{scenario.name} has no check of its attempts (has_check is False), so "
             "that all earn the same: name a model that ranks them with --judge."

@@ -5,9 +5,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from agentgym.core.agent import agent_reference, is_command
+from agentgym.core.agent import is_command
 from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
+from agentgym.core.nested.keys import agent_reference
 from agentgym.errors import RunFolderError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import Effect, measure_effect
 from agentgym.evaluate.criteria import Goal, compare_goals

@@ -463,7 +463,7 @@ def _refuse_secrets(config: TrainingConfig) -> None:
     The run folder keeps the run's settings, and secrets must not be written to it.
     """
     redactor = Redactor.of_environment()
-    for name, value in config.model_dump(mode="json").items():
+    for name, value in config.flat(config.model_dump(mode="json")).items():
         if (clean := redactor.json(value)) != value:
             raise ConfigError(
                 f"{name} = {clean!r:.200} holds a secret, and a run's folder keeps its "

@@ -7,9 +7,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from agentgym.core.agent import flattened
 from agentgym.core.config import TrainingConfig
 from agentgym.core.machines import is_elsewhere
+from agentgym.core.nested.keys import flattened
 from agentgym.core.task import EVERY_SPLIT, Split
 from agentgym.engines.resuming import resumed_config
 from agentgym.errors import (
@@ -477,11 +477,11 @@ def _surroundings(trained: TrainedAgent) -> dict[str, Any]:
     the user must allow real calls again.
     """
     given = flattened(trained.provenance.config)
-    has_own = given.get("own_tools") or given.get("allow_tools")
+    has_own = given.get("agent.own_tools") or given.get("agent.allow_tools")
     return {
-        "context": given.get("context"),
-        "inputs": given.get("inputs"),
-        "configurable": given.get("configurable"),
+        "context": given.get("agent.context"),
+        "inputs": given.get("agent.inputs"),
+        "configurable": given.get("agent.configurable"),
         "prompts": given.get("prompts") or None,
         "own_tools": "stub" if has_own else None,
     }

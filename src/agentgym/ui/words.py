@@ -3,7 +3,8 @@
 from contextlib import suppress
 from itertools import pairwise
 
-from agentgym.core.agent import COMMAND, agent_reference, is_command
+from agentgym.core.agent import COMMAND, is_command
+from agentgym.core.nested.keys import agent_reference
 from agentgym.errors import AgentGymError
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.numbers import (

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym.core.agent import flattened
+from agentgym.core.nested.keys import flattened
 from agentgym.core.task import EVERY_SPLIT
 from agentgym.scenarios.packs import is_tasks_file
 
@@ -27,7 +27,7 @@ def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     is_file = is_tasks_file(scenario)
     split = EVERY_SPLIT if is_file else task["split"]
     which = ["--task", task["id"], "--split", split, "--seed", str(task["seed"])]
-    if settings.get("agent") is None:
+    if settings.get("agent.reference") is None:
         where = ["--tasks", scenario] if is_file else [scenario]
         words = ["rollout", *where, *(which[:2] if is_file else which)]
     else:
@@ -41,15 +41,15 @@ def _agent_options(settings: Mapping[str, Any], *, is_file: bool) -> list[str]:
 
     If the scenario is a tasks file (``is_file``), the options for tools are left out.
     """
-    words = ["--agent", str(settings["agent"])]
-    for name in ("framework", "context", "inputs"):
+    words = ["--agent", str(settings["agent.reference"])]
+    for name in ("framework", "agent.context", "agent.inputs"):
         if value := settings.get(name):
-            words += [f"--{name}", str(value)]
-    for key, value in (settings.get("configurable") or {}).items():
+            words += [f"--{name.removeprefix('agent.')}", str(value)]
+    for key, value in (settings.get("agent.configurable") or {}).items():
         words += ["--configurable", f"{key}={value}"]
     if not is_file:
-        if tools := settings.get("own_tools"):
+        if tools := settings.get("agent.own_tools"):
             words += ["--tools", str(tools)]
-        for name in settings.get("allow_tools") or ():
+        for name in settings.get("agent.allow_tools") or ():
             words += ["--allow-tool", str(name)]
     return words

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.compute.record import MachineRecord
+from agentgym.core.nested.keys import flattened
 from agentgym.doctor.evidence import Evidence, read_evidence, read_result
 from agentgym.doctor.run import diagnose
 from agentgym.doctor.status import UNREADABLE, run_status
@@ -92,7 +93,7 @@ def run_page(run: RunFolder) -> dict[str, Any]:
     ledger = evidence.ledger if result is None else result.ledger
     return {
         **_row(run, result, evidence.effect),
-        "config": evidence.config,
+        "config": flattened(evidence.config),
         "curves": curves(evidence.steps),
         "validations": _validations(evidence.steps),
         "ledger": ledger.model_dump(mode="json") | {"adds_up": ledger.adds_up},

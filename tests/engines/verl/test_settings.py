@@ -156,7 +156,7 @@ def test_any_setting_of_verl_is_reached_nested_or_dotted() -> None:
     [
         ({f"{ACTOR}.optim.ls": 1}, f"the nearest is '{ACTOR}.optim.lr'"),
         ({f"{ACTOR}.optim.lr": 1}, "set learning_rate instead"),
-        ({"trainer": {"nnodes": 2}}, "set nodes instead"),
+        ({"trainer": {"nnodes": 2}}, "set verl.nodes instead"),
         ({f"{ACTOR}.kl_loss_coef": 1}, "set kl_coefficient instead"),
         ({"critic.enable": True}, "set algorithm instead"),
         ({"zzz": 1}, "verl has no setting 'zzz'"),

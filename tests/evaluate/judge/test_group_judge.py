@@ -208,7 +208,7 @@ def test_judging_ends_at_its_cap_and_the_bill_stays_below_it() -> None:
     assert record.cost == pytest.approx(0.02 * record.judged)
     assert record.cost <= 0.6
     [text] = told
-    assert "judge_max_cost = 0.6" in text
+    assert "judge.max_cost = 0.6" in text
 
 
 def test_a_server_that_counts_no_tokens_is_charged_by_an_estimate() -> None:

@@ -78,7 +78,8 @@ def _train(order: dict[str, Any], progress: ProgressWriter) -> None:
     trainer = Trainer(config, progress=progress)
     run = config.output / str(config.name)
     if order["resume"]:
-        may_change = {name: getattr(config, name) for name in _MAY_CHANGE}
+        values = config.flat(config.model_dump())
+        may_change = {name: values[name] for name in _MAY_CHANGE}
         trainer.train(resume=run, **may_change)
     else:
         shutil.rmtree(run, ignore_errors=True)  # of an attempt without results

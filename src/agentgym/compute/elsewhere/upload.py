@@ -95,7 +95,7 @@ class Upload:
             sent: The settings that were sent to the remote machine.
             found: The settings of the remote run, which may have changed some of them.
         """
-        old, new = sent.model_dump(), found.model_dump()
+        old, new = (config.flat(config.model_dump()) for config in (sent, found))
         changes = {
             key: value
             for key, value in new.items()
@@ -169,15 +169,14 @@ def make_upload(config: TrainingConfig) -> Upload:
     if config.tracker == "wandb" and os.environ.get("WANDB_API_KEY"):
         sources.variables.add("WANDB_API_KEY")
     check_judge(config)
-    if config.judge is not None:
-        if is_on_loopback(config.judge):
+    if (judge := config.judge.model) is not None:
+        if is_on_loopback(judge):
             raise UsageError(
-                f"judge = {config.judge!r} with gpu = {config.gpu!r}: that machine "
+                f"judge = {judge!r} with gpu = {config.gpu!r}: that machine "
                 "cannot reach a server at a loopback address of this one. Give an "
                 "address that it reaches, or a provider's model."
             )
-        key = key_variable(config.judge)
-        sources.variables |= {key} & os.environ.keys()
+        sources.variables |= {key_variable(judge)} & os.environ.keys()
     extras = ["local"]
     extras += [config.framework.replace("_", "-")] * (config.framework in _FRAMEWORKS)
     extras += ["wandb"] * (config.tracker == "wandb")

@@ -59,7 +59,7 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
         UnsupportedError: A mini-batch's rows (training sequences) cannot be divided
             equally among the GPUs.
     """
-    given = flat(config.verl)
+    given = flat(config.verl.settings)
     for key, value in given.items():
         if key in _THEIR_OURS:
             raise ConfigError(
@@ -140,8 +140,8 @@ def _actor(config: TrainingConfig) -> dict[str, Any]:
     values: dict[str, Any] = {
         "strategy": "fsdp2",
         "fsdp_config.strategy": "fsdp2",
-        "fsdp_config.param_offload": config.offload,
-        "fsdp_config.optimizer_offload": config.offload,
+        "fsdp_config.param_offload": config.verl.offload,
+        "fsdp_config.optimizer_offload": config.verl.offload,
         "fsdp_config.seed": config.seed % 2**31,
         "ppo_epochs": 1,
         "ppo_mini_batch_size": max(1, config.tasks_per_step // _MINI_BATCHES),

@@ -160,10 +160,10 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
             f"{config.scenario_name} {by}: the scenario scores single model calls "
             f"(broadcast_rewards), and {_ONE_REWARD}. Train it with another engine."
         )
-    if config.judge is not None:
+    if config.judge.model is not None:
         yield (
-            f"judge = {config.judge!r} {by}: {_ONE_REWARD}, the check's. Leave it out, "
-            f"or {_ELSE}."
+            f"judge = {config.judge.model!r} {by}: {_ONE_REWARD}, the check's. Leave "
+            f"it out, or {_ELSE}."
         )
     if config.thinking != "auto" or config.chat_template_kwargs:
         yield (
@@ -180,7 +180,7 @@ def _check_gpus(config: TrainingConfig) -> None:
     Raises:
         GPUNotAvailableError: This machine has fewer GPUs.
     """
-    if RAY_GPUS in flat(config.verl):
+    if RAY_GPUS in flat(config.verl.settings):
         return
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if found < config.gpus_per_node:

@@ -39,7 +39,6 @@ from agentgym.errors import CheckpointError, EngineError
 _FORMAT = 1
 _MANIFEST = "engine.json"
 _WEIGHTS = "verl"
-_KEPT = ("gpus_per_node", "nodes")
 _BY_TOKEN = ("learned", "entropies", "moved")
 
 
@@ -89,20 +88,20 @@ class VerlEngine(Engine):
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Start verl, locally or at ``engine_server``, and wait until it answers.
+        """Start verl, locally or at ``verl.server``, and wait until it answers.
 
         Raises:
             EngineError: verl does not start; the message names its log.
         """
         with ExitStack() as stack:
             server = None
-            if config.engine_server is None:
+            if config.verl.server is None:
                 server = LocalServer(log_file(config))
                 stack.callback(server.close)
                 client = VerlClient(server.address, server.key)
             else:
                 key = os.environ.get(KEY_VARIABLE, "")
-                client = VerlClient(config.engine_server, key)
+                client = VerlClient(config.verl.server, key)
             stack.callback(client.close)
             try:
                 engine = cls(config, client, server)
@@ -256,8 +255,12 @@ class VerlEngine(Engine):
         The number of GPUs is one of them: a checkpoint has one file per process.
         """
         config = self._config
-        kept = {name: getattr(config, name) for name in _KEPT}
-        return {"name": config.model, "rank": trained_rank(config), **kept}
+        return {
+            "name": config.model,
+            "rank": trained_rank(config),
+            "gpus_per_node": config.gpus_per_node,
+            "nodes": config.verl.nodes,
+        }
 
     def export(self, folder: Path) -> None:
         """Let verl write the model or adapter into ``folder``; write the tokenizer too.

@@ -57,7 +57,7 @@ OURS = {
     f"{_ROLLOUT}.gpu_memory_utilization": "memory_share",
     f"{_ROLLOUT}.temperature": "temperature",
     "trainer.n_gpus_per_node": "gpus_per_node",
-    "trainer.nnodes": "nodes",
+    "trainer.nnodes": "verl.nodes",
 }
 """Settings of verl that AgentGym sets, and the setting of AgentGym to use instead."""
 
@@ -71,7 +71,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
         UnsupportedError: Two settings cannot be combined, or do not fit the number of
             GPUs.
     """
-    given = flat(config.verl)
+    given = flat(config.verl.settings)
     _check_given(given)
     engine = given.get("model_engine", "dp")
     if engine not in ("dp", "megatron"):
@@ -84,11 +84,11 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
             "warm_start with verl.model_engine = 'megatron': calls are imitated with "
             "dp here. Leave --warm-start or model_engine out."
         )
-    gpus = config.gpus_per_node * config.nodes
+    gpus = config.gpus_per_node * config.verl.nodes
     if gpus % config.tensor_parallel:
         raise UnsupportedError(
             f"tensor_parallel = {config.tensor_parallel} does not divide the {gpus} "
-            "GPUs of gpus_per_node x nodes."
+            "GPUs of gpus_per_node x verl.nodes."
         )
     return {
         "model_engine": engine,
@@ -97,7 +97,7 @@ def verl_settings(config: TrainingConfig) -> dict[str, Any]:
         **_critic(config, engine),
         **_rollout(config),
         "trainer.n_gpus_per_node": config.gpus_per_node,
-        "trainer.nnodes": config.nodes,
+        "trainer.nnodes": config.verl.nodes,
         **given,
     }
 
@@ -191,15 +191,15 @@ def _actor(config: TrainingConfig, engine: str) -> dict[str, Any]:
         values |= {
             "strategy": "fsdp2",
             "fsdp_config.strategy": "fsdp2",
-            "fsdp_config.param_offload": config.offload,
-            "fsdp_config.optimizer_offload": config.offload,
+            "fsdp_config.param_offload": config.verl.offload,
+            "fsdp_config.optimizer_offload": config.verl.offload,
             "fsdp_config.seed": config.seed % 2**31,
             "optim.override_optimizer_config": {"eps": epsilon(config)},
         }
     else:
         values |= {
-            "megatron.param_offload": config.offload,
-            "megatron.optimizer_offload": config.offload,
+            "megatron.param_offload": config.verl.offload,
+            "megatron.optimizer_offload": config.verl.offload,
             "megatron.seed": config.seed % 2**31,
             "optim.override_optimizer_config": {"adam_eps": epsilon(config)},
         }
@@ -232,8 +232,8 @@ def _critic(config: TrainingConfig, engine: str) -> dict[str, Any]:
         "model.path": base_source(config.model),
         "model.lora_rank": 0,
         "fsdp.strategy": "fsdp2",
-        "fsdp.param_offload": config.offload,
-        "fsdp.optimizer_offload": config.offload,
+        "fsdp.param_offload": config.verl.offload,
+        "fsdp.optimizer_offload": config.verl.offload,
         "fsdp.seed": config.seed % 2**31,
     }
     return {f"critic.{key}": value for key, value in values.items()}

@@ -54,7 +54,7 @@ class VerlEngines(EngineFactory):
         if config.gpu not in ("auto", "local"):
             raise UnsupportedError(
                 f"gpu = {config.gpu!r} with engine = 'verl': it needs GPUs, of this "
-                "machine, of a Ray cluster (RAY_ADDRESS) or of an engine_server."
+                "machine, of a Ray cluster (RAY_ADDRESS) or of a server (verl.server)."
             )
         summary = describe_model(config.model, trained_rank(config))
         verl_settings(config)
@@ -68,10 +68,10 @@ class VerlEngines(EngineFactory):
                 "the engine local or vllm, or constrain = 'none' for a model that was "
                 "trained so."
             )
-        where = f"{config.nodes} x {config.gpus_per_node} GPUs"
-        if config.engine_server is not None:
-            self._check_server(config.engine_server)
-            place = f"{where} at {config.engine_server}, verl"
+        where = f"{config.verl.nodes} x {config.gpus_per_node} GPUs"
+        if (server := config.verl.server) is not None:
+            self._check_server(server)
+            place = f"{where} at {server}, verl"
             return EngineSummary(
                 summary, place, memory, form.name, "", form.drops_reasoning
             )
@@ -84,10 +84,10 @@ class VerlEngines(EngineFactory):
     def _check_server(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise ConfigError(f"engine_server = {address!r}: write host:port.")
+            raise ConfigError(f"verl.server = {address!r}: write host:port.")
         if not os.environ.get(KEY_VARIABLE):
             raise UsageError(
-                f"engine_server = {address!r} wants the key that it was started with: "
+                f"verl.server = {address!r} wants the key that it was started with: "
                 f"set {KEY_VARIABLE}."
             )
 
@@ -95,10 +95,10 @@ class VerlEngines(EngineFactory):
         if address := os.environ.get("RAY_ADDRESS"):
             _check_cluster(address)
             return
-        if config.nodes > 1:
+        if config.verl.nodes > 1:
             raise UsageError(
-                f"nodes = {config.nodes} needs a Ray cluster: start one (`ray start`) "
-                "and set RAY_ADDRESS to its address."
+                f"verl.nodes = {config.verl.nodes} needs a Ray cluster: start one "
+                "(`ray start`) and set RAY_ADDRESS to its address."
             )
         if os.environ.get("VERL_PLATFORM", "nvidia") != "nvidia":
             return  # verl itself gets the kind of devices
@@ -107,13 +107,13 @@ class VerlEngines(EngineFactory):
             raise GPUNotAvailableError(
                 f"gpus_per_node = {config.gpus_per_node}, and this machine has {found} "
                 "NVIDIA GPUs (/dev/nvidia*). Lower it, or name another machine's "
-                "engine_server."
+                "verl.server."
             )
 
     def announced(self, config: TrainingConfig) -> str:
         """Return a message that verl starts, with the server's address or the log."""
-        if config.engine_server is not None:
-            return f"verl starts at {config.engine_server}, which takes minutes"
+        if config.verl.server is not None:
+            return f"verl starts at {config.verl.server}, which takes minutes"
         return f"verl starts, which takes minutes; its log: {log_file(config)}"
 
     def composed(self, config: TrainingConfig) -> str:

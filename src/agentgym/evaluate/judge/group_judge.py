@@ -307,7 +307,7 @@ class GroupJudge(Ranker):
             self._reserved += bound
             try:
                 if not affords:
-                    return self._failed(CAP, f"judge_max_cost = {self._max_cost}")
+                    return self._failed(CAP, f"judge.max_cost = {self._max_cost}")
                 async with asyncio.timeout(self._timeout_s):
                     return await self._answer(llm, asked)
             except TimeoutError:

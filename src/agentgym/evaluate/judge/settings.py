@@ -6,6 +6,7 @@ from importlib import resources
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import Judging, Ledger
+from agentgym.core.nested.groups import JudgeSettings
 from agentgym.errors import UsageError
 from agentgym.evaluate.judge.group_judge import MOST_ANSWER, GroupJudge, Ranker
 from agentgym.evaluate.judge.prompt import MOST_CHARACTERS
@@ -14,32 +15,32 @@ from agentgym.evaluate.progress import Progress
 from agentgym.models.reference import is_remote, resolve_model
 from agentgym.rollout.located import rubric_text
 
-_SETTINGS = ("judge_rubric", "judge_price_in", "judge_price_out", "judge_max_cost")
+_SETTINGS = ("rubric", "price_in", "price_out", "max_cost")
 _CHARACTERS = 4
 """Assumed characters per token, to estimate the price."""
 
 
-def rubric_of(config: TrainingConfig) -> str:
+def rubric_of(judge: JudgeSettings) -> str:
     """Return the judge's instructions: the user's, or the built-in ones.
 
     Raises:
         UsageError: The file with the instructions cannot be read.
     """
-    if given := rubric_text(config.judge_rubric):
+    if given := rubric_text(judge.rubric):
         return given
     package = resources.files("agentgym.evaluate.judge")
     return package.joinpath("rubric.txt").read_text(encoding="utf-8")
 
 
-def prices_of(config: TrainingConfig) -> Prices | None:
+def prices_of(judge: JudgeSettings) -> Prices | None:
     """Return the prices of a judge's tokens; None if unknown.
 
     Raises:
         UsageError: Only one of the two prices is set.
     """
-    read, written = config.judge_price_in, config.judge_price_out
+    read, written = judge.price_in, judge.price_out
     if (read is None) != (written is None):
-        raise UsageError("Give both judge_price_in and judge_price_out, or neither.")
+        raise UsageError("Give both judge.price_in and judge.price_out, or neither.")
     if read is None or written is None:
         return None
     return Prices(prompt=read, response=written)
@@ -51,18 +52,19 @@ def check_judge(config: TrainingConfig) -> None:
     Raises:
         UsageError: A setting is unusable; the message has the setting and the fix.
     """
-    prices = prices_of(config)
-    if config.judge is None:
-        given = [name for name in _SETTINGS if getattr(config, name) not in (None, "")]
+    judge = config.judge
+    prices = prices_of(judge)
+    if judge.model is None:
+        given = [name for name in _SETTINGS if getattr(judge, name) not in (None, "")]
         if given:
             raise UsageError(
-                f"{', '.join(given)} without a judge: name its model with --judge, as "
-                "in --judge openai:gpt-4.1-mini."
+                f"judge.{', judge.'.join(given)} without a judge: name its model with "
+                "--judge, as in --judge openai:gpt-4.1-mini."
             )
         return
-    if not is_remote(config.judge):
+    if not is_remote(judge.model):
         raise UsageError(
-            f"judge = {config.judge!r} is not a model that a server answers for. Give "
+            f"judge = {judge.model!r} is not a model that a server answers for. Give "
             "PROVIDER:MODEL, as openai:gpt-4.1-mini, or an address, "
             "http://host:8000/v1#MODEL."
         )
@@ -71,17 +73,17 @@ def check_judge(config: TrainingConfig) -> None:
             "A judge's answers differ from run to run, so that a run with one cannot "
             "be deterministic: leave out --judge or --deterministic."
         )
-    if config.judge_max_cost is not None and prices is None:
+    if judge.max_cost is not None and prices is None:
         raise UsageError(
-            f"judge_max_cost = {config.judge_max_cost:g} needs the price of the "
-            "judge's tokens: give judge_price_in and judge_price_out, in $ per million."
+            f"judge.max_cost = {judge.max_cost:g} needs the price of the "
+            "judge's tokens: give judge.price_in and judge.price_out, in $ per million."
         )
-    rubric_of(config)
-    resolve_model(config.judge)
+    rubric_of(judge)
+    resolve_model(judge.model)
 
 
 def open_judge(
-    config: TrainingConfig,
+    judge: JudgeSettings,
     ledger: Ledger,
     progress: Progress,
     *,
@@ -90,7 +92,7 @@ def open_judge(
     """Create a run's judge, which counts its requests in ``ledger.judging``.
 
     Args:
-        config: The run's settings.
+        judge: The judge's settings.
         ledger: The counts of the run's model calls and of its judge.
         progress: Receives the phase ``judging``, and warnings.
         beat: Called every half second while waiting; may raise to stop waiting.
@@ -101,17 +103,17 @@ def open_judge(
     Raises:
         UsageError: A setting is unusable.
     """
-    if config.judge is None:
+    if judge.model is None:
         return Ranker()
     if ledger.judging is None:
-        ledger.judging = Judging(model=config.judge)
+        ledger.judging = Judging(model=judge.model)
     return GroupJudge(
-        resolve_model(config.judge),
-        rubric_of(config),
+        resolve_model(judge.model),
+        rubric_of(judge),
         ledger.judging,
-        weight=config.judge_weight,
-        prices=prices_of(config),
-        max_cost=config.judge_max_cost,
+        weight=judge.weight,
+        prices=prices_of(judge),
+        max_cost=judge.max_cost,
         begin=lambda count: progress.phase("judging", count),
         done=progress.rollout_done,
         beat=beat,
@@ -124,23 +126,24 @@ def plan_words(config: TrainingConfig) -> str:
 
     Empty without a judge in the settings.
     """
-    if config.judge is None:
+    judge = config.judge
+    if judge.model is None:
         return ""
     requests = math.ceil(config.episodes / config.group_size)
-    rubric = len(rubric_of(config))
+    rubric = len(rubric_of(judge))
     read = (MOST_CHARACTERS + rubric) // _CHARACTERS
-    prices = prices_of(config)
+    prices = prices_of(judge)
     text = (
-        f"{config.judge} ranks attempts that the check accepts, which are sent to it: "
+        f"{judge.model} ranks attempts that the check accepts, which are sent to it: "
         f"at most {requests:,} requests of at most {read:,} tokens, answers of at most "
         f"{MOST_ANSWER:,}"
     )
     if prices is None:
-        return f"{text}; price not known: give judge_price_in and judge_price_out"
+        return f"{text}; price not known: give judge.price_in and judge.price_out"
     each = (read * prices.prompt + MOST_ANSWER * prices.response) / 1e6
     text += f"; at most ${requests * each:,.2f}"
-    if config.judge_max_cost is not None:
-        text += f", and judging ends at ${config.judge_max_cost:,.2f}"
+    if judge.max_cost is not None:
+        text += f", and judging ends at ${judge.max_cost:,.2f}"
     return text
 
 

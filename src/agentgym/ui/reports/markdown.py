@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from agentgym.core.nested.keys import flattened
 from agentgym.evaluate.calls import ConfusionMatrix
 from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.judge.settings import judging_words
@@ -90,7 +91,9 @@ def render_report(
         "```{}\n{}```\n".format(*use_of(result)),
         "## Settings\n",
         _table(
-            ["setting", "value"], [(k, f"`{v}`") for k, v in config.items()], left=2
+            ["setting", "value"],
+            [(k, f"`{v}`") for k, v in flattened(config).items()],
+            left=2,
         ),
     ]
     return "\n".join(parts)
