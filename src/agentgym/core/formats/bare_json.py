@@ -9,7 +9,7 @@ from agentgym.core.formats.base import (
     CallText,
     ToolFormat,
     WrittenCall,
-    call_of,
+    json_call,
     read_object,
 )
 
@@ -51,11 +51,8 @@ class BareJson(ToolFormat):
             name = value.fields.get("name", value.fields.get("function", (None,)))[0]
             if not isinstance(name, str) or key not in value.fields:
                 continue
-            given, begin, end = value.fields[key]
-            written = given if isinstance(given, str) else text[begin:end]
-            calls.append(
-                call_of(text, (first, start), name, written, (begin, end), brace + 1)
-            )
+            span = (first, start)
+            calls.append(json_call(text, span, name, value.fields[key], brace + 1))
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:

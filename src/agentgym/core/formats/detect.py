@@ -6,9 +6,9 @@ work like their base models.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import Any, Protocol
 
 from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall
@@ -84,13 +84,9 @@ class TemplateForm:
 def find_form(
     model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
 ) -> TemplateForm:
-    """Detect how a chat template writes tool calls.
+    """Detect how the chat template of ``model`` writes tool calls.
 
-    Args:
-        model: Name of the model, for error messages.
-        render: Renders messages with the template.
-        formats: The formats to choose from, by name.
-        forced: Name of the only format to try; empty tries all.
+    Tries all ``formats``; only the one named ``forced`` if this is not empty.
 
     Raises:
         ModelError: No format can parse the template's calls, or several can. The
@@ -99,7 +95,7 @@ def find_form(
     first_error = ""
     written = ""
     found: list[TemplateForm] = []
-    for as_object, call_id in _attempts():
+    for call_id, as_object in product((_LONG_ID, SHORT_ID), (False, True)):
         try:
             before, answer = _probe(render, as_object=as_object, call_id=call_id)
         except Exception as error:  # noqa: BLE001 templates may raise anything
@@ -135,13 +131,8 @@ def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
     If the template drops reasoning after the next user message, earlier answers in the
-    prompt no longer have the tokens that were sampled.
-
-    Args:
-        render: Renders messages with the template.
-        form: The template's tool format. If given, reasoning between the format's marks
-            in an answer's text is tested too. None tests only reasoning in a separate
-            message field.
+    prompt no longer have the tokens that were sampled. Reasoning in a separate message
+    field is tested, and with ``form``, reasoning between its marks in an answer's text.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -174,20 +165,10 @@ _ADVICE = (
 )
 
 
-def _attempts() -> Iterator[tuple[bool, str]]:
-    """Yield ways to pass a call: whether arguments are an object, and the call id."""
-    for call_id in (_LONG_ID, SHORT_ID):
-        yield False, call_id
-        yield True, call_id
-
-
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
     """Render a test prompt and a test call; return the texts of both.
 
-    Args:
-        render: Renders messages with the template.
-        as_object: Whether the arguments are passed as an object, not as JSON text.
-        call_id: Id of the test call.
+    ``as_object``: whether the arguments are passed as an object, not as JSON text.
     """
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
@@ -244,15 +225,9 @@ def _read_back(
 ) -> WrittenCall | None:
     """Return the test call as ``form`` reads it from ``answer``.
 
-    None if ``form`` misreads the call, or if the text around the call has marks of
-    calls.
-
-    Args:
-        form: The format to test.
-        before: The text of the test prompt.
-        answer: The text of the test call, as the template wrote it.
-        formats: All formats by name, to find their marks.
-        as_object: Whether the arguments were passed to the template as an object.
+    None if ``form`` misreads the call, or if the text around the call has marks of any
+    of ``formats``. ``before`` is the test prompt; ``as_object``: whether the arguments
+    were passed to the template as an object.
     """
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
         return None  # the template wrote the JSON text as a quoted string

@@ -6,12 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from agentgym.core.components import OUTPUT, REASONING, TOOL, Span
-from agentgym.core.formats.base import (
-    Reading,
-    ToolFormat,
-    WrittenCall,
-    call_of,
-)
+from agentgym.core.formats.base import Reading, ToolFormat, WrittenCall, call_of
 
 _MESSAGE = re.compile(
     r"(?P<header>(?:<\|start\|>assistant)?[^<]*(?:<\|(?:channel|constrain)\|>[^<]*)*)"
@@ -125,6 +120,4 @@ def _call(text: str, message: re.Match[str]) -> WrittenCall | None:
     mark = (
         recipient.start(1) if message.start() <= recipient.start(1) else message.start()
     )
-    return call_of(
-        text, message.span(), recipient[1], message["body"].strip(), values, mark
-    )
+    return call_of(message.span(), recipient[1], message["body"].strip(), values, mark)

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from agentgym.core.formats.base import (
     CallText,
-    JsonObject,
     ToolFormat,
     WrittenCall,
-    call_of,
+    json_call,
+    malformed_call,
     read_object,
 )
 
@@ -52,16 +52,7 @@ def _read(text: str, start: int) -> WrittenCall:
     if found is not None:
         closing = _CLOSING.match(text, found.end) or _UNCLOSED.match(text, found.end)
         if closing and {"name", "arguments"} <= set(found.fields):
-            return _call(text, (start, closing.end()), mark, found)
-    ends = [text.find(CLOSE, mark), text.find(OPEN, mark)]
-    closed, reopened = (len(text) if at < 0 else at for at in ends)
-    end = reopened if reopened < closed else min(closed + len(CLOSE), len(text))
-    return WrittenCall(start, end, mark=mark)
-
-
-def _call(
-    text: str, span: tuple[int, int], mark: int, found: JsonObject
-) -> WrittenCall:
-    arguments, first, last = found.fields["arguments"]
-    written = arguments if isinstance(arguments, str) else text[first:last]
-    return call_of(text, span, found.fields["name"][0], written, (first, last), mark)
+            span = (start, closing.end())
+            name = found.fields["name"][0]
+            return json_call(text, span, name, found.fields["arguments"], mark)
+    return malformed_call(text, start, mark, CLOSE)

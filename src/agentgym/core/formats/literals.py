@@ -6,6 +6,7 @@ the spelling of Python or of JSON.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 _SPACE = re.compile(r"\s*")
@@ -49,7 +50,8 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     if first in "\"'":
         return _quoted(text, at)
     if first in "[(":
-        return _sequence(text, at, "]" if first == "[" else ")", depth)
+        end = "]" if first == "[" else ")"
+        return _items(text, at, end, lambda at: read_literal(text, at, depth + 1))
     if first == "{":
         return _mapping(text, at, depth)
     return read_word(text, at)
@@ -94,13 +96,9 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
     if text[at] == "{":
         return read_quoteless_object(text, at, quote, depth)
     if text[at] == "[":
-        values: list[Any] = []
-        at = skip_space(text, at + 1)
-        while not text.startswith("]", at):
-            value, at = read_quoteless(text, at, quote, depth + 1)
-            values.append(value)
-            at = _separated(text, at, "]")
-        return values, at + 1
+        return _items(
+            text, at, "]", lambda at: read_quoteless(text, at, quote, depth + 1)
+        )
     if text[at] == '"':
         try:
             return json.JSONDecoder(strict=False).raw_decode(text, at)
@@ -144,11 +142,13 @@ def _separated(text: str, at: int, end: str) -> int:
     raise Unreadable
 
 
-def _sequence(text: str, at: int, end: str, depth: int) -> tuple[list[Any], int]:
+def _items(
+    text: str, at: int, end: str, read: Callable[[int], tuple[Any, int]]
+) -> tuple[list[Any], int]:
     values: list[Any] = []
     at = skip_space(text, at + 1)
     while not text.startswith(end, at):
-        value, at = read_literal(text, at, depth + 1)
+        value, at = read(at)
         values.append(value)
         at = _separated(text, at, end)
     return values, at + 1

@@ -13,6 +13,7 @@ from agentgym.core.formats.base import (
     ToolFormat,
     WrittenCall,
     call_of,
+    json_call,
     read_object,
 )
 
@@ -66,8 +67,7 @@ def _named(text: str, start: int) -> list[WrittenCall]:
     if name is None or value is None:
         return []
     values = (name.end(), value.end)
-    written = text[slice(*values)]
-    return [call_of(text, (start, value.end), name[1], written, values, mark)]
+    return [call_of((start, value.end), name[1], text[slice(*values)], values, mark)]
 
 
 def _listed(text: str, start: int) -> list[WrittenCall]:
@@ -78,13 +78,11 @@ def _listed(text: str, start: int) -> list[WrittenCall]:
     while at >= 0 and (value := read_object(text, at)):
         if not {"name", "arguments"} <= set(value.fields):
             return []
-        given, first, last = value.fields["arguments"]
-        written = given if isinstance(given, str) else text[first:last]
         comma, closing = _COMMA.match(text, value.end), _LIST_END.match(text, value.end)
         end = (comma or closing).end() if comma or closing else value.end  # type: ignore[union-attr]
         begun = start if not calls else calls[-1].end
-        name = value.fields["name"][0]
-        calls.append(call_of(text, (begun, end), name, written, (first, last), mark))
+        name, arguments = value.fields["name"][0], value.fields["arguments"]
+        calls.append(json_call(text, (begun, end), name, arguments, mark))
         if closing or not comma:
             return calls if closing else []
         at = comma.end()

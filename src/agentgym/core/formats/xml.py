@@ -83,7 +83,7 @@ def _read(
         values = (first, at)
     ending = _END.match(text, at)
     if name and ending is not None:
-        return call_of(text, (start, ending.end()), name, arguments, values, mark)
+        return call_of((start, ending.end()), name, arguments, values, mark)
     broken = _BROKEN_END.search(text, max(found.end(), mark))
     end = len(text) if broken is None else broken.end()
     return WrittenCall(start, end, mark=mark)
