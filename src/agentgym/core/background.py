@@ -67,10 +67,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
     def work() -> None:
         try:
             future.set_result(context.run(function, *args, **named))
-        except (
-            StopIteration,
-            SystemExit,
-        ) as error:  # asyncio cannot pass these on
+        except (StopIteration, SystemExit) as error:  # asyncio cannot pass these on
             future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)

@@ -133,7 +133,7 @@ def tokens_name(trainable: Mapping[str, bool]) -> str:
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
     """Return the index of the first non-blank token outside of reasoning.
 
-    If all tokens are blank or reasoning, return the index of the last token.
+    If there is none, return the index of the last token.
     """
     start = 0
     for index, piece in enumerate(pieces):

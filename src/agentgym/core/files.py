@@ -75,13 +75,9 @@ def check_name(name: str) -> str:
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
     """Write ``text`` to a file atomically, with secrets redacted.
 
-    The file is safely on disk when this returns.
-
-    Args:
-        path: The file; an existing file keeps its permissions.
-        text: The file's new content.
-        private: Whether a new file is readable by this user only. If false, the umask
-            decides.
+    The file is safely on disk when this returns. An existing file keeps its
+    permissions. A new file is readable by this user only, unless ``private`` is false:
+    the umask then decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -183,18 +179,28 @@ def _lock(descriptor: int) -> None:
 def _remove_left(path: Path, kind: str) -> None:
     """Remove temporary files or folders that a killed process left next to ``path``."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
-        with suppress(OSError, RecursionError):
-            lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                if time.time() - os.fstat(lock).st_mtime < _UNLOCKED_S:
-                    continue
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if left.is_dir():
-                    rmtree(left)
-                else:
-                    left.unlink()
-            finally:
-                os.close(lock)
+        _remove_unlocked(left, _UNLOCKED_S)
+
+
+def _remove_unlocked(left: Path, grace_s: float) -> None:
+    """Remove this user's temporary file or folder if no process has locked it.
+
+    ``grace_s`` is the age in seconds from which on an unlocked one is not in use.
+    """
+    with suppress(OSError, RecursionError):
+        lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            found = os.fstat(lock)
+            is_ours = os.geteuid() in (0, found.st_uid)
+            if not is_ours or time.time() - found.st_mtime < grace_s:
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if left.is_dir():
+                rmtree(left)
+            else:
+                left.unlink()
+        finally:
+            os.close(lock)
 
 
 @contextmanager
@@ -206,8 +212,8 @@ def scratch_folder(kind: str) -> Iterator[Path]:
     left.
     """
     prefix = f"agentgym-{kind}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        _remove_if_left(left)
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*/"):
+        _remove_unlocked(left, _GRACE_S)
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -216,21 +222,6 @@ def scratch_folder(kind: str) -> Iterator[Path]:
     finally:
         rmtree(folder, ignore_errors=True)
         os.close(lock)
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a temporary folder of this user if no process has locked it."""
-    with suppress(OSError, RecursionError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            found = os.fstat(lock)
-            is_ours = os.geteuid() in (0, found.st_uid)
-            if not is_ours or time.time() - found.st_mtime < _GRACE_S:
-                return
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            rmtree(folder)
-        finally:
-            os.close(lock)
 
 
 def sync_folder(path: Path) -> None:
@@ -297,11 +288,8 @@ def disk_trouble(error: BaseException | None) -> str | None:
 def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
     """Call ``write``; retry while the disk is full or fails, up to ``wait_s`` seconds.
 
-    Args:
-        write: The function to call.
-        beat: Called after each attempt: with the disk problem after a failure, with
-            None after success.
-        wait_s: Time limit for retries; after it, the error is raised.
+    ``beat`` is called after each attempt: with the disk problem after a failure, with
+    None after success. When the time is over, the error is raised.
     """
     until = time.monotonic() + wait_s
     while True:

@@ -32,8 +32,6 @@ NOT_REPLAYED = "its grammar does not give its tokens again"
 TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
 FAR_OFF = "its probability is far from that of sampling"
-
-
 ROLE_NOT_TRAINED = "role not trained"
 NO_COMPARISON = "its role spoke in no other attempt at its task"
 
@@ -145,9 +143,8 @@ class Ledger(RoleLedger):
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
         """Add some model calls to the counts.
 
-        Args:
-            buckets: How each call was used.
-            roles: The role that made each call, in the same order.
+        ``roles`` are the roles that made the calls. Calls without a bucket, at the end,
+        are counted but neither trained, masked nor dropped.
         """
         for role in roles:
             self.calls += 1
@@ -157,13 +154,9 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Add a rollout's model calls to the counts.
+        """Add a rollout's model calls, in the order of ``buckets``, to the counts.
 
         Calls without a step in the trajectory (``unused_calls``) count as dropped.
-
-        Args:
-            rollout: The rollout, scored or dropped.
-            buckets: How each call of ``rollout.model_calls`` was used.
         """
         self.add(buckets, roles=[call.agent for call in rollout.model_calls])
         for role, unused in rollout.unused_calls.items():
@@ -175,16 +168,16 @@ class Ledger(RoleLedger):
 
         Empty if every call was trained.
         """
-        reasons = (self.masked + self.dropped).most_common(1)
-        if not reasons:
-            return ""
-        reason = reasons[0][0]
-        remedy = (
-            ". The agent's prompts, with its tools, are longer than the model's "
-            "context: choose a model with a longer one (--model), or shorten them"
-        )
-        too_long = remedy if CONTEXT_LENGTH in reason else ""
-        return f", most of them because of: {reason}{too_long}"
+        for reason, _ in (self.masked + self.dropped).most_common(1):
+            text = f", most of them because of: {reason}"
+            if CONTEXT_LENGTH not in reason:
+                return text
+            return (
+                f"{text}. The agent's prompts, with its tools, are longer than the "
+                "model's context: choose a model with a longer one (--model), or "
+                "shorten them"
+            )
+        return ""
 
     @property
     def adds_up(self) -> bool:

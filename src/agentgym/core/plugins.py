@@ -97,15 +97,9 @@ def _contract_of(kind: type, method: str) -> str:
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Check the type of a value that another package's method returned.
+    """Return a value that another package's method returned, if it has the right type.
 
-    Args:
-        value: The value.
-        expected: The required type.
-        where: The method, e.g. ``create_environment() of the framework 'mine'``.
-
-    Returns:
-        The value.
+    ``where`` names the method, e.g. ``create_environment() of the framework 'mine'``.
 
     Raises:
         UsageError: The value has another type.
@@ -122,10 +116,8 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
-    Args:
-        reference: The text.
-        option: Name of the option or setting with this text, for error messages.
-        folder: Folder to import from; empty: the working folder, as for ``python -m``.
+    It is imported from ``folder``; empty: the working folder, as for ``python -m``.
+    ``option`` names the option or setting with this text, for error messages.
 
     Raises:
         UsageError: The reference is malformed, the object cannot be imported, or this
@@ -148,13 +140,10 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
 
 
 def _require_from(module: ModuleType, folder: str) -> None:
-    """Raise if a module was imported from another file than the one in ``folder``.
+    """Raise UsageError if a module comes from another file than that in ``folder``.
 
     A process keeps the first module that it imports under a name, which may belong to
     another project.
-
-    Raises:
-        UsageError: The folder has a module of this name, but another was imported.
     """
     place = Path(folder, *module.__name__.split("."))
     for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):

@@ -146,10 +146,8 @@ class RegisteredPolicy(ABC):
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
         """Start the trainer, and wait until its servers are registered.
 
-        Args:
-            gateway: Base URL of the gateway.
-            key: The gateway's key.
-            beat: Called regularly while waiting; may raise to stop waiting.
+        ``gateway`` is the gateway's base URL, ``key`` its key. ``beat`` is called
+        regularly while waiting; it may raise to stop waiting.
 
         Raises:
             EngineError: The trainer ended; the message quotes the end of its log.

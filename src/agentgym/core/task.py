@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -103,9 +103,7 @@ class TaskSource:
             UsageError: An option is unknown or has a wrong value.
         """
         path, _, query = reference.partition("?")
-        found: dict[str, list[str]] = {}
-        for key, value in parse_qsl(query, keep_blank_values=True):
-            found.setdefault(key, []).append(value)
+        found = parse_qs(query, keep_blank_values=True)
         scoring = ("check", "check_command")
         known = ("tools", "answers", "allow", *scoring, "folder", "name")
         for key in found:

@@ -46,19 +46,12 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason for an exception.
-
-        Args:
-            error: The exception.
-            kind: Start of the category; the exception's type follows it.
-        """
+        """Return the reason for an exception; ``kind`` begins its category."""
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
 GOAL_NOT_REACHED = Reason(kind="goal not reached")
 NO_REASON = Reason(kind="no reason given")
-
-
 MOST_REWARD = 1e9
 """Largest absolute reward, since advantages compute squares of rewards."""
 

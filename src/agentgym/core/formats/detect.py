@@ -33,6 +33,7 @@ PROBE_TOOL: Mapping[str, Any] = {
     },
 }
 _ARGUMENTS = {"text": _TEXT, "count": _COUNT}
+_ASKED: Message = {"role": "user", "content": "u"}
 _LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
 _THOUGHT = "probe thought"
 PREFIX = 200
@@ -117,7 +118,7 @@ def find_form(
                         form,
                         as_object,
                         short_ids=call_id == SHORT_ID,
-                        begins_reasoning=form.thinks(_prompt_end(render)),
+                        begins_reasoning=form.thinks(_prompt(render)[-PREFIX:]),
                         one_call=_takes_one_call(render, as_object, call_id),
                         written=answer[call.start : call.end],
                     )
@@ -147,10 +148,7 @@ _FIELDS = "reasoning_content", "reasoning", "thinking"
 
 def _is_dropped(render: Render, answer: Message) -> bool:
     """Return whether a template drops an answer's reasoning after the next request."""
-    said: list[Message] = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", **answer},
-    ]
+    said: list[Message] = [_ASKED, {"role": "assistant", **answer}]
     try:
         shown = _THOUGHT in render(said, [], prompt=False)
         later = render([*said, {"role": "user", "content": "v"}], [], prompt=True)
@@ -175,7 +173,7 @@ def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
     }  # fmt: skip
     tools = [dict(PROBE_TOOL)]
-    before = render([_ASKED], tools, prompt=True)
+    before = _prompt(render)
     render([_ASKED, answer, result], tools, prompt=True)  # must not raise either
     whole = render([_ASKED, answer], tools, prompt=False)
     shared = zip(before, whole, strict=False)
@@ -183,7 +181,8 @@ def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
     return before[:common], whole[common:]
 
 
-_ASKED: Message = {"role": "user", "content": "u"}
+def _prompt(render: Render) -> str:
+    return render([_ASKED], [dict(PROBE_TOOL)], prompt=True)
 
 
 def _call(arguments: Mapping[str, Any], as_object: bool, call_id: str) -> Message:
@@ -208,11 +207,6 @@ def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
     except Exception:  # noqa: BLE001 templates may raise anything
         return True
     return not all(text in written for text in texts)
-
-
-def _prompt_end(render: Render) -> str:
-    said: list[Message] = [{"role": "user", "content": "u"}]
-    return render(said, [dict(PROBE_TOOL)], prompt=True)[-PREFIX:]
 
 
 def _read_back(
