@@ -201,18 +201,20 @@ def measure_effect(
     )
 
 
-def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
-    """Return whether pass^1 differs significantly, by a two-sided test at 5 %.
+def solves_more(before: Metrics, after: Metrics) -> bool:
+    """Return whether pass^1 rose significantly, by a two-sided test at 5 %.
 
     If both measurements have the same tasks, the test is :func:`sign_flip_p`. Else it
     is a z test: the difference divided by its standard error, which is computed from
     the 95 % intervals.
     """
+    old, new = before.pass_1, after.pass_1
+    if not new > old:
+        return False
     if pairs := paired(before, after):
         return _sign_flip(pairs, "pass_1") < ALPHA
-    old, new = before.pass_1, after.pass_1
     error = hypot(old.standard_error, new.standard_error)
-    return abs(new.value - old.value) > Z95 * error
+    return new.value - old.value > Z95 * error
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:

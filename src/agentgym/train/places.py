@@ -15,16 +15,12 @@ from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
-_SETTLE = "agentgym.compute.auto:settle"
-_EXPECT = "agentgym.compute.auto:expected_time"
-
 
 @dataclass(frozen=True)
 class Elsewhere:
     """A plan for a run on another machine: files to upload and packages to install.
 
     Attributes:
-        config: Every setting.
         machine: Description of the machine.
         uploads: Files to send, with their sizes in bytes.
         installs: Packages to install, as pip names them.
@@ -112,7 +108,9 @@ def settled(config: TrainingConfig) -> TrainingConfig:
         UnsupportedError: ``spot`` is set, but the machine is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
-        settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
+        settle: Callable[[TrainingConfig], str] = resolve_name(
+            "agentgym.compute.auto:settle"
+        )
         config = config.replaced(gpu=settle(config))
     if config.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
         raise UnsupportedError(
@@ -129,5 +127,6 @@ def expected_time(config: TrainingConfig) -> str:
 
     Returns an empty text if the time is unknown, e.g. on a CPU.
     """
-    expect: Callable[[TrainingConfig], str] = resolve_name(_EXPECT)
+    name = "agentgym.compute.auto:expected_time"
+    expect: Callable[[TrainingConfig], str] = resolve_name(name)
     return "" if config.model == NANO else expect(config)

@@ -23,11 +23,6 @@ RESULT_FILE = "result.json"
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
     """Raise if nothing has changed the weights: no trained call, and no warm start.
 
-    Args:
-        ledger: Numbers of trained, masked and dropped model calls.
-        run: The run's folder.
-        warmed: Whether there was a warm start.
-
     Raises:
         TrainingFailedError: The weights did not change.
     """

@@ -102,7 +102,7 @@ class RunState(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths and records of one run.
+    """Paths and records of one run, in the folder ``path``.
 
     ::
 
@@ -114,9 +114,6 @@ class RunFolder:
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
         result.json         metrics before and after training, once done
-
-    Attributes:
-        path: The folder.
     """
 
     path: Path
@@ -192,9 +189,8 @@ class RunFolder:
         for path in (Path(name), output / name):
             if os.path.exists(path / "run.json"):  # False if it may not be read
                 return cls(path)
-        raise NotFoundError(
-            "run", str(name), [run.path.name for run in list_runs(output)]
-        )
+        known = [run.path.name for run in list_runs(output)]
+        raise NotFoundError("run", str(name), known)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -222,8 +218,7 @@ class RunFolder:
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
         """Return an error that says where the run stopped and how to resume it.
 
-        Args:
-            lost: Sentence about lost work; empty if nothing was lost.
+        ``lost`` is a sentence about lost work; empty if nothing was lost.
         """
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
@@ -277,9 +272,7 @@ class RunFolder:
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
         """Record in run.json that the run is running, and after the block how it ended.
 
-        Args:
-            config: Every setting.
-            form: The model's tool-call format.
+        ``form`` is the model's tool-call format.
         """
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
@@ -333,13 +326,6 @@ class RunFolder:
     def first_checkpoint(self, state: RunState) -> Path | None:
         """Return the checkpoint of the warm start; None without a warm start."""
         return self._checkpoint(0) if state.warmed else None
-
-    def validation(self, step: int) -> Metrics | None:
-        """Return the metrics of a step's validation; None if there was none."""
-        for line in self.metrics():
-            if line["step"] == step and "validation" in line:
-                return Metrics.model_validate(line["validation"])
-        return None
 
     def _checkpoint(self, step: int) -> Path:
         return self.path / "checkpoints" / f"step-{step:06d}"
@@ -428,14 +414,10 @@ def metrics_line(
     validation: Metrics | None,
     forgetting: Forgetting | None = None,
 ) -> dict[str, Any]:
-    """Return a step's line of metrics.jsonl.
+    """Return a step's line of metrics.jsonl: the fields of its report, and two more.
 
-    Args:
-        report: The step's report; all its fields are in the line.
-        validation: The validation after the step, for the field ``validation``; None if
-            there was none.
-        forgetting: The distance from the untrained model; its ``kl`` becomes the field
-            ``forgetting_kl`` if there was a validation.
+    They are the ``validation`` after the step, if there was one, and then the distance
+    from the untrained model, ``forgetting_kl``.
     """
     line = asdict(report)
     if validation is not None:

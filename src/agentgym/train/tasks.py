@@ -46,15 +46,11 @@ class StreamState(BaseModel, extra="forbid"):
 class TaskStream:
     """Chooses the training tasks of a scenario; state and seed determine the choice.
 
-    After the scenario's last task, the first one comes again.
-
-    Args:
-        scenario: The scenario that creates the tasks.
-        config: The settings. ``task_choice="adaptive"`` skips tasks at random: those of
-            families (kinds of tasks) with little training signal more often. Otherwise
-            every task is taken. The training signal is measured on rewards minus the
-            penalty ``failure_cost`` for failed tool calls.
-        state: The stream's state; it is updated in place.
+    After the scenario's last task, the first one comes again. With
+    ``task_choice="adaptive"``, tasks are skipped at random: those of families (kinds of
+    tasks) with little training signal more often. The signal is measured on rewards
+    minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated in
+    place.
     """
 
     def __init__(
@@ -97,8 +93,8 @@ class TaskStream:
 
         Args:
             room: Number of groups left in the budget; at least one group is sampled.
-            attempt: Attempts tasks and returns their groups. Its arguments are the
-                tasks, and the number of groups that the step has so far.
+            attempt: Returns the groups of some tasks; it also gets the number of groups
+                that the step has so far.
             has_signal: Returns whether a group can be trained on.
         """
         groups: list[Sequence[Trajectory]] = []

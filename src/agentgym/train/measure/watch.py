@@ -56,14 +56,10 @@ class Watch(BaseModel, extra="forbid"):
         """Record a step's validation, and return its new warnings.
 
         A warning is new if the previous validation had no warning of this kind.
-
-        Args:
-            step: Number of updates done.
-            found: The validation's metrics.
-            baseline: Metrics of the policy before its first update. After a warm start
-                they are of the same validation tasks, otherwise of held-out tasks.
-            patience: Value of :attr:`strikes` that ends the run. The warning
-                ``stalled`` comes at half of it.
+        ``baseline`` are the metrics of the policy before its first update: after a warm
+        start those of the same validation tasks, otherwise of held-out tasks.
+        ``patience`` is the value of :attr:`strikes` that ends the run; the warning
+        ``stalled`` comes at half of it.
         """
         self.looks += 1
         self.solved = sorted(
@@ -107,8 +103,8 @@ def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
     if now.n and before.n and now.high < before.value and now.value < before.low:
         text = (
             f"the right tool is called for {_percent(now.value)} of the calls needed, "
+            f"{_percent(before.value)} before training"
         )
-        text += f"{_percent(before.value)} before training"
         remarks.append(Remark(kind="right_tool", text=text))
     calls, earlier = _shares(found), _shares(baseline)
     tool, share = max(calls.items(), key=lambda item: item[1], default=("", 0.0))
