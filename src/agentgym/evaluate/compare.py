@@ -76,12 +76,7 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
             "These two were not measured on the same tasks: scenario, split, seed and "
             "number of tasks must be the same. Measure one of them again."
         )
-    pairs = [
-        (old, new)
-        for old, new in zip(before.by_task, after.by_task, strict=True)
-        if old.attempts and new.attempts
-    ]
-    if not pairs:
+    if not (pairs := paired(before, after)):
         raise UsageError("No task was scored on both sides, so nothing is comparable.")
     k = min(before.k, after.k)
     return Comparison(
@@ -164,15 +159,9 @@ def measure_effect(
     """Test which metrics and families changed between two measurements.
 
     All tests of families (kinds of tasks) together are corrected with :func:`holm`, and
-    so are all tests of metrics, those of other held-out tasks included. So if nothing
-    changed, the chance of any false finding is at most 5 % for families, and at most
-    5 % for metrics.
-
-    Args:
-        before: Metrics of the main held-out tasks before training.
-        after: Metrics of the same tasks after training.
-        further: For other sets of held-out tasks, by name: the metrics before and
-            after.
+    so are all tests of metrics, those of ``further`` sets of held-out tasks included.
+    So if nothing changed, the chance of any false finding is at most 5 % for families,
+    and at most 5 % for metrics.
 
     Returns:
         The effect; None if the tasks differ, or if no task was scored both before and
@@ -320,20 +309,13 @@ def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for task in metrics.by_task:
         if task.attempts:
-            before = sums.get(task.family, (0, 0))
-            both = before[0] + task.successes, before[1] + task.attempts
-            sums[task.family] = both
+            solved, tried = sums.get(task.family, (0, 0))
+            sums[task.family] = solved + task.successes, tried + task.attempts
     return sums
 
 
 def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
-    """Return the change of a metric, with its p-value.
-
-    Args:
-        prefix: Start of the change's name, e.g. the name of the held-out set.
-        pairs: The results of the same tasks before and after.
-        metric: The metric.
-    """
+    """Return the change of a metric; ``prefix`` begins its name."""
     before, after = _means(pairs, metric)
     name = "success" if metric == "pass_1" else metric.replace("_", " ")
     return Change(

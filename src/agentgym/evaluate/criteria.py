@@ -8,7 +8,6 @@ from typing import Self
 
 from agentgym.core.components import TRAIN_TOKENS, Component
 from agentgym.errors import UsageError
-from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
@@ -24,24 +23,16 @@ def criteria_hold(
 ) -> bool:
     """Return whether metrics meet all success criteria, so that training may end.
 
-    The criterion ``cost_reduction`` is ignored, since training does not wait for it.
-
-    Args:
-        criteria: The required minimum of each share, 0..1, by name.
-        metrics: The measured metrics.
-        errors: Number of standard errors by which a share must exceed its minimum. A
-            share of 1 is always enough.
+    The criterion ``cost_reduction`` is ignored, since training does not wait for it. A
+    share must exceed its minimum by this number of standard ``errors``, unless it is 1.
     """
-    return all(
-        _is_above(metrics[CRITERIA[name]], least, errors)
-        for name, least in criteria.items()
-        if name in CRITERIA  # plans refuse unknown names
-    )
-
-
-def _is_above(found: Estimate, least: float, errors: float) -> bool:
-    margin = 0.0 if found.value == 1 else errors * found.standard_error
-    return found.value - margin >= least
+    for name, least in criteria.items():
+        if name in CRITERIA:  # plans refuse unknown names
+            found = metrics[CRITERIA[name]]
+            margin = 0.0 if found.value == 1 else errors * found.standard_error
+            if found.value - margin < least:
+                return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -72,11 +63,6 @@ def compare_goals(
     For the criterion ``cost_reduction``, this is the share of the cost per rollout that
     training saves. Costs are compared in US dollars if both metrics have them, else in
     sampled tokens.
-
-    Args:
-        criteria: The required minimum of each share, by name.
-        before: Metrics before training.
-        after: Metrics after training.
     """
     goals = []
     for name, least in criteria.items():
@@ -142,10 +128,6 @@ class Gate:
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
         """Parse ``METRIC=MINIMUM``; a number alone is a minimum of tool reliability.
-
-        Args:
-            text: The text, e.g. ``pass_1=0.9`` or ``0.95``.
-            by_low: Whether the lower end of the 95 % interval must reach the minimum.
 
         Raises:
             UsageError: The metric is unknown, or the number is not in 0..1.

@@ -56,14 +56,8 @@ def attempt(
 ) -> dict[str, list[Trajectory]]:
     """Play several sets of tasks with the policy, without training on them.
 
-    All sets run together, so that a small set does not leave workers idle.
-
-    Args:
-        session: Runs the rollouts.
-        sets: The tasks of each set, by the set's name.
-        samples: Number of attempts per task.
-        on_rollout: Called with each trajectory when it ends.
-        step: Number of policy updates so far.
+    All sets run together, so that a small set does not leave workers idle. ``step`` is
+    the number of policy updates so far.
 
     Returns:
         The trajectories of each set, task by task.
@@ -177,7 +171,7 @@ def evaluate(
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]
     measured, problems = (
-        ({}, []) if not baselines else _measured(scenario, tasks, config)
+        measure_baselines(scenario, tasks, config) if baselines else ({}, [])
     )
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
@@ -248,23 +242,16 @@ def _notes(
 
 def measure_baselines(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
-) -> dict[str, Metrics]:
+) -> tuple[dict[str, Metrics], list[str]]:
     """Measure agents without a model, with one attempt per task.
 
     One agent does nothing, the other calls every tool. The scenario is closed at the
     end.
 
     Returns:
-        The metrics by agent name. An agent that could not be scored on any task is left
-        out.
+        The metrics by agent name, and messages on agents that could not be scored on
+        any task.
     """
-    return _measured(scenario, tasks, config)[0]
-
-
-def _measured(
-    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
-) -> tuple[dict[str, Metrics], list[str]]:
-    """Measure agents without a model; return their metrics and messages on failures."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
@@ -287,10 +274,7 @@ def judge(
 ) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
     """Find the class of every tool call, and compare called tools with needed tools.
 
-    Args:
-        scenario: The scenario of the tasks.
-        tasks: The attempted tasks.
-        trajectories: The attempts, in any order.
+    ``trajectories`` are the attempts at ``tasks``, in any order.
 
     Returns:
         One result per attempt; and the confusion matrix of all scored attempts, or None

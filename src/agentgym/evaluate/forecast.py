@@ -25,6 +25,10 @@ _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
 class Forecast:
     """Estimates a run's remaining time from the durations of its phases so far.
 
+    In its methods, ``episodes`` counts the training rollouts done, ``step`` the
+    updates, and ``lesson`` the rollouts that a warm start will learn from (0: none is
+    to come).
+
     Args:
         config: The settings, with the budget and the sizes of measurements.
         held_out: Number of rollouts of the final measurement.
@@ -56,12 +60,9 @@ class Forecast:
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
         """Record the duration of the measurement that runs in a ``with`` block.
 
-        The duration replaces that of an earlier measurement. Call
-        :meth:`rollout_done` for each rollout.
-
-        Args:
-            is_baseline: Whether this is the measurement before training. Only then can
-                :meth:`long_baseline` warn that it is long.
+        The duration replaces that of an earlier measurement. Call :meth:`rollout_done`
+        for each rollout. Only for the baseline, measured before training, can
+        :meth:`long_baseline` warn that it is long.
         """
         self._ended = 0
         self._may_be_long = is_baseline and self._config.time is None
@@ -119,16 +120,9 @@ class Forecast:
         """Return the remaining seconds: least, most, and until an early end.
 
         Least and most are for the whole budget, and at most the rest of the run's time
-        limit. An early end is one by the next validation, if it meets the success
-        criteria; the third number is None if this cannot end the run early. Returns
-        None before anything was timed.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from; 0: no warm
-                start is to come.
-            spent: Wall seconds of the run so far.
+        limit, of which ``spent`` wall seconds are over. An early end is one by the next
+        validation, if it meets the success criteria; the third number is None if this
+        cannot end the run early. Returns None before anything was timed.
         """
         left = self.left(episodes, step, lesson)
         if left is None:
@@ -142,15 +136,9 @@ class Forecast:
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
         """Return the remaining seconds if the next validation meets the criteria.
 
-        The criteria are the scenario's success criteria. A second validation, on
-        further tasks, confirms the first; its time is included. None if ``early_stop``
-        is off, if the budget ends before the next validation, or if nothing was timed
-        yet.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from, or 0.
+        A second validation, on further tasks, confirms the first; its time is included.
+        None if ``early_stop`` is off, if the budget ends before the next validation, or
+        if nothing was timed yet.
         """
         config = self._config
         if not config.early_stop:
@@ -167,14 +155,8 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget.
 
-        Both are equal after the first step, unless a warm start is to come. None before
-        anything was timed.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from, or 0. After a
-                warm start, the policy is measured again.
+        Both are equal after the first step, unless a warm start is to come: after it,
+        the policy is measured again. None before anything was timed.
         """
         config = self._config
         left = max(0, config.episodes - episodes)
@@ -187,13 +169,8 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most seconds for the work that remains.
 
-        The work is training, validation, a warm start and the final measurement. None
-        before anything was timed.
-
-        Args:
-            trained: Number of training rollouts to come.
-            validated: Number of validation rollouts to come.
-            lesson: Number of rollouts that a warm start will learn from, or 0.
+        The work is ``trained`` and ``validated`` rollouts, a warm start and the final
+        measurement. None before anything was timed.
         """
         config, measured = self._config, self._per_measured
         if self._steps:

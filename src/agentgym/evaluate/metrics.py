@@ -81,12 +81,10 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None,
         needs: Needs | None = None,
     ) -> Self:
-        """Add up the attempts at one task.
+        """Add up the attempts at one task, at least one.
 
-        Args:
-            trajectories: The attempts, at least one.
-            prices: Prices of the model's tokens; None if unknown.
-            needs: The needed calls of tasks, for the results of each role in a team.
+        ``prices`` are None if unknown; ``needs`` are for the results of each role in a
+        team.
         """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
@@ -118,12 +116,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
-        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured.
-
-        Args:
-            metric: The metric.
-            k: The k of ``pass_k`` and ``pass_at_k``; other metrics ignore it.
-        """
+        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured."""
         if metric == "cost_per_success" and "cost" in self.sums:
             return self.sums["cost"][0], self.successes
         if metric == "pass_1_of_all":

@@ -37,12 +37,7 @@ _NUMBER = r"(?<![\w.])\d{1,9}(?![\w.]*\w)"
 
 
 class Call(NamedTuple):
-    """A tool call to make.
-
-    Attributes:
-        name: Name of the tool.
-        arguments: The arguments, as JSON values.
-    """
+    """A tool call to make; its arguments are JSON values."""
 
     name: str
     arguments: dict[str, Any]
@@ -136,12 +131,8 @@ async def attempt(
 ) -> Trajectory:
     """Play an episode of an agent that makes ``calls`` and answers; score the episode.
 
-    Args:
-        scenario: The scenario.
-        task: The task.
-        calls: The tool calls, all made in one turn.
-        environment: The environment; None creates a new one.
-        ending: How to score the episode; None: by the scenario, as in training.
+    All calls are made in one turn. Without an ``environment``, a new one is created;
+    without an ``ending``, the scenario scores the episode, as in training.
 
     Returns:
         The trajectory. If the scenario's code raised an exception, the trajectory's
@@ -228,12 +219,8 @@ def _value(
 ) -> Any:
     """Return a random value that fits a JSON schema from pydantic.
 
-    Args:
-        schema: The schema.
-        defs: The schemas to which ``$ref`` points.
-        pool: The texts and numbers to choose from.
-        rng: The random numbers.
-        depth: Number of lists and objects around the value.
+    ``$ref`` points to schemas in ``defs``; ``depth`` counts the lists and objects
+    around the value.
     """
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]

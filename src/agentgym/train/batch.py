@@ -30,7 +30,7 @@ from agentgym.engines.credit import batch_advantages, call_failures, token_weigh
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""What is trained by default: the choice of a tool, and its arguments."""
+"""Trained by default: the choice of a tool, and its arguments."""
 Label = Callable[[ModelCall], list[Components] | None]
 """Returns, for each token of a response, the kinds of text that it belongs to (choice
 of a tool, arguments, reasoning, other text); None if they are unknown."""

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.task import Split, Task
@@ -35,12 +35,18 @@ class Finding:
     why: str
 
 
+class Note(NamedTuple):
+    """A remark that replaces the usual message of a tripwire without problems."""
+
+    status: Literal["pass", "warn", "skip"]
+    why: str
+
+
 @dataclass(frozen=True)
 class Played:
     """An episode that an agent without a model played.
 
     Attributes:
-        agent: The agent's name.
         trajectory: The episode; None if a tool or the environment raised an exception.
         scored: The value that ``calculate_reward`` returned; None if it raised.
         error: A description of the exception; empty without an exception.
@@ -132,10 +138,9 @@ class Examination:
             for agent in (DoNothing(), *CALL_EVERYTHING)
             for task in self.to_play
         ]
-        solved = ((task, self.solution(task)) for task in self.to_play)
-        made += [
-            self.play(t, ORACLE, calls) for t, calls in solved if calls is not None
-        ]
+        for task in self.to_play:
+            if (calls := self.solution(task)) is not None:
+                made.append(self.play(task, ORACLE, calls))
         return made
 
     def _make(self, split: Split) -> list[Task]:
@@ -165,11 +170,7 @@ class Examination:
     ) -> Played:
         """Play one episode; record an exception of the scenario instead of raising it.
 
-        Args:
-            task: The task.
-            agent: Name of the agent, for reports.
-            calls: The tool calls to make.
-            environment: The environment; None creates a new one.
+        ``agent`` is the agent's name in reports; a new environment is created for None.
         """
         ending = _AsReturned(self.scenario)
         made = in_background(

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import hacks, repeats, tripwires
-from agentgym.evaluate.check.examination import Examination, Finding
-from agentgym.evaluate.check.finding import Note
+from agentgym.evaluate.check.examination import Examination, Finding, Note
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_SHOWN = 4

@@ -34,8 +34,7 @@ class _Scores(BaseModel):
 def response_format(labels: Sequence[str]) -> dict[str, Any]:
     """Return the ``response_format`` of a request, for servers that enforce a schema.
 
-    Args:
-        labels: The labels of the attempts to score.
+    ``labels`` are those of the attempts to score.
     """
     entry = {
         "type": "object",

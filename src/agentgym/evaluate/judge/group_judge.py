@@ -135,11 +135,8 @@ class Ranker:
         """Return the groups; add the judge's ranking to rewards of accepted attempts.
 
         An attempt is accepted if the scenario scored it as successful. The ranking
-        becomes a further part of its reward, ``judge``. Without a judge, the groups
-        are returned unchanged.
-
-        Args:
-            groups: Groups of attempts, each group at one task.
+        becomes a further part of its reward, ``judge``. Without a judge, the groups are
+        returned unchanged. A group has the attempts at one task.
         """
         return list(map(list, groups))
 
@@ -233,9 +230,7 @@ class GroupJudge(Ranker):
     ) -> list[list[float] | None]:
         """Return the scores of each group's attempts; None for a group without scores.
 
-        Args:
-            groups: The groups.
-            unfit: For each group, the reason not to ask the judge, or "".
+        ``unfit`` has for each group the reason not to ask the judge, or "".
         """
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
@@ -258,10 +253,8 @@ class GroupJudge(Ranker):
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
         """Return each attempt's score; count how often judge and scenario agree.
 
-        Args:
-            group: The group.
-            answer: The scores of the group's distinct attempts: of attempts with equal
-                transcripts, only the first.
+        ``answer`` has the scores of the group's distinct attempts: of attempts with
+        equal transcripts, only the first.
         """
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]
@@ -295,11 +288,7 @@ class GroupJudge(Ranker):
     async def _ask(
         self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
-        """Ask the judge to score the distinct attempts of a group.
-
-        Returns:
-            The scores; or, if there are none, the reason.
-        """
+        """Return scores of the distinct attempts of a group; if none, the reason."""
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
@@ -361,10 +350,7 @@ class GroupJudge(Ranker):
     def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
         """Add the tokens and cost of a request to the record.
 
-        Args:
-            counts: The server's token counts; if missing, tokens are estimated.
-            asked: The request.
-            text: The answer.
+        If the server's token ``counts`` are missing, tokens are estimated.
         """
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
