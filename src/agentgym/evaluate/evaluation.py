@@ -18,9 +18,8 @@ from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
-from agentgym.evaluate.judge.group_judge import by_task
 from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
-from agentgym.evaluate.metrics import FREE, Metrics, Prices
+from agentgym.evaluate.metrics import FREE, Metrics, Prices, by_task
 from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation

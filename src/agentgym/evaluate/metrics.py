@@ -1,7 +1,7 @@
 """Metrics of an evaluation, each with its 95 % interval over tasks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal, Self, get_args
 
@@ -204,12 +204,8 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
             prices: Prices of the model's tokens; None if unknown.
             needs: The needed calls of tasks, for the results of each role in a team.
         """
-        grouped: dict[str, list[Trajectory]] = defaultdict(list)
-        for trajectory in trajectories:
-            grouped[trajectory.task_id].append(trajectory)
-        return cls.of_tasks(
-            [TaskResult.of(t, prices, needs) for t in grouped.values()], k=k
-        )
+        tasks = [TaskResult.of(t, prices, needs) for t in by_task(trajectories)]
+        return cls.of_tasks(tasks, k=k)
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
@@ -262,6 +258,14 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         if self.k <= k or not self.by_task:
             return self
         return self.of_tasks(self.by_task, k=k)
+
+
+def by_task(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
+    """Group attempts by task, in the order of each task's first attempt."""
+    found: dict[str, list[Trajectory]] = defaultdict(list)
+    for made in trajectories:
+        found[made.task_id].append(made)
+    return list(found.values())
 
 
 def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:

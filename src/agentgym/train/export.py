@@ -184,8 +184,8 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
             why = disk_trouble(error) or str(error)
             raise AgentGymError(
                 f"The agent cannot be saved in {agents_folder()}: {why}. Free some "
-                "space "
-                f"there, or set AGENTGYM_HOME to another disk. It is in {agent.path}."
+                f"space there, or set AGENTGYM_HOME to another disk. It is in "
+                f"{agent.path}."
             ) from error
         if is_default:
             versions.set_default(saved)

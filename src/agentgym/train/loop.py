@@ -259,10 +259,8 @@ class TrainingLoop:
     def _ask(self, offer: str) -> None:
         """Ask the user whether to train if the first measurement gives little hope.
 
-        Training goes on without a question if a warm start had any success.
-
-        Args:
-            offer: The offer of a warm start that no user answered; otherwise empty.
+        Training goes on without a question if a warm start had any success. ``offer``
+        is the offer of a warm start that no user answered; otherwise empty.
 
         Raises:
             TrainingFailedError: The user did not agree.

@@ -11,11 +11,7 @@ from agentgym.core.components import TRAIN_TOKENS, tokens_name
 from agentgym.core.config import LONGEST_EPISODE, TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.lengths import answer_words
-from agentgym.engines.registry import (
-    check_engine,
-    chosen_engine,
-    paced_settings,
-)
+from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
@@ -212,9 +208,6 @@ def _refuse_secrets(scenario: Scenario) -> None:
     """Raise if the system prompt or a tool's description contains a secret.
 
     A trained agent's folder keeps both.
-
-    Raises:
-        ScenarioError: One of them contains a secret.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}

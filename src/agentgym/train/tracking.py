@@ -12,11 +12,7 @@ from agentgym.integrations.registry import require
 
 _NEEDS = {"tensorboard": "local", "wandb": "wandb"}
 """For each tracker, the pip extra that installs its library."""
-_VALIDATED: tuple[MetricName, ...] = (
-    "tool_reliability",
-    "right_tool",
-    "right_arguments",
-)
+_VALIDATED: tuple[MetricName, ...] = "tool_reliability", "right_tool", "right_arguments"
 
 Track = Callable[[StepReport, Metrics | None], None]
 """A function that records a step's metrics, and its validation if there was one."""

@@ -74,8 +74,7 @@ class Versions:
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} is not a name for an agent: use letters, digits, _, - "
-                "and ., "
-                "with a letter, a digit or _ first."
+                "and ., with a letter, a digit or _ first."
             )
         self.name = name
         self._folder = agents_folder() / name
@@ -132,13 +131,9 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default version.
+        """Make ``version`` the default; ``pinned``: later runs may not change it.
 
         The caller must hold the lock of :meth:`locked`.
-
-        Args:
-            version: The new default.
-            pinned: Whether to forbid later runs to change the default.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:

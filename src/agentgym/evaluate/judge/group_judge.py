@@ -14,7 +14,7 @@ below a rejected one.
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -390,11 +390,3 @@ def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
     parts[PART] = parts.get(PART, 0.0) + added
     reward = trajectory.reward + added
     return trajectory.model_copy(update={"reward": reward, "reward_parts": parts})
-
-
-def by_task(trajectories: Collection[Trajectory]) -> list[list[Trajectory]]:
-    """Group attempts by task, in the order of each task's first attempt."""
-    found: dict[str, list[Trajectory]] = {}
-    for made in trajectories:
-        found.setdefault(made.task_id, []).append(made)
-    return list(found.values())

@@ -23,18 +23,13 @@ from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
-from agentgym.train.warm_start.plans import (
-    ANSWER,
-    PlanPolicy,
-    tasks_to_imitate,
-)
+from agentgym.train.warm_start.plans import ANSWER, PlanPolicy, tasks_to_imitate
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
 """Number of training tasks whose calls a small model imitates, once each: new tasks
-train more than repeated ones.
-"""
+train more than repeated ones."""
 REAL_TASKS = 320
 """Number of training tasks to imitate if the model is not small. Such a model can call
 tools already: it only learns which tool to call, and when."""
@@ -69,14 +64,8 @@ class Lesson:
     """One warm start: runs the plans of training tasks, then fine-tunes the policy.
 
     A plan is a task with the calls that it needs. The seed determines the result.
-
-    Args:
-        config: Every setting.
-        scenario: The scenario, which lists the calls that tasks need.
-        engine: The engine with the policy.
-        progress: Observer that receives events, e.g. each finished plan.
-        check: Called often; may raise to stop the warm start.
-        spent: Returns the used share of the warm start's time; at 1, it ends.
+    ``check`` is called often; it may raise to stop the warm start. ``spent`` returns
+    the used share of the warm start's time; at 1, it ends.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
@@ -130,9 +119,8 @@ class Lesson:
                 "these makes a call in the plans of training tasks, so there is "
                 "nothing to imitate. Name another role, or leave --warm-start out."
             )
-        apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned)))
-        if len(learned) < _ENOUGH:
-            apart = 0
+        enough = len(learned) >= _ENOUGH
+        apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned))) if enough else 0
         order = Random(f"{self._config.seed}/held out").sample(learned, len(learned))
         held_out, learned = order[:apart], order[apart:]
         losses = self._learn(imitation, learned, held_out)
@@ -203,11 +191,7 @@ class Lesson:
         self._check()
 
     def _look_at(self, failed: Counter[str], total: int) -> None:
-        """Report how many plans failed; raise if most plans failed.
-
-        Args:
-            failed: Number of failed plans, by reason.
-            total: Number of all plans.
+        """Report how many plans failed, by reason.
 
         Raises:
             ScenarioError: Most plans failed.
@@ -222,9 +206,9 @@ class Lesson:
         if 2 * failed.total() > total:
             raise ScenarioError(
                 f"{text} A warm start would imitate them: correct "
-                "needed_calls(task) of "
-                f"{self._scenario.name} (in a tasks file: `expect`), which `agentgym "
-                "scenarios check` plays, or leave --warm-start out."
+                f"needed_calls(task) of {self._scenario.name} (in a tasks file: "
+                "`expect`), which `agentgym scenarios check` plays, or leave "
+                "--warm-start out."
             )
         self._progress.warned([f"{text} The warm start leaves those out."])
 

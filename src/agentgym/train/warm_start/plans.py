@@ -23,20 +23,13 @@ ANSWER = "Done."
 
 _OWN_TOKENS = 8
 """Most tokens of the policy's own final answer: only its first token is imitated."""
-
 _SEED = 500_000
 """Offset of the seed: a warm start uses other tasks than training begins with."""
-
-
-_MOST_MOVES = 32
-"""Most hand-offs in one rollout."""
-
+_MOST_MOVES = 32  # hand-offs in one rollout
 _LEAST_DRAWN = 2_000
 """Least number of training tasks to search if too few tasks list needed calls."""
-
 _LOOKED_AT = 100
 """Number of training tasks to look at; at least one must list its needed calls."""
-
 Planned = tuple[Task, Sequence[NeededCall]]
 """A plan: a task with the calls that it needs."""
 
@@ -234,11 +227,7 @@ class PlanPolicy(Policy):
     ) -> ChatResult:
         """Answer with all calls of a plan, for a task that ends with one answer."""
         calls = [
-            RequestedCall(
-                id=f"call_{number:05d}",
-                name=need.tool,
-                arguments=json.dumps(dict(need.arguments), ensure_ascii=False),
-            )
+            _requested(number, need.tool, dict(need.arguments))
             for number, need in enumerate(plan)
         ]
         done.made = len(plan)
@@ -247,13 +236,13 @@ class PlanPolicy(Policy):
     def _call(
         self, request: ChatRequest, done: _Progress, tool: str, given: dict[str, Any]
     ) -> ChatResult:
-        number = done.made + done.moves
-        done.last = RequestedCall(
-            id=f"call_{number:05d}",
-            name=tool,
-            arguments=json.dumps(given, ensure_ascii=False),
-        )
+        done.last = _requested(done.made + done.moves, tool, given)
         return self._imitation.write(request, "", [done.last])
+
+
+def _requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
+    arguments = json.dumps(given, ensure_ascii=False)
+    return RequestedCall(id=f"call_{number:05d}", name=tool, arguments=arguments)
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:
