@@ -80,9 +80,6 @@ class Judging(BaseModel):
         groups: Number of groups. A group is the attempts at one task.
         judged: Number of groups whose attempts the judge scored.
         kept: Number of groups without scores, by reason; their rewards do not change.
-        requests: Number of requests that were sent to the judge.
-        prompt_tokens: Number of tokens of these requests.
-        response_tokens: Number of tokens of the judge's answers.
         estimated: Number of requests whose tokens were estimated, because the server
             did not count them.
         cost: US dollars; None if the price of the judge's tokens is unknown.

@@ -16,7 +16,6 @@ class Needs:
 
     Attributes:
         by_task: By task id, the needed calls of the task; None if they are unknown.
-        specs: All tools by name.
         tools: If tasks have different tools: the tools of each task, by task id and
             name. Else empty.
     """
@@ -35,9 +34,7 @@ class NeededCall:
     """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
-        tool: Name of the tool.
-        arguments: The right arguments.
-        others: Other arguments that are equally right.
+        arguments: The right arguments; ``others`` are equally right.
         by_outcome: Names of arguments that have no single right value, e.g. the new
             text of an edit. In an episode that succeeded, any value is right.
         instead: Other calls that are equally right, maybe of other tools.

@@ -28,7 +28,6 @@ class ApiError(RolloutError):
 
     Attributes:
         status: HTTP status.
-        message: The message for people.
         code: OpenAI's ``code``, for programs, e.g. ``context_length_exceeded``.
         kind: OpenAI's ``type`` of the error.
         headers: Extra response headers.

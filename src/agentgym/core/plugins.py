@@ -19,11 +19,8 @@ from agentgym.errors import NotFoundError, UsageError
 class Plugins[T]:
     """A registry of classes with a common base class, e.g. all frameworks.
 
-    Args:
-        base: The base class that each class must implement.
-        thing: The word for such a class in messages, e.g. ``framework``.
-        built_in: ``module:class`` of each built-in class, by name.
-        group: Name of the entry-point group through which other packages add classes.
+    Messages call such a class a ``thing``. ``built_in`` has ``module:class`` by name;
+    other packages add classes through entry points of ``group``.
     """
 
     def __init__(

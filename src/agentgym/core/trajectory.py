@@ -28,9 +28,8 @@ class RolloutStatus(StrEnum):
 class Reason(BaseModel, frozen=True, extra="forbid"):
     """Why a rollout, an attempt or a model call failed or ended early.
 
-    Attributes:
-        kind: The category, e.g. ``timeout`` or ``crash: KeyError``.
-        detail: Details of this case, for people; may be empty.
+    ``kind`` is the category, e.g. ``timeout`` or ``crash: KeyError``; ``detail`` has
+    details of this case for people, or is empty.
     """
 
     kind: str
@@ -104,9 +103,9 @@ class Grammar(_Record):
     Attributes:
         version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
-        form: Name of a tool that stands for a JSON schema which the answer must follow.
-            The policy calls this tool, and the call's arguments become the answer's
-            content. Empty without a schema.
+        form: Name of a tool that stands for a JSON schema which the answer must follow:
+            the policy calls it, and its arguments become the answer's content. Empty
+            without a schema.
     """
 
     version: Literal[1] = 1

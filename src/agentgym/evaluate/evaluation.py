@@ -105,17 +105,12 @@ def evaluate(
 ) -> Evaluation:
     """Measure ``config.model`` on tasks of a split; delete all temporary files.
 
-    Args:
-        config: The settings; the model may be on a server.
-        split: The split of the tasks; ``all`` takes tasks of every split.
-        progress: Receives the events of the measurement.
-        subject: Name of the agent or model, for the report.
-        spec: The definition of the saved agent to measure; None if ``config.model`` is
-            another model.
-        prices: Prices of the model's tokens. None: free for a model on this machine,
-            unknown for a server.
-        baselines: Whether to measure agents without a model too.
-        task: Id of a single task to measure; None: ``config.test_tasks`` tasks.
+    The model may be on a server; the split ``all`` takes tasks of every split.
+    ``subject`` names the agent or model in the report. ``spec`` is the definition of
+    the saved agent to measure; None for another model. Without ``prices``, a model on
+    this machine is free, and those of a server are unknown. ``baselines``: whether to
+    measure agents without a model too. ``task`` is the id of a single task; None takes
+    ``config.test_tasks`` tasks.
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.

@@ -153,12 +153,7 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     n = array.shape[1]
     if n == 0 or not np.all(array.sum(axis=1)[:, 1] > 0):
         return UNMEASURED
-    value = float(_change(array.sum(axis=1)))
-    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
-    sums = np.stack([side[draws].sum(axis=1) for side in array])
-    found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
-    low, high = map(float, np.quantile(found, _tails(n)))
-    return Estimate(value=value, low=low, high=high, n=n)
+    return _bootstrapped(array)
 
 
 def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate:
@@ -181,10 +176,20 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
     changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
         return Estimate(value=value, low=value, high=value, n=n)
+    return _bootstrapped(array)
+
+
+def _bootstrapped(sides: "NDArray[Any]") -> Estimate:
+    """Estimate a pooled ratio, or a difference of two; see :func:`estimate_pooled`."""
+    import numpy as np
+
+    n = sides.shape[1]
     # A fixed seed makes the interval reproducible.
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
-    drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
-    low, high = map(float, np.quantile(drawn, _tails(n)))
+    sums = np.stack([side[draws].sum(axis=1) for side in sides])
+    found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
+    low, high = map(float, np.quantile(found, _tails(n)))
+    value = float(_change(sides.sum(axis=1)))
     return Estimate(value=value, low=low, high=high, n=n)
 
 

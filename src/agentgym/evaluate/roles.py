@@ -25,12 +25,10 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         rollouts: Number of rollouts in which the role made a model call.
-        right_tool: Share of the role's needed calls whose tool it called. The role's
-            needed calls are those whose tool it called, and those that no role made
-            although this role was offered the tool.
+        right_tool: Share of the role's needed calls (see :class:`RoleSums`) whose tool
+            it called.
         tool_reliability: Share of the role's tool calls that name an offered tool, have
             valid arguments, run without error and break no rule.
-        model_calls: Mean number of the role's model calls.
         tokens: Mean number of tokens that the role sampled.
         prompt_tokens: Mean number of tokens of the role's prompts.
         cut: Share of rollouts that ended because this role made too many model calls.

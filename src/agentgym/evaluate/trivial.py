@@ -63,7 +63,6 @@ class CallEverything:
             the order of the tools.
         from_instruction: Whether arguments are words and numbers of the instruction.
         rounds: Number of calls of each tool, each with new arguments.
-        name: The agent's name in reports.
     """
 
     seed: int = 0

@@ -167,9 +167,7 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
     significantly more held-out tasks than the untrained agent, and than the default
     version. It must be measured on at least as many tasks as the default version, and
     not be significantly worse in any family (kind) of tasks. A default that the user
-    chose is kept.
-
-    If another agent has the name ``wanted``, a number is added to the name.
+    chose is kept. If another agent has the name ``wanted``, a number is added.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.

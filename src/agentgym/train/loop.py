@@ -56,11 +56,8 @@ STALLED = "validation got no better within the patience of {patience}"
 class TrainingLoop:
     """Executes one training run; checkpoints save ``state``, to resume the run.
 
-    Args:
-        plan: The checked plan, with the settings.
-        run: The run's folder, which the caller has locked.
-        progress: Observer that receives the run's events, e.g. each finished step.
-        began: When the run's time limit began, as a value of ``time.monotonic()``.
+    The caller has checked the plan and locked the run's folder. The time limit began at
+    ``began``, a value of ``time.monotonic()``.
     """
 
     def __init__(
@@ -171,8 +168,6 @@ class TrainingLoop:
 
     def _fit_to_time(self) -> None:
         """Time some rollouts, and choose sizes of the run that fit its time limit.
-
-        Without a time limit, do nothing.
 
         Raises:
             UsageError: The time limit is too short.

@@ -60,11 +60,8 @@ class Place(ABC):
     ) -> TrainingResult:
         """Start or resume ``run`` on the other machine, and return its result.
 
-        Args:
-            config: The run's settings, with paths of the local machine.
-            run: The run's local folder, which the caller has locked. All results are
-                copied into it.
-            progress: Observer that receives the run's events, e.g. each finished step.
+        The settings have paths of the local machine. The caller has locked the run's
+        local folder, into which all results are copied.
         """
 
     @abstractmethod

@@ -56,22 +56,17 @@ class RunState(BaseModel, extra="forbid"):
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
-        stream: Which training tasks come next.
-        wall_seconds: Wall seconds so far; the sum over all resumes.
-        cpu_seconds: CPU seconds so far; the sum over all resumes.
+        wall_seconds: The sum over all resumes, like ``cpu_seconds``.
         rollout_seconds: Wall seconds per rollout, used to fit the run to its time
             limit; None without a limit.
         training_began: ``wall_seconds`` when the first step began; None before.
         baseline: Metrics of the untrained policy, by held-out set.
-        warm_start: Record of the warm start; None if there was none yet.
         warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation; None while a new one is due.
         confirmation: A second measurement, on the next validation tasks, made if
             ``validation`` reached the goal; otherwise None.
         confirmations: Number of such second measurements in the whole run.
-        watch: The results of all validations so far.
-        ledger: Numbers of trained, masked and dropped model calls so far.
         forgetting: The untrained model's answers to plain questions, and the newest
             distance from that model; None before the questions were asked.
     """
@@ -359,8 +354,7 @@ class RunFolder:
     def append_credit(self, lines: Iterable[dict[str, Any]]) -> None:
         """Append a step's lines to credit.jsonl and flush them to disk.
 
-        If a resumed run repeats a step, the file has lines for both; the later ones
-        count.
+        If a resumed run repeats a step, the later lines count.
         """
         self._append(CREDIT_FILE, lines)
 

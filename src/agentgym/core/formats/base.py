@@ -162,11 +162,9 @@ class ToolFormat(ABC):
     ) -> Reading:
         """Parse a response into calls, reasoning and content.
 
-        Args:
-            text: The response, with its end token if it has one.
-            prefix: The last characters of the prompt, which may open the reasoning.
-            tools: The offered tools in OpenAI's format.
-            end: The end token as text if ``text`` ends with it, else empty.
+        ``prefix`` has the last characters of the prompt, which may open the reasoning;
+        ``tools`` are the offered tools in OpenAI's format. If the response ends with an
+        end token, ``end`` is its text.
         """
         body = text.removesuffix(end) if end else text
         opened, closed = self._reasoning(body, prefix, tools)
@@ -322,11 +320,9 @@ def _is_object(text: str) -> bool:
 
 
 class JsonObject(NamedTuple):
-    """A JSON object that was read from a text.
+    """A JSON object that was read from a text, and ends before the offset ``end``.
 
-    Attributes:
-        fields: For each key, the value and its start and end offset in the text.
-        end: Offset after the object.
+    ``fields`` has for each key the value, and its start and end offset in the text.
     """
 
     fields: dict[str, tuple[Any, int, int]]

@@ -57,14 +57,12 @@ class TemplateForm:
     """How a chat template writes and expects tool calls.
 
     Attributes:
-        format: The format of the template's calls.
         takes_objects: Whether arguments must be passed as objects, not as JSON text.
         short_ids: Whether call ids must have exactly nine letters and digits.
         begins_reasoning: Whether the template's prompts end with a mark that opens
             reasoning, e.g. ``<think>``.
         one_call: Whether an answer may have one call only. With several calls, the
             template fails or leaves some out.
-        written: An example call as the template writes it.
     """
 
     format: ToolFormat

@@ -94,11 +94,8 @@ class _AsReturned(Ending):
 class Examination:
     """A scenario to test, with its tasks and episodes, which are made at first use.
 
-    Attributes:
-        reference: Name or path from which the scenario was loaded.
-        scenario: The scenario.
-        count: Number of training tasks that each agent plays.
-        seed: Seed of the tasks.
+    ``reference`` is the name or path from which it was loaded; each agent plays
+    ``count`` training tasks.
     """
 
     reference: str

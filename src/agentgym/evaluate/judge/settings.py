@@ -87,16 +87,11 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Create a run's judge, which counts its requests in ``ledger.judging``.
+    """Create a run's judge; without one in the settings, it changes no rewards.
 
-    Args:
-        config: The run's settings.
-        ledger: The counts of the run's model calls and of its judge.
-        progress: Receives the phase ``judging``, and warnings.
-        beat: Called every half second while waiting; may raise to stop waiting.
-
-    Returns:
-        The judge; without a judge in the settings, a ranker that changes no rewards.
+    The judge counts its requests in ``ledger.judging``. ``progress`` receives the phase
+    ``judging``, and warnings. ``beat`` is called every half second while waiting; it
+    may raise to stop waiting.
 
     Raises:
         UsageError: A setting is unusable.

@@ -34,9 +34,9 @@ class Watch(BaseModel, extra="forbid"):
 
     Attributes:
         best: Success rate and mean reward of the best validation; None before the
-            first validation.
-        best_step: Step of the best validation; 0 before the first validation, and for
-            the weights before any update.
+            first.
+        best_step: Step of the best validation; 0 before the first, and for the weights
+            before any update.
         strikes: Number of validations since the success rate last rose. A validation
             whose tools are chosen worse than before training counts twice.
         looks: Number of validations so far.

@@ -96,9 +96,9 @@ class _Progress:
     Attributes:
         made: Number of the plan's calls that were made, or skipped because no agent has
             the tool.
-        last: The last call; its result may still be missing. None before the first.
+        last: The last call; its result may still be missing.
         before: If the last answer was a hand-off, the agent that made it and the
-            hand-off; otherwise None.
+            hand-off.
         moves: Number of hand-offs so far.
     """
 
