@@ -40,7 +40,6 @@ _NUMBERS = {
     errno.EFBIG: "a file would be larger than allowed",
     errno.EIO: "the disk fails",
 }
-_TEXTS = {"No space left on device": "the disk is full"}
 _SQLITE = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk is full or fails",
@@ -250,11 +249,7 @@ def state_problem() -> str | None:
 
 
 def require_writable_state() -> None:
-    """Check that trained agents can be saved, before anything is trained.
-
-    Raises:
-        UsageError: ``AGENTGYM_HOME`` cannot be written.
-    """
+    """Raise UsageError if trained agents could not be saved."""
     if problem := state_problem():
         raise UsageError(f"Agents cannot be saved: {problem}.")
 
@@ -276,9 +271,8 @@ def disk_trouble(error: BaseException | None) -> str | None:
         elif isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", None)
             message = None if code is None else _SQLITE.get(code & 0xFF)
-        message = message or next(
-            (t for s, t in _TEXTS.items() if s in str(error)), None
-        )
+        if message is None and "No space left on device" in str(error):
+            message = _NUMBERS[errno.ENOSPC]
         if message is not None:
             return message
         error = error.__cause__ or error.__context__

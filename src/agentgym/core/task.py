@@ -97,11 +97,7 @@ class TaskSource:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """Parse the text that ``str()`` of a source returns.
-
-        Raises:
-            UsageError: An option is unknown or has a wrong value.
-        """
+        """Parse the text that ``str()`` of a source returns, or raise UsageError."""
         path, _, query = reference.partition("?")
         found = parse_qs(query, keep_blank_values=True)
         scoring = ("check", "check_command")
@@ -124,11 +120,7 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Check a value of the option ``answers`` and return it.
-
-        Raises:
-            UsageError: The value is unknown.
-        """
+        """Return a value of the option ``answers`` if known, or raise UsageError."""
         for each in ANSWERS:
             if each == word:
                 return each

@@ -206,11 +206,7 @@ def evaluate(
 def _opened_cache(
     config: TrainingConfig, endpoint: Endpoint
 ) -> AbstractContextManager[AnswerCache]:
-    """Open the file ``cache_requests``, which keeps the server's answers.
-
-    Raises:
-        UsageError: The file cannot be used, or ``eval_temperature`` is not 0.
-    """
+    """Open the file ``cache_requests``, which keeps the server's answers."""
     path = Path(config.cache_requests or "")
     if config.eval_temperature != 0:
         raise UsageError(

@@ -34,8 +34,11 @@ class Forecast:
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. A measurement with fewer rollouts
             takes about as long as one with this number.
-        measured: Seconds per rollout of a measurement; None if not known yet.
+        measured: The first value of the attribute.
         clock: Returns the time in seconds.
+
+    Attributes:
+        measured: Seconds per rollout in the newest measurement; None before the first.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class Forecast:
         self._clock = clock
         self._began = 0.0
         self._ended = 0
-        self._per_measured = measured
+        self.measured = measured
         self._may_be_long = False
         self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
 
@@ -69,7 +72,7 @@ class Forecast:
         yield
         if self._ended:
             rollouts = max(self._ended, self._at_once)
-            self._per_measured = (self._clock() - self._began) / rollouts
+            self.measured = (self._clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
         """Count a rollout that has ended and took ``seconds``.
@@ -103,11 +106,6 @@ class Forecast:
     def step_done(self, episodes: int, seconds: float) -> None:
         """Record a step's number of rollouts and its seconds, update included."""
         self._steps.append((episodes, seconds))
-
-    @property
-    def measured(self) -> float | None:
-        """Seconds per rollout in the newest measurement; None before the first."""
-        return self._per_measured
 
     @property
     def step(self) -> float | None:
@@ -172,7 +170,7 @@ class Forecast:
         The work is ``trained`` and ``validated`` rollouts, a warm start and the final
         measurement. None before anything was timed.
         """
-        config, measured = self._config, self._per_measured
+        config, measured = self._config, self.measured
         if self._steps:
             total = sum(seconds for _, seconds in self._steps)
             least = most = total / sum(count for count, _ in self._steps)

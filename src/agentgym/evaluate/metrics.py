@@ -108,11 +108,7 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Share of scored attempts that succeeded, as an exact fraction.
-
-        Raises:
-            ZeroDivisionError: No attempt was scored.
-        """
+        """Share of scored attempts, at least one, that succeeded; exact."""
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
@@ -195,26 +191,20 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None = FREE,
         needs: Needs | None = None,
     ) -> Self:
-        """Compute the metrics of trajectories.
+        """Compute the metrics of trajectories, at least one of which has a score.
 
-        Args:
-            trajectories: The trajectories, any number per task; at least one has a
-                score.
-            k: The k of pass^k; see :meth:`of_tasks`.
-            prices: Prices of the model's tokens; None if unknown.
-            needs: The needed calls of tasks, for the results of each role in a team.
+        ``k`` is that of pass^k (see :meth:`of_tasks`). ``prices`` of the model's tokens
+        are None if unknown. ``needs`` are for the results of each role in a team.
         """
         tasks = [TaskResult.of(t, prices, needs) for t in by_task(trajectories)]
         return cls.of_tasks(tasks, k=k)
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics from the results of tasks.
+        """Compute the metrics from the results of tasks, of any measurements.
 
-        Args:
-            every: The results of each task, from one or several measurements.
-            k: The k of pass^k. If a task has fewer scored attempts, their number is
-                used for all tasks.
+        ``k`` is that of pass^k. If a task has fewer scored attempts, their number is
+        used for all tasks.
 
         Raises:
             ValueError: No rollout was scored.

@@ -111,11 +111,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text to a file atomically, with secrets redacted.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write a text atomically, with secrets redacted, or raise UsageError."""
     try:
         write_atomically(path, text, private=False)
     except OSError as error:

@@ -32,8 +32,7 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         name: Name and version for ``TrainedAgent.load``, e.g. ``coding@4``.
-        is_default: Whether this version became the default, which ``coding`` without a
-            number loads.
+        is_default: Whether ``coding`` without a number loads this version.
         reason: Why this version became the default, or why it did not.
     """
 

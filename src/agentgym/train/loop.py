@@ -167,11 +167,7 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts, and choose sizes of the run that fit its time limit.
-
-        Raises:
-            UsageError: The time limit is too short.
-        """
+        """Time some rollouts, and choose sizes of the run that fit its time limit."""
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
             return
@@ -209,11 +205,7 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate the calls that tasks need, then measure; skip parts already done.
-
-        Raises:
-            UsageError: The run has already done training steps.
-        """
+        """Imitate the calls that tasks need, then measure; skip parts already done."""
         state = self.state
         if state.warm_start is None:
             if state.step:
@@ -255,10 +247,8 @@ class TrainingLoop:
         """Ask the user whether to train if the first measurement gives little hope.
 
         Training goes on without a question if a warm start had any success. ``offer``
-        is the offer of a warm start that no user answered; otherwise empty.
-
-        Raises:
-            TrainingFailedError: The user did not agree.
+        is the offer of a warm start that no user answered; otherwise empty. Raise
+        TrainingFailedError if the user did not agree.
         """
         found = doubts(self.state.start, judged=self._config.judge is not None)
         remarks = [*found, offer] if offer else found
@@ -343,11 +333,7 @@ class TrainingLoop:
     def _attempt(
         self, tasks: Sequence[Task], step: int, first: int
     ) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times; number the groups from ``first`` on.
-
-        Raises:
-            TrainingFailedError: Every rollout of a step's first tasks was dropped.
-        """
+        """Attempt each task ``group_size`` times; the first group is ``first``."""
         size = self._config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
         self._progress.phase("rollouts", len(requests))

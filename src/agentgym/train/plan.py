@@ -171,9 +171,7 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
     """Return the name under which the trained agent will be saved.
 
-    Raises:
-        UsageError: The name is invalid, or another agent has the name that the user
-            chose.
+    Raise UsageError if it is invalid, or the user chose another agent's name.
     """
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
@@ -182,11 +180,9 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 
 
 def _require_extras(config: TrainingConfig) -> None:
-    """Check that the packages of the framework and the tracker are installed.
+    """Raise MissingExtraError if packages of the framework or the tracker are missing.
 
-    Raises:
-        MissingExtraError: Packages are missing. The message names all missing extras,
-            including that of the engine.
+    The message names all missing extras, including that of the engine.
     """
     missing: dict[str, str] = {}
 

@@ -157,11 +157,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Create the folder of a new run, with the settings ``config``.
-
-        Raises:
-            RunFolderError: See :meth:`check_new`.
-        """
+        """Create the folder of a new run; see :meth:`check_new` for errors."""
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
@@ -332,8 +328,7 @@ class RunFolder:
     def load_state(self) -> tuple[RunState, Path] | None:
         """Return state and folder of the newest checkpoint; None if there is none.
 
-        Raises:
-            CheckpointError: The state cannot be read.
+        Raise CheckpointError if the state cannot be read.
         """
         found = self.checkpoints()
         if not found:
@@ -384,8 +379,7 @@ class RunFolder:
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
         """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
-        Raises:
-            RunFolderError: See :meth:`metrics`; lines are counted from ``start``.
+        For errors, see :meth:`metrics`; lines are counted from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""

@@ -19,22 +19,14 @@ Track = Callable[[StepReport, Metrics | None], None]
 
 
 def require_tracker(name: str) -> None:
-    """Check that the library of a tracker is installed, without importing it.
-
-    Raises:
-        MissingExtraError: The library is missing; the message has the install command.
-    """
+    """Raise MissingExtraError if a tracker's library is not installed."""
     if name in _NEEDS:
         require([name], _NEEDS[name], f"--tracker {name}")
 
 
 @contextmanager
 def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
-    """Yield a function that records steps in the configured tracker.
-
-    Raises:
-        MissingExtraError: The tracker's library is not installed.
-    """
+    """Yield a function that records steps in the configured tracker."""
     require_tracker(config.tracker)
     if config.tracker == "tensorboard":
         from tensorboard.summary import Writer

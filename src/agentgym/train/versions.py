@@ -64,11 +64,7 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """The saved versions of the agent with one name.
-
-    Raises:
-        UsageError: The name is not valid for an agent.
-    """
+    """The saved versions of the agent with one name; UsageError if it is invalid."""
 
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
@@ -100,11 +96,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Lock out other processes that would add a version or set the default.
-
-        Raises:
-            UsageError: ``AGENTGYM_HOME`` cannot be written.
-        """
+        """Lock out other processes that would add a version or set the default."""
         require_writable_state()
         make_private_folder(agents_folder().parent)
         self._folder.mkdir(parents=True, exist_ok=True)

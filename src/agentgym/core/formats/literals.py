@@ -40,8 +40,7 @@ def skip_space(text: str, at: int) -> int:
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """Read the Python literal at offset ``at``; return its value and end offset.
 
-    Raises:
-        Unreadable: The text is not a literal, or is nested too deeply.
+    Raise Unreadable if the text is not a literal, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -60,10 +59,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 def read_word(text: str, at: int) -> tuple[Any, int]:
     """Read a number, true, false or null; return its value and end offset.
 
-    The spelling may be Python's or JSON's.
-
-    Raises:
-        Unreadable: The text is none of these.
+    The spelling may be Python's or JSON's. Raise Unreadable for any other text.
     """
     if word := _WORD.match(text, at):
         return _WORDS[word[1]], word.end()
@@ -80,10 +76,7 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
     """Read a value in Gemma's notation; return the value and its end offset.
 
     Strings stand between two ``quote`` marks, keys have no quotes. ``depth`` is the
-    number of objects and lists around the value.
-
-    Raises:
-        Unreadable: The text is not such a value, or is nested too deeply.
+    number of objects and lists around the value. Raise Unreadable for any other text.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):

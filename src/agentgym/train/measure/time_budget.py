@@ -46,10 +46,9 @@ _LEAST_S = 30.0
 
 
 def require_time(config: TrainingConfig) -> None:
-    """Raise if a run's time limit is too short for any model.
+    """Raise UsageError if a run's time limit is too short for any model, below 30 s.
 
-    Raises:
-        UsageError: The limit is below 30 s. (Rollout times are checked later.)
+    Rollout times are checked later.
     """
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
@@ -235,12 +234,7 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise if a run out of time has done neither a step nor a warm start.
-
-        Raises:
-            TrainingFailedError: Nothing was trained; the message names a sufficient
-                time.
-        """
+        """Raise TrainingFailedError if a run without time left has trained nothing."""
         if state.step or state.warmed:
             return
         config = self.config

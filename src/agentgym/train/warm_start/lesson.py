@@ -191,11 +191,7 @@ class Lesson:
         self._check()
 
     def _look_at(self, failed: Counter[str], total: int) -> None:
-        """Report how many plans failed, by reason.
-
-        Raises:
-            ScenarioError: Most plans failed.
-        """
+        """Report how many plans failed, by reason; raise ScenarioError if most did."""
         if not failed:
             return
         reasons = (f"{why} ({n:,})" for why, n in failed.most_common(_MOST_REASONS))

@@ -35,11 +35,7 @@ Planned = tuple[Task, Sequence[NeededCall]]
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
-    """Return whether the scenario lists the needed calls of some training tasks.
-
-    Raises:
-        ScenarioError: There are no training tasks.
-    """
+    """Return whether the scenario lists the needed calls of some training tasks."""
     tasks = make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
     return any(scenario.needed_calls(task) is not None for task in tasks)
 
@@ -50,11 +46,7 @@ def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
 
 
 def check_calls_known(scenario: Scenario, seed: int) -> None:
-    """Raise if a scenario lists no calls to imitate.
-
-    Raises:
-        ScenarioError: The scenario does not list the calls that tasks need.
-    """
+    """Raise ScenarioError if a scenario lists no calls to imitate."""
     if not calls_known(scenario, seed):
         raise ScenarioError(
             f"A warm start imitates the calls that tasks need, and {scenario.name} "
@@ -67,9 +59,7 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
     """Return up to ``count`` training tasks, each with the calls that it needs.
 
     They differ from the tasks that training begins with, unless the scenario has few.
-
-    Raises:
-        ScenarioError: There are no training tasks, or none lists the calls it needs.
+    Raise ScenarioError if there are none, or none lists the calls it needs.
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
