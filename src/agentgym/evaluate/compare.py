@@ -107,14 +107,12 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
 
 
 class Change(BaseModel, frozen=True, extra="forbid"):
-    """The change of a share between two measurements.
+    """The change of a share (0..1) between two measurements.
 
     Attributes:
         name: Name of a family (kind) of tasks, or of a metric. If the metric is not of
             the main held-out tasks, the name of their set stands before it.
         is_family: Whether the share is pass^1 of a family of tasks.
-        before: Share before training, 0..1.
-        after: Share after training, 0..1.
         p_value: Two-sided p-value, without a correction for several tests.
     """
 

@@ -37,12 +37,9 @@ def criteria_hold(
 
 @dataclass(frozen=True)
 class Goal:
-    """A success criterion, and the measured share.
+    """A scenario's success criterion: the minimum (``least``) of a share, 0..1.
 
-    Attributes:
-        name: The criterion's name in the scenario, e.g. ``success_rate``.
-        least: The required minimum, 0..1.
-        reached: The measured share; None if not measured.
+    ``reached`` is the measured share; None if not measured.
     """
 
     name: str
@@ -112,13 +109,10 @@ def flaws(scenario: Scenario) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Gate:
-    """A required minimum of a metric, from the command line.
+    """A required minimum (``least``) of a metric, 0..1, from the command line.
 
-    Attributes:
-        metric: The metric, a share.
-        least: The required minimum, 0..1.
-        by_low: Whether the lower end of the 95 % interval must reach the minimum, not
-            only the measured value.
+    ``by_low``: the lower end of the 95 % interval must reach the minimum, not only the
+    measured value.
     """
 
     metric: MetricName

@@ -138,14 +138,10 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     success includes the cost of unsolved tasks. The interval is the percentile
     bootstrap over tasks, expanded for few tasks (Hesterberg 2015, *What Teachers Should
     Know About the Bootstrap*, section 5.3). Bootstrap samples with denominator 0 are
-    left out.
+    left out. If all denominators of a measurement are 0, return ``UNMEASURED``.
 
-    Args:
-        sides: For one or two measurements of the same tasks: numerator and denominator
-            of each task. The second ratio is subtracted from the first.
-
-    Returns:
-        The estimate; ``UNMEASURED`` if all denominators of a measurement are 0.
+    ``sides`` are one or two measurements of the same tasks; the second ratio is
+    subtracted from the first.
     """
     import numpy as np
 

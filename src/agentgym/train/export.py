@@ -51,7 +51,7 @@ def export_agent(
     state: RunState,
     baseline: Metrics,
     metrics: Metrics,
-) -> tuple[Path, Saved]:
+) -> Saved:
     """Write a run's trained agent into ``folder``, and save it as the next version.
 
     ``step`` is the number of updates that the exported weights had; ``baseline`` and
@@ -89,7 +89,7 @@ def export_agent(
             baseline=baseline,
             metrics=metrics,
         ).write_card()
-    return folder, keep(TrainedAgent.load(folder.resolve()), config.agent_name)
+    return keep(TrainedAgent.load(folder.resolve()), config.agent_name)
 
 
 class Identity(NamedTuple):

@@ -439,11 +439,12 @@ class TrainingLoop:
     ) -> TrainingResult:
         state, before = self.state, self.state.baseline
         main, *others = before
-        agent, saved = export_agent(
+        agent = self._run.path / "agent"
+        saved = export_agent(
             self._engine,
             self._scenario,
             self._config,
-            folder=self._run.path / "agent",
+            folder=agent,
             step=weights,
             state=state,
             metrics=after[main],

@@ -91,11 +91,10 @@ class TaskStream:
         the budget allows it. Groups without a signal are returned too: they count for
         the budget and the run's record, but add nothing to the loss.
 
-        Args:
-            room: Number of groups left in the budget; at least one group is sampled.
-            attempt: Returns the groups of some tasks; it also gets the number of groups
-                that the step has so far.
-            has_signal: Returns whether a group can be trained on.
+        At least one group is sampled, even if the budget has no ``room`` for more
+        groups. ``attempt`` returns the groups of some tasks; it also gets the number of
+        groups that the step has so far. ``has_signal`` returns whether a group can be
+        trained on.
         """
         groups: list[Sequence[Trajectory]] = []
         wanted = max(1, min(self._size, room))

@@ -181,8 +181,9 @@ class Trainer:
         given = {"episodes": episodes, "yes": yes, "warm_start": warm_start, "gpu": gpu}
         config = resumed_config(before, given | settings)
         with run.lock():
-            if is_elsewhere(before.gpu) and config.gpu != before.gpu:
-                trainer._fetch_results(before, run)
+            moves = is_elsewhere(before.gpu) and config.gpu != before.gpu
+            if moves and (why := place_of(before.gpu).fetch_results(before, run)):
+                trainer._progress.warned([f"{why} The run goes on from {run.path}."])
             if is_elsewhere(config.gpu):
                 return trainer._run_elsewhere(config, run)
             return trainer._run(make_plan(config), run, began, is_new=False)
@@ -194,12 +195,6 @@ class Trainer:
         run = RunFolder.create(config)
         with run.lock():
             return self._run_elsewhere(config, run, is_new=True)
-
-    def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
-        """Fetch a run's remaining files from its previous machine (in ``config``)."""
-        if why := place_of(config.gpu).fetch_results(config, run):
-            text = f"{why} The run goes on from {run.path}."
-            self._progress.warned([text])
 
     def _run(
         self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True

@@ -6,12 +6,9 @@ texts, and a :class:`Note` for a remark that is not a problem.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agentgym.core.needs import NeededCall
-from agentgym.core.tools import ToolSpec
-from agentgym.core.trajectory import ToolCall
 from agentgym.evaluate.check.examination import ORACLE, Examination, Note, Played
 
 _NEAR_ZERO = 0.05
@@ -184,21 +181,11 @@ def _due(examined: Examination, episode: Played) -> float | None:
     if not needed:
         return 0.0 if others else 1.0
     specs = {spec.name: spec for spec in examined.tools[episode.task.id]}
-    share = _matches(specs, needed, made) / len(needed)
-    return _HALF * share if others else share
-
-
-def _matches(
-    specs: Mapping[str, ToolSpec],
-    needed: Sequence[NeededCall],
-    made: Sequence[ToolCall],
-) -> int:
     left = list(made)
-    count = 0
     for need in needed:
         for call in left:
             if need.accepts(call, specs.get(call.name), succeeded=True):
                 left.remove(call)
-                count += 1
                 break
-    return count
+    share = (len(made) - len(left)) / len(needed)
+    return _HALF * share if others else share

@@ -12,13 +12,7 @@ _MOST_WHY = 300
 
 
 class Score(BaseModel):
-    """A judge's score of one attempt.
-
-    Attributes:
-        attempt: The attempt's label in the request, e.g. ``1``.
-        why: The reason in one sentence.
-        score: The score, from 0 to 1.
-    """
+    """A judge's score of an attempt, by its label in the request, with a reason."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 

@@ -151,11 +151,8 @@ class GroupJudge(Ranker):
     rewards, and the reason is counted in ``record.kept``.
 
     Args:
-        endpoint: The judge's model and servers.
-        rubric: The judge's instructions, as text.
         record: Counts of groups, requests, tokens and cost, to update.
         weight: Maximum reward difference that the ranking makes between two attempts.
-        prices: Prices of the judge's tokens; None if unknown.
         max_cost: Maximum US dollars for all requests in the record. A request that
             might exceed this limit is not sent.
         timeout_s: Seconds for one request, retries included; None: three minutes.

@@ -101,13 +101,9 @@ def question(
 ) -> Question:
     """Build the request to judge the attempts at one task; redact secrets.
 
-    Args:
-        attempts: The transcript of each attempt.
-        tools: The offered tools, in OpenAI's format.
-        rubric: The judge's instructions.
-        mark: Random text at the start of each separator line.
-        order: Indices of the attempts in the order in which the judge sees them. Use a
-            random order, since a judge may prefer certain positions.
+    ``attempts`` has their transcripts. ``mark`` is random text at the start of each
+    separator line. ``order`` has the indices of the attempts in the order in which the
+    judge sees them; it should be random, since a judge may prefer certain positions.
     """
     redactor = Redactor.of_environment()
     clean = [redactor.json(list(entries)) for entries in attempts]
