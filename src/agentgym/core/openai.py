@@ -151,11 +151,7 @@ def _text(part: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Reads the body of a chat or text completion that was not validated yet.
-
-    Attributes:
-        body: The JSON object that a server or a function returned.
-    """
+    """Reads the body of a chat or text completion that was not validated yet."""
 
     body: dict[str, Any]
 

@@ -94,12 +94,9 @@ def _contract_of(kind: type, method: str) -> str:
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Return a value that another package's method returned, if it has the right type.
+    """Return a value from another package's method, or raise UsageError for its type.
 
     ``where`` names the method, e.g. ``create_environment() of the framework 'mine'``.
-
-    Raises:
-        UsageError: The value has another type.
     """
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"

@@ -203,8 +203,7 @@ def _as_tool(value: Any, what: str) -> Tool:
 def spec_of(function: Callable[..., Any]) -> ToolSpec:
     """Derive a :class:`ToolSpec` from a function's signature and docstring.
 
-    Raises:
-        ScenarioError: The docstring or an annotation is missing or cannot be used.
+    Raise ScenarioError if the docstring or an annotation is missing or unusable.
     """
     name = function.__name__
     doc = inspect.getdoc(function)

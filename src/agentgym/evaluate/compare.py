@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import compress
 from math import comb, hypot
 from typing import Literal
 
@@ -358,5 +359,4 @@ def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
 
 def _significant(changes: Sequence[Change]) -> list[Change]:
     """Return the changes that are significant by Holm's method."""
-    rejected = holm([change.p_value for change in changes])
-    return [c for c, is_real in zip(changes, rejected, strict=True) if is_real]
+    return list(compress(changes, holm([change.p_value for change in changes])))

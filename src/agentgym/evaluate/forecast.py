@@ -29,16 +29,14 @@ class Forecast:
     updates, and ``lesson`` the rollouts that a warm start will learn from (0: none is
     to come).
 
+    Attributes:
+        measured: Seconds per rollout in the newest measurement; None before the first.
+
     Args:
-        config: The settings, with the budget and the sizes of measurements.
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. A measurement with fewer rollouts
             takes about as long as one with this number.
-        measured: The first value of the attribute.
         clock: Returns the time in seconds.
-
-    Attributes:
-        measured: Seconds per rollout in the newest measurement; None before the first.
     """
 
     def __init__(

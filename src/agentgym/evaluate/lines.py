@@ -30,8 +30,7 @@ _PHASES = {
 class LinesProgress(Progress):
     """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
 
-    Args:
-        stream: The stream to write to; None: standard error.
+    They go to ``stream``; None: standard error.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:

@@ -54,22 +54,20 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
         attempts = [task.attempts for task in tasks]
         known = [task.pair("tokens", 1)[1] for task in tasks]
 
-        def share(numbers: Iterable[int], of: Iterable[float]) -> Estimate:
-            return estimate_ratio(list(zip(numbers, of, strict=True)))
+        needed, called = [s.needed for s in sums], [s.tool_calls for s in sums]
 
-        def mean(numbers: Iterable[int], over: Iterable[float]) -> Estimate:
-            return estimate_ratio(list(zip(numbers, over, strict=True)), share=False)
+        def ratio(name: str, of: Iterable[float], *, share: bool = False) -> Estimate:
+            numbers = (getattr(s, name) for s in sums)
+            return estimate_ratio(list(zip(numbers, of, strict=True)), share=share)
 
         return cls(
             rollouts=sum(s.attempts for s in sums),
-            right_tool=share((s.right_tool for s in sums), (s.needed for s in sums)),
-            tool_reliability=share(
-                (s.reliable for s in sums), (s.tool_calls for s in sums)
-            ),
-            model_calls=mean((s.model_calls for s in sums), attempts),
-            tokens=mean((s.tokens for s in sums), known),
-            prompt_tokens=mean((s.prompt_tokens for s in sums), known),
-            cut=share((s.cut for s in sums), attempts),
+            right_tool=ratio("right_tool", needed, share=True),
+            tool_reliability=ratio("reliable", called, share=True),
+            model_calls=ratio("model_calls", attempts),
+            tokens=ratio("tokens", known),
+            prompt_tokens=ratio("prompt_tokens", known),
+            cut=ratio("cut", attempts, share=True),
         )
 
 

@@ -131,11 +131,8 @@ async def attempt(
     """Play an episode of an agent that makes ``calls`` and answers; score the episode.
 
     All calls are made in one turn. Without an ``environment``, a new one is created;
-    without an ``ending``, the scenario scores the episode, as in training.
-
-    Returns:
-        The trajectory. If the scenario's code raised an exception, the trajectory's
-        status is dropped, and its reason describes the exception.
+    without an ``ending``, the scenario scores the episode, as in training. If the
+    scenario's code raised an exception, the trajectory is dropped, with a reason.
     """
     return await run_episode(
         Episode(
@@ -161,8 +158,7 @@ async def play(
 ) -> tuple[Trajectory, Reward]:
     """Play an episode like :func:`attempt`; return the trajectory and its score.
 
-    Raises:
-        ScenarioError: The scenario's code raised, or returned no valid score.
+    Raise ScenarioError if the scenario's code raised, or returned no valid score.
     """
     made = await attempt(scenario, task, calls, environment=environment)
     if made.status is RolloutStatus.DROPPED:

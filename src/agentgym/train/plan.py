@@ -45,10 +45,8 @@ def tried(plan: Plan, progress: Progress) -> Plan:
     """Test the user's agent, if there is one, and add a report on it to the plan.
 
     A scripted model answers the agent in a few trial episodes. Tools of the agent that
-    the scenario does not have run in training only if the user allows it.
-
-    Raises:
-        UnsupportedError: The agent cannot be trained without changes.
+    the scenario does not have run in training only if the user allows it. Raise
+    UnsupportedError if the agent cannot be trained without changes.
     """
     config = plan.config
     if config.agent.reference is None:

@@ -187,10 +187,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Lock the folder against other processes within the block.
 
-        The lock ends with the process, even if it is killed.
-
-        Raises:
-            RunFolderError: Another process trains in this folder.
+        Raise RunFolderError if another one has it. The lock ends with the process, even
+        if it is killed.
         """
         with open(self.path / ".lock", "a+", opener=private) as file:
             try:
@@ -235,11 +233,7 @@ class RunFolder:
         return bool(self.record().get("status") == "done")
 
     def record(self) -> dict[str, Any]:
-        """Return the content of run.json.
-
-        Raises:
-            RunFolderError: The file is missing or corrupt, or has no settings.
-        """
+        """Return the content of run.json, or raise RunFolderError."""
         try:
             if not (self.path / "run.json").is_file():
                 raise ValueError("run.json is not a file")
@@ -371,8 +365,7 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl; ignore a last line without its line end.
 
-        Raises:
-            RunFolderError: A line is not a step; the message has the line's number.
+        Raise RunFolderError for a line that is not a step.
         """
         return self.metrics_from(0)[0]
 

@@ -66,11 +66,7 @@ class TaskStream:
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:
-        """Return the next ``count`` tasks to train on.
-
-        Raises:
-            ScenarioError: The scenario has no training tasks.
-        """
+        """Return the next ``count`` tasks to train on."""
         chosen: list[Task] = []
         while len(chosen) < count:
             task = self._next()

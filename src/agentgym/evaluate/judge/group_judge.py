@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -108,7 +108,7 @@ class _Group:
 
     def unranked(self) -> str:
         """Return why the judge need not rank this group; "" if it should."""
-        chosen = [k for k, good in zip(self.kinds, self.accepted, strict=True) if good]
+        chosen = list(compress(self.kinds, self.accepted))
         if len(chosen) < 2:
             return FEW
         if len(set(chosen)) < 2:
@@ -211,14 +211,12 @@ class GroupJudge(Ranker):
     def _with_ranks(
         self, group: Sequence[Trajectory], made: _Group, scores: Sequence[float]
     ) -> list[Trajectory]:
-        accepted = [s for s, good in zip(scores, made.accepted, strict=True) if good]
-        mean, weight = fmean(accepted), min(self._weight, made.room)
+        mean = fmean(compress(scores, made.accepted))
+        weight = min(self._weight, made.room)
+        pairs = zip(made.attempts, scores, strict=True)
         added = {
             attempt.rollout_id: weight * (score - mean)
-            for attempt, score, good in zip(
-                made.attempts, scores, made.accepted, strict=True
-            )
-            if good
+            for attempt, score in compress(pairs, made.accepted)
         }
         return [_with_part(each, added.get(each.rollout_id)) for each in group]
 
@@ -242,9 +240,9 @@ class GroupJudge(Ranker):
             if isinstance(answer, str):
                 record.kept[answer] += 1
                 found.append(None)
-                continue
-            record.judged += 1
-            found.append(self._read(group, answer))
+            else:
+                record.judged += 1
+                found.append(self._read(group, answer))
         return found
 
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
@@ -258,10 +256,8 @@ class GroupJudge(Ranker):
         for attempt, score in zip(group.attempts, found, strict=True):
             self.verdicts[attempt.rollout_id] = {"score": score.score, "why": score.why}
         scores = [score.score for score in found]
-        sides = [
-            [s for s, good in zip(scores, group.accepted, strict=True) if good == side]
-            for side in (True, False)
-        ]
+        rejected = [not is_accepted for is_accepted in group.accepted]
+        sides = compress(scores, group.accepted), compress(scores, rejected)
         for right, wrong in product(*sides):
             self._record.pairs += 1
             self._record.agreed += 1.0 if right > wrong else 0.5 * (right == wrong)

@@ -46,11 +46,7 @@ def prices_of(config: TrainingConfig) -> Prices | None:
 
 
 def check_judge(config: TrainingConfig) -> None:
-    """Check the settings of a judge, without sending a request.
-
-    Raises:
-        UsageError: A setting is unusable; the message has the setting and the fix.
-    """
+    """Check the settings of a judge, without a request; raise UsageError."""
     prices = prices_of(config)
     if config.judge is None:
         given = [name for name in _SETTINGS if getattr(config, name) not in (None, "")]
