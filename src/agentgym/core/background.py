@@ -44,10 +44,7 @@ def no_running_loop() -> Iterator[None]:
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a sync or async function and return its result.
-
-    An async function is awaited; a sync function runs in a new thread.
-    """
+    """Await an async function, or run a sync one in a thread; return its result."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **named)
     found = await call_in_thread(function, *args, **named)

@@ -117,10 +117,7 @@ class Tool:
         return await self.run(self.spec.validate(arguments))
 
     async def run(self, validated: Mapping[str, Any]) -> str:
-        """Run the function; return its result as text.
-
-        ``validated`` is the result of :meth:`ToolSpec.validate`.
-        """
+        """Run the function with arguments from :meth:`ToolSpec.validate`."""
         result = self.function(**validated)
         return result_text(await result if inspect.isawaitable(result) else result)
 

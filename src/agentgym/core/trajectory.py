@@ -1,6 +1,7 @@
 """Trajectory: the record of a rollout as a list of steps that JSON can store."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -333,20 +334,23 @@ class Trajectory(_Record):
         )
 
     def with_inner_rewards(self) -> Self:
-        """Return a copy in which the reward includes the rewards of the model calls.
-
-        Rewards of model calls are added to the reward and, by name, to its parts. If
-        the reward has no parts, it first becomes the part ``scenario``. A trajectory
-        without a reward is returned unchanged.
-        """
+        """Return a copy in which the reward includes the rewards of the model calls."""
         inner = Counter[str]()
         for call in self.model_calls:
             inner.update(call.rewards)
-        if self.reward is None or not inner:
+        return self.with_parts(inner)
+
+    def with_parts(self, added: Mapping[str, float]) -> Self:
+        """Return a copy whose reward has grown by some named parts.
+
+        If the reward has no parts, it first becomes the part ``scenario``. A trajectory
+        without a reward is returned unchanged.
+        """
+        if self.reward is None or not added:
             return self
         parts = Counter(self.reward_parts or {"scenario": self.reward})
-        parts.update(inner)
-        grown = {"reward": self.reward + sum(inner.values()), "reward_parts": {**parts}}
+        parts.update(added)
+        grown = {"reward": self.reward + sum(added.values()), "reward_parts": {**parts}}
         return self.model_copy(update=grown)
 
     @property

@@ -148,10 +148,7 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call of one of the agent's own tools.
-
-    ``function`` is the offered function in OpenAI's format.
-    """
+    """Return the class of a call of one of the agent's own, offered functions."""
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
@@ -203,13 +200,10 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
 class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
     """Counts of tool calls, by the tool that was needed and the tool that was called.
 
-    The sum of a row is the number of needed calls of its tool. The row ``(nothing)``
-    has calls that match no needed call, the column ``(no call)`` needed calls that were
-    not made. All other columns together have all calls that were made.
-
-    Attributes:
-        tools: The names of the offered tools, in order.
-        counts: Number of calls by row (needed tool) and column (called tool).
+    ``counts`` are by row (needed tool) and column (called tool). The sum of a row is
+    the number of needed calls of its tool. The row ``(nothing)`` has calls that match
+    no needed call, the column ``(no call)`` needed calls that were not made. All other
+    columns together have all calls that were made.
     """
 
     tools: list[str]
@@ -221,10 +215,7 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the calls of some episodes with the offered ``tools``.
-
-        Each episode has its needed calls, and its calls with classes.
-        """
+        """Count the calls of episodes, each with its needed calls and its calls."""
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

@@ -206,10 +206,7 @@ def solves_more(before: Metrics, after: Metrics) -> bool:
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the families of tasks whose pass^1 fell significantly, largest fall first.
-
-    See :func:`family_changes`.
-    """
+    """Return the families whose pass^1 fell significantly, largest fall first."""
     found = _significant(family_changes(before, after))
     lost = [change for change in found if change.after < change.before]
     return sorted(lost, key=lambda change: change.after - change.before)
@@ -249,10 +246,7 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the results of tasks that were scored in both measurements.
-
-    Empty if the two measurements have different tasks.
-    """
+    """Return the results of tasks that both have scored; none if tasks differ."""
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)

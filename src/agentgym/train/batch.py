@@ -163,10 +163,7 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Build the batch of ``groups``, and record how each model call is used.
-
-        Attempts at the same task form a group.
-        """
+        """Build the batch of a step, and record how each model call is used."""
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         credited = self._credited(attempts)
@@ -366,12 +363,10 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout with the reward of each model call.
+    """A rollout with the reward of each model call; None if it cannot be trained on.
 
-    Attributes:
-        rewards: One reward per model call; None if the rollout cannot be trained on.
-        failures: Number of failed tool calls of each model call.
-        places: The indices of each role's model calls, by role.
+    ``failures`` are the numbers of failed tool calls of the model calls; ``places`` the
+    indices of each role's model calls.
     """
 
     rollout: Trajectory

@@ -205,10 +205,7 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return an error that says where the run stopped and how to resume it.
-
-        ``lost`` is a sentence about lost work; empty if nothing was lost.
-        """
+        """Return an error on how to resume; ``lost``: a sentence on lost work."""
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
@@ -255,10 +252,7 @@ class RunFolder:
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record in run.json that the run is running, and after the block how it ended.
-
-        ``form`` is the model's tool-call format.
-        """
+        """Record in run.json that the run is running, and later how it ended."""
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
         try:
@@ -421,10 +415,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Raise ConfigError if a setting contains a secret.
-
-    The run folder keeps the run's settings, and secrets must not be written to it.
-    """
+    """Raise ConfigError if a setting, which the run folder keeps, has a secret."""
     redactor = Redactor.of_environment()
     for name, value in config.model_dump(mode="json").items():
         if (clean := redactor.json(value)) != value:

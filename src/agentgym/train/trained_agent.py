@@ -370,9 +370,7 @@ class TrainedAgent(BaseModel):
         return made
 
     def to_autogen(
-        self,
-        tools: list[Any] | None = None,
-        **options: Unpack[_Options],
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "ChatAgent | Team":
         """Return an AutoGen ``AssistantAgent``, or your own agent if that was trained.
 
@@ -389,9 +387,7 @@ class TrainedAgent(BaseModel):
         return made
 
     def to_crewai(
-        self,
-        tools: list[Any] | None = None,
-        **options: Unpack[_Options],
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "Agent | Task | Crew":
         """Return a CrewAI Agent, or your own CrewAI object if that was trained.
 
@@ -411,9 +407,7 @@ class TrainedAgent(BaseModel):
         return made
 
     def to_agent_framework(
-        self,
-        tools: list[Any] | None = None,
-        **options: Unpack[_Options],
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "FrameworkAgent[Any] | Workflow":
         """Return the agent as an ``Agent`` or Workflow of Microsoft Agent Framework.
 
@@ -432,9 +426,7 @@ class TrainedAgent(BaseModel):
         return made
 
     def to_openai_agents(
-        self,
-        tools: list[Any] | None = None,
-        **options: Unpack[_Options],
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "OpenAIAgent[Any]":
         """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
 
@@ -451,9 +443,7 @@ class TrainedAgent(BaseModel):
         return made
 
     def to_pydantic_ai(
-        self,
-        tools: list[Any] | None = None,
-        **options: Unpack[_Options],
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "PydanticAgent[Any, Any]":
         """Return the agent as an ``Agent`` of pydantic-ai.
 

@@ -41,10 +41,7 @@ PREFIX = 200
 
 
 class Render(Protocol):
-    """A function that renders messages with a chat template.
-
-    It raises the template's own errors.
-    """
+    """Renders messages with a chat template; raises the template's own errors."""
 
     def __call__(
         self, messages: list[Message], tools: list[Message], *, prompt: bool

@@ -165,10 +165,7 @@ class Examination:
         calls: Sequence[Call],
         environment: Environment | None = None,
     ) -> Played:
-        """Play one episode; record an exception of the scenario instead of raising it.
-
-        ``agent`` is the agent's name in reports; a new environment is created for None.
-        """
+        """Play one episode; record an exception of the scenario's code, if any."""
         ending = _AsReturned(self.scenario)
         made = in_background(
             attempt(self.scenario, task, calls, environment=environment, ending=ending)

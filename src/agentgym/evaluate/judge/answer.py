@@ -26,10 +26,7 @@ class _Scores(BaseModel):
 
 
 def response_format(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the ``response_format`` of a request, for servers that enforce a schema.
-
-    ``labels`` are those of the attempts to score.
-    """
+    """Return a ``response_format``, for servers that enforce a schema."""
     entry = {
         "type": "object",
         "properties": {

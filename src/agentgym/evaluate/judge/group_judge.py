@@ -215,10 +215,10 @@ class GroupJudge(Ranker):
         weight = min(self._weight, made.room)
         pairs = zip(made.attempts, scores, strict=True)
         added = {
-            attempt.rollout_id: weight * (score - mean)
+            attempt.rollout_id: {PART: weight * (score - mean)}
             for attempt, score in compress(pairs, made.accepted)
         }
-        return [_with_part(each, added.get(each.rollout_id)) for each in group]
+        return [each.with_parts(added.get(each.rollout_id, {})) for each in group]
 
     def _judged(
         self, groups: Sequence[_Group], unfit: Sequence[str]
@@ -374,12 +374,3 @@ class GroupJudge(Ranker):
                 "attempts without its ranking keep their own rewards."
             )
         return why
-
-
-def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
-    if added is None or trajectory.reward is None:
-        return trajectory
-    parts = dict(trajectory.reward_parts) or {"scenario": trajectory.reward}
-    parts[PART] = parts.get(PART, 0.0) + added
-    reward = trajectory.reward + added
-    return trajectory.model_copy(update={"reward": reward, "reward_parts": parts})

@@ -43,12 +43,10 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """A request to a judge.
+    """A request to a judge: its messages in OpenAI's format.
 
-    Attributes:
-        messages: The messages, in OpenAI's format.
-        labels: The label of each attempt, in the order in which :func:`question` got
-            the attempts.
+    ``labels`` are those of the attempts, in the order in which :func:`question` got
+    them.
     """
 
     messages: list[dict[str, Any]]

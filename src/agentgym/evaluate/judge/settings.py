@@ -46,7 +46,11 @@ def prices_of(config: TrainingConfig) -> Prices | None:
 
 
 def check_judge(config: TrainingConfig) -> None:
-    """Check the settings of a judge, without a request; raise UsageError."""
+    """Check the settings of a judge, without sending a request.
+
+    Raises:
+        UsageError: A setting is unusable; the message has the setting and the fix.
+    """
     prices = prices_of(config)
     if config.judge is None:
         given = [name for name in _SETTINGS if getattr(config, name) not in (None, "")]
@@ -83,11 +87,16 @@ def open_judge(
     *,
     beat: Callable[[], None] = lambda: None,
 ) -> Ranker:
-    """Create a run's judge; without one in the settings, it changes no rewards.
+    """Create a run's judge, which counts its requests in ``ledger.judging``.
 
-    The judge counts its requests in ``ledger.judging``. ``progress`` receives the phase
-    ``judging``, and warnings. ``beat`` is called every half second while waiting; it
-    may raise to stop waiting.
+    Args:
+        config: The run's settings.
+        ledger: The counts of the run's model calls and of its judge.
+        progress: Receives the phase ``judging``, and warnings.
+        beat: Called every half second while waiting; may raise to stop waiting.
+
+    Returns:
+        The judge; without a judge in the settings, a ranker that changes no rewards.
 
     Raises:
         UsageError: A setting is unusable.

@@ -155,10 +155,7 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Return ``found`` with the newest distance ``kl`` of the current weights.
-
-    Without answers, ``found`` is returned unchanged.
-    """
+    """Return ``found`` with the newest distance; unchanged without answers."""
     if not found.answers:
         return found
     sequences = [

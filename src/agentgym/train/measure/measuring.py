@@ -117,10 +117,7 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how much training changed the answers to plain questions.
-
-        ``warns``: whether to report a large change as a warning.
-        """
+        """Measure how much training changed the answers; warn if that is much."""
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
