@@ -1,7 +1,6 @@
 """Place: the interface for training on another machine; plugins implement it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
@@ -94,7 +93,7 @@ def place_of(gpu: str) -> Place:
     return PLACES.get(name if name in PLACES.names() else _RENTED)
 
 
-def settled(config: TrainingConfig) -> TrainingConfig:
+def choose_machine(config: TrainingConfig) -> TrainingConfig:
     """Choose a machine for ``gpu="auto"``, maybe a rented one; return the settings.
 
     If this machine is chosen, ``gpu`` stays ``auto``. If another machine is
@@ -105,9 +104,7 @@ def settled(config: TrainingConfig) -> TrainingConfig:
         UnsupportedError: ``spot`` is set, but the machine is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
-        settle: Callable[[TrainingConfig], str] = resolve_name(
-            "agentgym.compute.auto:settle"
-        )
+        settle = resolve_name("agentgym.compute.auto:settle")
         config = config.replaced(gpu=settle(config))
     if config.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
         raise UnsupportedError(
@@ -124,6 +121,6 @@ def expected_time(config: TrainingConfig) -> str:
 
     Returns an empty text if the time is unknown, e.g. on a CPU.
     """
-    name = "agentgym.compute.auto:expected_time"
-    expect: Callable[[TrainingConfig], str] = resolve_name(name)
-    return "" if config.model == NANO else expect(config)
+    if config.model == NANO:
+        return ""
+    return str(resolve_name("agentgym.compute.auto:expected_time")(config))

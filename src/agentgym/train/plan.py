@@ -184,17 +184,17 @@ def _require_extras(config: TrainingConfig) -> None:
     """
     missing: dict[str, str] = {}
 
-    def look(check: Callable[[], object]) -> None:
+    def collect(check: Callable[[], object]) -> None:
         try:
             check()
         except MissingExtraError as error:
             missing.setdefault(error.extra, error.purpose)
 
-    look(lambda: FRAMEWORKS.get(config.framework).check())
-    look(lambda: require_tracker(config.tracker))
+    collect(lambda: FRAMEWORKS.get(config.framework).check())
+    collect(lambda: require_tracker(config.tracker))
     if missing:
         with suppress(UsageError):  # it is checked again later, in its own place
-            look(lambda: check_engine(config))
+            collect(lambda: check_engine(config))
         raise MissingExtraError(",".join(missing), " and ".join(missing.values()))
 
 

@@ -33,7 +33,7 @@ from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.places import Elsewhere, place_of, settled
+from agentgym.train.places import Elsewhere, choose_machine, place_of
 from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -167,7 +167,7 @@ class Trainer:
         if resume is None:
             named = {**subject, "framework": framework, "gpu": gpu}
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
-            config = settled(self.config.replaced(**named, **settings))
+            config = choose_machine(self.config.replaced(**named, **settings))
             if is_elsewhere(config.gpu):
                 return trainer._train_elsewhere(located(config))
             plan = make_plan(located(config))

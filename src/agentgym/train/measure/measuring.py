@@ -129,7 +129,7 @@ class Measuring:
         if not state.step:
             state.first_validation = found
         start = state.first_validation or state.start
-        remarks = state.watch.look(state.step, found, start, patience)
+        remarks = state.watch.add(state.step, found, start, patience)
         if remarks and not self.goal_reached:
             self.progress.warned([remark.text for remark in remarks])
 

@@ -51,7 +51,7 @@ class Watch(BaseModel, extra="forbid"):
     solved: list[str] = Field(default_factory=list)
     remarks: list[Remark] = Field(default_factory=list)
 
-    def look(
+    def add(
         self, step: int, found: Metrics, baseline: Metrics, patience: int
     ) -> list[Remark]:
         """Record a step's validation, and return its new warnings.

@@ -112,7 +112,7 @@ class Lesson:
         failed = Counter(
             (made.reason or NO_REASON).kind for made in played if not made.success
         )
-        self._look_at(failed, len(played))
+        self._report_failures(failed, len(played))
         if not learned:
             raise TrainingFailedError(
                 f"train_roles = {', '.join(self._config.train_roles or ())}: none of "
@@ -190,7 +190,7 @@ class Lesson:
         self._progress.rollout_done()
         self._check()
 
-    def _look_at(self, failed: Counter[str], total: int) -> None:
+    def _report_failures(self, failed: Counter[str], total: int) -> None:
         """Report how many plans failed, by reason; raise ScenarioError if most did."""
         if not failed:
             return
