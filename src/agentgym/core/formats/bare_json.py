@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
@@ -21,13 +21,13 @@ _SEPARATOR = re.compile(r"\s*;\s*")
 class BareJson(ToolFormat):
     """Reads tool calls that are bare JSON objects with a name and parameters."""
 
-    name: ClassVar[str] = "json"
-    vllm_parser: ClassVar[str] = "llama3_json"
-    openers: ClassVar[tuple[str, ...]] = (
+    name = "json"
+    vllm_parser = "llama3_json"
+    openers = (
         "<|python_tag|>", '{"name"', '{ "name"', '{"type"', '{\n"name"', '{\n  "name"',
     )  # fmt: skip
-    end_marks: ClassVar[tuple[str, ...]] = ("<|eom_id|>",)
-    example: ClassVar[str] = '{"name": "f", "parameters": {"k": 1}}'
+    end_marks = ("<|eom_id|>",)
+    example = '{"name": "f", "parameters": {"k": 1}}'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]

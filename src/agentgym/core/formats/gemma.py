@@ -7,7 +7,7 @@ Gemma 4 writes ``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``. FunctionGemma 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     ToolFormat,
@@ -32,14 +32,12 @@ _NAME = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
 class Gemma(ToolFormat):
     """Reads tool calls that are a name and an object in Gemma's own notation."""
 
-    name: ClassVar[str] = "gemma"
-    vllm_parser: ClassVar[str] = "gemma4"
-    openers: ClassVar[tuple[str, ...]] = tuple(_MARKS)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("<|channel>thought", "<channel|>"),
-    )
-    end_marks: ClassVar[tuple[str, ...]] = ("<|tool_response>", "<turn|>")
-    example: ClassVar[str] = '<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>'
+    name = "gemma"
+    vllm_parser = "gemma4"
+    openers = tuple(_MARKS)
+    reasoning_marks = (("<|channel>thought", "<channel|>"),)
+    end_marks = ("<|tool_response>", "<turn|>")
+    example = '<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.components import OUTPUT, REASONING, TOOL, Span
 from agentgym.core.formats.base import Reading, ToolFormat, WrittenCall, call_of
@@ -20,14 +20,12 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 class Harmony(ToolFormat):
     """Reads tool calls that are messages; the header names the function to call."""
 
-    name: ClassVar[str] = "harmony"
-    vllm_parser: ClassVar[str] = "openai"
-    openers: ClassVar[tuple[str, ...]] = ("to=functions.",)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = ()
-    end_marks: ClassVar[tuple[str, ...]] = ("<|call|>", "<|return|>", "<|end|>")
-    example: ClassVar[str] = (
-        '<|channel|>commentary to=functions.f<|message|>{"k": 1}<|call|>'
-    )
+    name = "harmony"
+    vllm_parser = "openai"
+    openers = ("to=functions.",)
+    reasoning_marks = ()
+    end_marks = ("<|call|>", "<|return|>", "<|end|>")
+    example = '<|channel|>commentary to=functions.f<|message|>{"k": 1}<|call|>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]

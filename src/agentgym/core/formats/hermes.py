@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
@@ -23,12 +23,10 @@ _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
 class Hermes(ToolFormat):
     """Reads tool calls that are JSON objects, each in a ``<tool_call>`` tag."""
 
-    name: ClassVar[str] = "hermes"
-    vllm_parser: ClassVar[str] = "hermes"
-    openers: ClassVar[tuple[str, ...]] = (OPEN,)
-    example: ClassVar[str] = (
-        '<tool_call>{"name": "f", "arguments": {"k": 1}}</tool_call>'
-    )
+    name = "hermes"
+    vllm_parser = "hermes"
+    openers = (OPEN,)
+    example = '<tool_call>{"name": "f", "arguments": {"k": 1}}</tool_call>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]

@@ -6,7 +6,7 @@ Ministral 3 writes ``[TOOL_CALLS]f[ARGS]{â€¦}``, Mistral Small ``[TOOL_CALLS][{â
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
@@ -28,14 +28,14 @@ _LIST, _COMMA, _LIST_END = (
 class Mistral(ToolFormat):
     """Reads ``[TOOL_CALLS]``, then a name and a JSON object, or a list of calls."""
 
-    name: ClassVar[str] = "mistral"
-    vllm_parser: ClassVar[str] = "mistral"
-    openers: ClassVar[tuple[str, ...]] = (OPEN,)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = (
+    name = "mistral"
+    vllm_parser = "mistral"
+    openers = (OPEN,)
+    reasoning_marks = (
         ("[THINK]", "[/THINK]"),
         ("<think>", "</think>"),
     )
-    example: ClassVar[str] = '[TOOL_CALLS]f[ARGS]{"k": 1}'
+    example = '[TOOL_CALLS]f[ARGS]{"k": 1}'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall, call_of
 from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
@@ -24,10 +24,10 @@ class Pythonic(ToolFormat):
     The calls stand in a list or one per line.
     """
 
-    name: ClassVar[str] = "pythonic"
-    vllm_parser: ClassVar[str] = "pythonic"
-    openers: ClassVar[tuple[str, ...]] = tuple(_MARKS)
-    example: ClassVar[str] = "<|tool_call_start|>[f(k=1)]<|tool_call_end|>"
+    name = "pythonic"
+    vllm_parser = "pythonic"
+    openers = tuple(_MARKS)
+    example = "<|tool_call_start|>[f(k=1)]<|tool_call_end|>"
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
