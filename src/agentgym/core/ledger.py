@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT
 from agentgym.core.trajectory import Trajectory
@@ -36,7 +36,7 @@ ROLE_NOT_TRAINED = "role not trained"
 NO_COMPARISON = "its role spoke in no other attempt at its task"
 
 
-class RoleLedger(BaseModel):
+class RoleLedger(BaseModel, extra="forbid"):
     """How many model calls of one role were trained, masked or dropped, and why.
 
     Attributes:
@@ -46,8 +46,6 @@ class RoleLedger(BaseModel):
         masked: Number of masked calls by reason; see :class:`Bucket`.
         dropped: Number of dropped calls by reason.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     calls: int = 0
     trained: int = 0
@@ -72,7 +70,7 @@ class RoleLedger(BaseModel):
             found[bucket.reason] += 1
 
 
-class Judging(BaseModel):
+class Judging(BaseModel, extra="forbid"):
     """Counts of a judge, a model that ranks groups of attempts, and its cost.
 
     Attributes:
@@ -88,8 +86,6 @@ class Judging(BaseModel):
         agreed: Number of pairs in which the judge gave the successful attempt the
             higher score. A pair with equal scores counts 0.5.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str = ""
     groups: int = 0

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agentgym.errors import UsageError
 
@@ -32,7 +32,7 @@ EVERY_SPLIT = "all"
 """Name for all splits together, the training split included."""
 
 
-class Task(BaseModel):
+class Task(BaseModel, frozen=True, extra="forbid"):
     """One request to the agent, with a goal that can be checked.
 
     Attributes:
@@ -50,8 +50,6 @@ class Task(BaseModel):
         one_answer: Whether the model's first answer with tool calls ends the episode.
             The calls are then scored together; the model does not see their results.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     split: Split

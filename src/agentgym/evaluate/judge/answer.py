@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from agentgym.errors import ReplyError, first_problem
 from agentgym.models.reply import read_reply
@@ -11,10 +11,8 @@ from agentgym.models.reply import read_reply
 _MOST_WHY = 300
 
 
-class Score(BaseModel):
+class Score(BaseModel, strict=True, allow_inf_nan=False):
     """A judge's score of an attempt, by its label in the request, with a reason."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     attempt: Annotated[str, BeforeValidator(str)]
     why: str = ""
