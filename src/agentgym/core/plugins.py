@@ -6,6 +6,7 @@ load_object: import an object that a user names as ``module:name``.
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from agentgym.errors import NotFoundError, UsageError
 
 
+@dataclass(frozen=True)
 class Plugins[T]:
     """A registry of classes with a common base class, e.g. all frameworks.
 
@@ -23,22 +25,20 @@ class Plugins[T]:
     other packages add classes through entry points of ``group``.
     """
 
-    def __init__(
-        self, base: type[T], thing: str, built_in: Mapping[str, str], *, group: str
-    ) -> None:
-        self._base = base
-        self._thing = thing
-        self._built_in = built_in
-        self._group = group
+    base: type[T]
+    thing: str
+    built_in: Mapping[str, str]
+    _: KW_ONLY
+    group: str
 
     def __iter__(self) -> Iterator[str]:
         """Yield all names, built-in names first.
 
         Entry points are read only when a caller asks for more than the built-in names.
         """
-        yield from self._built_in
-        others = {point.name for point in entry_points(group=self._group)}
-        yield from sorted(others - set(self._built_in))
+        yield from self.built_in
+        others = {point.name for point in entry_points(group=self.group)}
+        yield from sorted(others - set(self.built_in))
 
     def names(self) -> list[str]:
         """Return all names, built-in names first."""
@@ -53,25 +53,25 @@ class Plugins[T]:
             UsageError: The class cannot be imported or created, or does not implement
                 the base class.
         """
-        if name in self._built_in:
-            return self._made(name, resolve_name(self._built_in[name]))
-        points = [*entry_points(group=self._group, name=name)]
+        if name in self.built_in:
+            return self._made(name, resolve_name(self.built_in[name]))
+        points = [*entry_points(group=self.group, name=name)]
         if not points:
-            raise NotFoundError(self._thing, name, self.names())
+            raise NotFoundError(self.thing, name, self.names())
         try:
             found = points[0].load()
         except (ImportError, AttributeError) as error:
             raise UsageError(
-                f"The {self._thing} {name!r} cannot be loaded from {points[0].value}: "
+                f"The {self.thing} {name!r} cannot be loaded from {points[0].value}: "
                 f"{error}."
             ) from error
         return self._made(name, found)
 
     def _made(self, name: str, kind: Any) -> T:
-        what = f"The {self._thing} {name!r}"
-        if not (inspect.isclass(kind) and issubclass(kind, self._base)):
+        what = f"The {self.thing} {name!r}"
+        if not (inspect.isclass(kind) and issubclass(kind, self.base)):
             raise UsageError(
-                f"{what} is not a subclass of agentgym's {self._base.__name__}."
+                f"{what} is not a subclass of agentgym's {self.base.__name__}."
             )
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
             raise UsageError(f"{what} lacks {_contract_of(kind, missing[0])}")

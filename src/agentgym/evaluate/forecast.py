@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
@@ -22,6 +23,7 @@ _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
 """Number of rollouts and seconds after which a baseline's duration is estimated."""
 
 
+@dataclass
 class Forecast:
     """Estimates a run's remaining time from the durations of its phases so far.
 
@@ -30,30 +32,22 @@ class Forecast:
     to come).
 
     Attributes:
-        measured: Seconds per rollout in the newest measurement; None before the first.
-
-    Args:
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. A measurement with fewer rollouts
             takes about as long as one with this number.
+        measured: Seconds per rollout in the newest measurement; None before the first.
         clock: Returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        held_out: int,
-        at_once: int = 1,
-        measured: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config = config
-        self._held_out = held_out
-        self._at_once = at_once
-        self._clock = clock
+    config: TrainingConfig
+    held_out: int
+    at_once: int = 1
+    measured: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._began = 0.0
         self._ended = 0
-        self.measured = measured
         self._may_be_long = False
         self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
 
@@ -66,11 +60,11 @@ class Forecast:
         :meth:`long_baseline` warn that it is long.
         """
         self._ended = 0
-        self._may_be_long = is_baseline and self._config.time is None
+        self._may_be_long = is_baseline and self.config.time is None
         yield
         if self._ended:
-            rollouts = max(self._ended, self._at_once)
-            self.measured = (self._clock() - self._began) / rollouts
+            rollouts = max(self._ended, self.at_once)
+            self.measured = (self.clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
         """Count a rollout that has ended and took ``seconds``.
@@ -79,7 +73,7 @@ class Forecast:
         the workers is not included.
         """
         if not self._ended:
-            self._began = self._clock() - seconds
+            self._began = self.clock() - seconds
         self._ended += 1
 
     def long_baseline(self) -> str:
@@ -87,15 +81,15 @@ class Forecast:
 
         The warning is returned only once, and never in a run with a time limit.
         """
-        taken = self._clock() - self._began
+        taken = self.clock() - self._began
         if not self._may_be_long or self._ended < _LEAST_ROLLOUTS or taken < _LEAST_S:
             return ""
-        total = taken / self._ended * self._held_out
+        total = taken / self._ended * self.held_out
         if total < _LONG_S:
             return ""
         self._may_be_long = False
         return (
-            f"At this pace the {self._held_out:,} rollouts of the baseline take about "
+            f"At this pace the {self.held_out:,} rollouts of the baseline take about "
             f"{duration(total)}, and as many come at the end. `--time 30m` sizes the "
             "whole run to 30 minutes; `--set test_tasks=24 --set eval_samples=1` "
             "measures less."
@@ -123,7 +117,7 @@ class Forecast:
         left = self.left(episodes, step, lesson)
         if left is None:
             return None
-        limit = self._config.time
+        limit = self.config.time
         rest = math.inf if limit is None else max(0.0, limit - spent)
         soonest = self.soonest(episodes, step, lesson)
         is_early = soonest is not None and soonest < rest
@@ -136,7 +130,7 @@ class Forecast:
         None if ``early_stop`` is off, if the budget ends before the next validation, or
         if nothing was timed yet.
         """
-        config = self._config
+        config = self.config
         if not config.early_stop:
             return None
         steps = 0 if lesson else config.eval_every - step % config.eval_every
@@ -154,7 +148,7 @@ class Forecast:
         Both are equal after the first step, unless a warm start is to come: after it,
         the policy is measured again. None before anything was timed.
         """
-        config = self._config
+        config = self.config
         left = max(0, config.episodes - episodes)
         last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
         validations = last // config.eval_every - step // config.eval_every
@@ -168,7 +162,7 @@ class Forecast:
         The work is ``trained`` and ``validated`` rollouts, a warm start and the final
         measurement. None before anything was timed.
         """
-        config, measured = self._config, self.measured
+        config, measured = self.config, self.measured
         if self._steps:
             total = sum(seconds for _, seconds in self._steps)
             least = most = total / sum(count for count, _ in self._steps)
@@ -177,8 +171,8 @@ class Forecast:
             least, most = measured, measured * (1 + _SLOWEST_UPDATE)
         else:
             return None
-        rest = (validated + self._held_out) * measured
+        rest = (validated + self.held_out) * measured
         if lesson:
-            rest += (config.eval_tasks + self._held_out) * measured
+            rest += (config.eval_tasks + self.held_out) * measured
         low, high = (lesson * share * measured for share in _PLAN)
         return trained * least + rest + low, trained * most + rest + high

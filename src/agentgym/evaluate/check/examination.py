@@ -70,20 +70,20 @@ class Played:
         return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
 
 
+@dataclass
 class _AsReturned(Ending):
     """Scores an episode; keeps any result or exception of ``calculate_reward``."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
-        self.scored: Any = None
-        self.error = ""
+    scenario: Scenario
+    scored: Any = None
+    error: str = ""
 
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
         try:
             self.scored = await call_in_thread(
-                self._scenario.calculate_reward, episode.task, environment, trajectory
+                self.scenario.calculate_reward, episode.task, environment, trajectory
             )
         except Exception as error:  # noqa: BLE001 - the scenario's own code
             self.error = f"{type(error).__name__}: {error}"
