@@ -76,7 +76,7 @@ def _trivial(name: str, config: dict) -> list[list[dict]]:
     return [
         [
             metrics.model_dump(mode="json")
-            for metrics in measure_baselines(scenario, tasks, settings).values()
+            for metrics in measure_baselines(scenario, tasks, settings)[0].values()
         ]
         for tasks in sets
     ]

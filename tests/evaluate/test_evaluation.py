@@ -196,4 +196,5 @@ def test_an_agent_without_a_model_that_cannot_be_scored_is_left_out(
     scenario = CodingScenario()
     tasks = scenario.tasks(Split.TEST, 0, 4)
     config = TrainingConfig.create(scenario="coding", framework="native")
-    assert list(measure_baselines(scenario, tasks, config)) == ["call-everything"]
+    found, _ = measure_baselines(scenario, tasks, config)
+    assert list(found) == ["call-everything"]

@@ -443,11 +443,11 @@ def _settings(config: Path | None, given: dict[str, Any]) -> "TrainingConfig":
 def _show_plan(settings: "TrainingConfig", as_json: bool) -> None:
     from agentgym.core.machines import is_elsewhere
     from agentgym.engines.registry import chosen_engine, composed_settings
-    from agentgym.train.places import settled
+    from agentgym.train.places import choose_machine
     from agentgym.train.trainer import Trainer
     from agentgym.ui.tables import plan_view
 
-    settings = settled(settings)
+    settings = choose_machine(settings)
     if is_elsewhere(settings.gpu):
         _show_elsewhere(settings, as_json)
         return

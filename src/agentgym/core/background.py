@@ -44,10 +44,7 @@ def no_running_loop() -> Iterator[None]:
 
 
 async def call(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Call a sync or async function and return its result.
-
-    An async function is awaited; a sync function runs in a new thread.
-    """
+    """Await an async function, or run a sync one in a thread; return its result."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **named)
     found = await call_in_thread(function, *args, **named)
@@ -67,10 +64,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **named: Any)
     def work() -> None:
         try:
             future.set_result(context.run(function, *args, **named))
-        except (
-            StopIteration,
-            SystemExit,
-        ) as error:  # asyncio cannot pass these on
+        except (StopIteration, SystemExit) as error:  # asyncio cannot pass these on
             future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller
             future.set_exception(error)

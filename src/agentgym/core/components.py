@@ -65,17 +65,15 @@ def label_tokens(
 ) -> list[Components]:
     """Return the components (labels) of each token of a response.
 
+    The first token outside of reasoning, and the end token of a response that was not
+    cut at the token limit (``ended``), count as tool selection.
+
     Args:
         pieces: The text of each token, in order, special tokens included. Joined, they
             are the response. A token that is only a part of a character has an empty
             text and takes the components of the next character.
         spans: The ranges into which a tool format split the response.
-        ended: Whether the last token is an end token. False if the response was cut at
-            the token limit.
-
-    Returns:
-        One non-empty set per token: the components of its characters. The first token
-        outside of reasoning and the end token count as tool selection.
+        ended: Whether the last token is an end token.
     """
     by_character: list[Components] = [OUTPUT] * sum(map(len, pieces))
     for span in spans:
@@ -133,7 +131,7 @@ def tokens_name(trainable: Mapping[str, bool]) -> str:
 def _decision(pieces: Sequence[str], by_character: Sequence[Components]) -> int:
     """Return the index of the first non-blank token outside of reasoning.
 
-    If all tokens are blank or reasoning, return the index of the last token.
+    If there is none, return the index of the last token.
     """
     start = 0
     for index, piece in enumerate(pieces):

@@ -40,7 +40,6 @@ _NUMBERS = {
     errno.EFBIG: "a file would be larger than allowed",
     errno.EIO: "the disk fails",
 }
-_TEXTS = {"No space left on device": "the disk is full"}
 _SQLITE = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk is full or fails",
@@ -75,13 +74,9 @@ def check_name(name: str) -> str:
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
     """Write ``text`` to a file atomically, with secrets redacted.
 
-    The file is safely on disk when this returns.
-
-    Args:
-        path: The file; an existing file keeps its permissions.
-        text: The file's new content.
-        private: Whether a new file is readable by this user only. If false, the umask
-            decides.
+    The file is safely on disk when this returns. An existing file keeps its
+    permissions. A new file is readable by this user only, unless ``private`` is false:
+    the umask then decides.
     """
     text = Redactor.of_environment().written(text)
     mode = _PRIVATE if private else _USUAL
@@ -183,18 +178,28 @@ def _lock(descriptor: int) -> None:
 def _remove_left(path: Path, kind: str) -> None:
     """Remove temporary files or folders that a killed process left next to ``path``."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.{kind}"):
-        with suppress(OSError, RecursionError):
-            lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                if time.time() - os.fstat(lock).st_mtime < _UNLOCKED_S:
-                    continue
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if left.is_dir():
-                    rmtree(left)
-                else:
-                    left.unlink()
-            finally:
-                os.close(lock)
+        _remove_unlocked(left, _UNLOCKED_S)
+
+
+def _remove_unlocked(left: Path, grace_s: float) -> None:
+    """Remove this user's temporary file or folder if no process has locked it.
+
+    ``grace_s`` is the age in seconds from which on an unlocked one is not in use.
+    """
+    with suppress(OSError, RecursionError):
+        lock = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            found = os.fstat(lock)
+            is_ours = os.geteuid() in (0, found.st_uid)
+            if not is_ours or time.time() - found.st_mtime < grace_s:
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if left.is_dir():
+                rmtree(left)
+            else:
+                left.unlink()
+        finally:
+            os.close(lock)
 
 
 @contextmanager
@@ -206,8 +211,8 @@ def scratch_folder(kind: str) -> Iterator[Path]:
     left.
     """
     prefix = f"agentgym-{kind}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        _remove_if_left(left)
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*/"):
+        _remove_unlocked(left, _GRACE_S)
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -216,21 +221,6 @@ def scratch_folder(kind: str) -> Iterator[Path]:
     finally:
         rmtree(folder, ignore_errors=True)
         os.close(lock)
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a temporary folder of this user if no process has locked it."""
-    with suppress(OSError, RecursionError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            found = os.fstat(lock)
-            is_ours = os.geteuid() in (0, found.st_uid)
-            if not is_ours or time.time() - found.st_mtime < _GRACE_S:
-                return
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            rmtree(folder)
-        finally:
-            os.close(lock)
 
 
 def sync_folder(path: Path) -> None:
@@ -259,11 +249,7 @@ def state_problem() -> str | None:
 
 
 def require_writable_state() -> None:
-    """Check that trained agents can be saved, before anything is trained.
-
-    Raises:
-        UsageError: ``AGENTGYM_HOME`` cannot be written.
-    """
+    """Raise UsageError if trained agents could not be saved."""
     if problem := state_problem():
         raise UsageError(f"Agents cannot be saved: {problem}.")
 
@@ -285,9 +271,8 @@ def disk_trouble(error: BaseException | None) -> str | None:
         elif isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", None)
             message = None if code is None else _SQLITE.get(code & 0xFF)
-        message = message or next(
-            (t for s, t in _TEXTS.items() if s in str(error)), None
-        )
+        if message is None and "No space left on device" in str(error):
+            message = _NUMBERS[errno.ENOSPC]
         if message is not None:
             return message
         error = error.__cause__ or error.__context__
@@ -297,11 +282,8 @@ def disk_trouble(error: BaseException | None) -> str | None:
 def patiently(write: Callable[[], None], beat: Beat, wait_s: float = WAIT_S) -> None:
     """Call ``write``; retry while the disk is full or fails, up to ``wait_s`` seconds.
 
-    Args:
-        write: The function to call.
-        beat: Called after each attempt: with the disk problem after a failure, with
-            None after success.
-        wait_s: Time limit for retries; after it, the error is raised.
+    ``beat`` is called after each attempt: with the disk problem after a failure, with
+    None after success. When the time is over, the error is raised.
     """
     until = time.monotonic() + wait_s
     while True:

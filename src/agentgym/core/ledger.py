@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT
 from agentgym.core.trajectory import Trajectory
@@ -32,13 +32,11 @@ NOT_REPLAYED = "its grammar does not give its tokens again"
 TOO_LONG = "beyond max_episode_tokens"
 NOT_FINITE = "the update was not finite and was refused"
 FAR_OFF = "its probability is far from that of sampling"
-
-
 ROLE_NOT_TRAINED = "role not trained"
 NO_COMPARISON = "its role spoke in no other attempt at its task"
 
 
-class RoleLedger(BaseModel):
+class RoleLedger(BaseModel, extra="forbid"):
     """How many model calls of one role were trained, masked or dropped, and why.
 
     Attributes:
@@ -48,8 +46,6 @@ class RoleLedger(BaseModel):
         masked: Number of masked calls by reason; see :class:`Bucket`.
         dropped: Number of dropped calls by reason.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     calls: int = 0
     trained: int = 0
@@ -74,7 +70,7 @@ class RoleLedger(BaseModel):
             found[bucket.reason] += 1
 
 
-class Judging(BaseModel):
+class Judging(BaseModel, extra="forbid"):
     """Counts of a judge, a model that ranks groups of attempts, and its cost.
 
     Attributes:
@@ -82,9 +78,6 @@ class Judging(BaseModel):
         groups: Number of groups. A group is the attempts at one task.
         judged: Number of groups whose attempts the judge scored.
         kept: Number of groups without scores, by reason; their rewards do not change.
-        requests: Number of requests that were sent to the judge.
-        prompt_tokens: Number of tokens of these requests.
-        response_tokens: Number of tokens of the judge's answers.
         estimated: Number of requests whose tokens were estimated, because the server
             did not count them.
         cost: US dollars; None if the price of the judge's tokens is unknown.
@@ -93,8 +86,6 @@ class Judging(BaseModel):
         agreed: Number of pairs in which the judge gave the successful attempt the
             higher score. A pair with equal scores counts 0.5.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str = ""
     groups: int = 0
@@ -145,9 +136,8 @@ class Ledger(RoleLedger):
     def add(self, buckets: Iterable[Bucket], *, roles: Sequence[str]) -> None:
         """Add some model calls to the counts.
 
-        Args:
-            buckets: How each call was used.
-            roles: The role that made each call, in the same order.
+        ``roles`` are the roles that made the calls. Calls without a bucket, at the end,
+        are counted but neither trained, masked nor dropped.
         """
         for role in roles:
             self.calls += 1
@@ -157,13 +147,9 @@ class Ledger(RoleLedger):
             self.roles[role]._put(bucket)
 
     def add_rollout(self, rollout: Trajectory, buckets: Iterable[Bucket]) -> None:
-        """Add a rollout's model calls to the counts.
+        """Add a rollout's model calls, in the order of ``buckets``, to the counts.
 
         Calls without a step in the trajectory (``unused_calls``) count as dropped.
-
-        Args:
-            rollout: The rollout, scored or dropped.
-            buckets: How each call of ``rollout.model_calls`` was used.
         """
         self.add(buckets, roles=[call.agent for call in rollout.model_calls])
         for role, unused in rollout.unused_calls.items():
@@ -175,16 +161,16 @@ class Ledger(RoleLedger):
 
         Empty if every call was trained.
         """
-        reasons = (self.masked + self.dropped).most_common(1)
-        if not reasons:
-            return ""
-        reason = reasons[0][0]
-        remedy = (
-            ". The agent's prompts, with its tools, are longer than the model's "
-            "context: choose a model with a longer one (--model), or shorten them"
-        )
-        too_long = remedy if CONTEXT_LENGTH in reason else ""
-        return f", most of them because of: {reason}{too_long}"
+        for reason, _ in (self.masked + self.dropped).most_common(1):
+            text = f", most of them because of: {reason}"
+            if CONTEXT_LENGTH not in reason:
+                return text
+            return (
+                f"{text}. The agent's prompts, with its tools, are longer than the "
+                "model's context: choose a model with a longer one (--model), or "
+                "shorten them"
+            )
+        return ""
 
     @property
     def adds_up(self) -> bool:

@@ -20,11 +20,7 @@ _SAID = "a machine over SSH is written ssh:user@host or ssh:user@host:port"
 
 
 def check_gpu(value: str) -> str:
-    """Check a value of the ``gpu`` setting and return it.
-
-    Raises:
-        ValueError: The value is unknown; the message lists the known values.
-    """
+    """Return a value of the ``gpu`` setting if it is known, or raise ValueError."""
     if value in HERE:
         return value
     name, colon, rest = value.partition(":")
@@ -59,12 +55,9 @@ def is_elsewhere(gpu: str) -> bool:
 
 
 def split_address(text: str) -> tuple[str, str, int]:
-    """Split ``user@host:port`` into user, host and port.
+    """Split ``user@host:port`` into user, host and port, or raise ValueError.
 
     The user may be missing (then empty), and the port too (then 22).
-
-    Raises:
-        ValueError: The text is not such an address.
     """
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"] or 22) if match else 0

@@ -16,7 +16,6 @@ class Needs:
 
     Attributes:
         by_task: By task id, the needed calls of the task; None if they are unknown.
-        specs: All tools by name.
         tools: If tasks have different tools: the tools of each task, by task id and
             name. Else empty.
     """
@@ -35,9 +34,7 @@ class NeededCall:
     """One tool call that a task needs, a part of its shortest solution.
 
     Attributes:
-        tool: Name of the tool.
-        arguments: The right arguments.
-        others: Other arguments that are equally right.
+        arguments: The right arguments; ``others`` are equally right.
         by_outcome: Names of arguments that have no single right value, e.g. the new
             text of an edit. In an episode that succeeded, any value is right.
         instead: Other calls that are equally right, maybe of other tools.
@@ -57,10 +54,8 @@ class NeededCall:
     def accepts(self, call: ToolCall, spec: ToolSpec | None, succeeded: bool) -> bool:
         """Return whether ``call`` ran without error and matches this needed call.
 
-        Args:
-            call: A call that was made.
-            spec: The tool's spec, to fill in default arguments before the comparison.
-            succeeded: Whether the episode succeeded; see ``by_outcome``.
+        ``spec`` gives the tool's default arguments; ``succeeded`` allows any values of
+        the arguments ``by_outcome``.
         """
         if any(other.accepts(call, spec, succeeded) for other in self.instead):
             return True
@@ -87,14 +82,8 @@ def align(
     calls as possible. Then it matches as many calls as possible that have the needed
     tool but wrong arguments; then calls of a wrong tool. Among equal alignments, the
     one that matches earlier calls wins. Calls of tools that the agent has and the
-    scenario does not have are never matched.
-
-    Args:
-        needed: The needed calls.
-        made: The calls of the episode.
-        specs: The scenario's tools, by name.
-        succeeded: Whether the episode succeeded. Arguments without a single right value
-            (``NeededCall.by_outcome``) may then have any value.
+    scenario (``specs``) does not have are never matched. In an episode that
+    ``succeeded``, arguments without a single right value may have any value.
 
     Returns:
         For each call of the episode, the index of the needed call that it matches; None
@@ -110,9 +99,7 @@ def align(
         return _SAME_TOOL if call.name in need.tools else _OTHER_TOOL
 
     gains = [[gain(i, j) for j in range(columns)] for i in range(rows)]
-    best = [
-        [0] * (columns + 1) for _ in range(rows + 1)
-    ]  # best gains of the remaining calls
+    best = [[0] * (columns + 1) for _ in range(rows + 1)]  # gains of remaining calls
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
             best[i][j] = max(

@@ -28,7 +28,6 @@ class ApiError(RolloutError):
 
     Attributes:
         status: HTTP status.
-        message: The message for people.
         code: OpenAI's ``code``, for programs, e.g. ``context_length_exceeded``.
         kind: OpenAI's ``type`` of the error.
         headers: Extra response headers.
@@ -75,10 +74,8 @@ def unsupported_option(
 ) -> str | None:
     """Return the name of the first unsupported option; None if all are supported.
 
-    Args:
-        options: The options of a chat completion request.
-        in_training: Whether to allow any sampling options, since training replaces
-            them. Only options that change the answer's form are then checked.
+    ``in_training`` allows any sampling options, since training replaces them; only
+    options that change the answer's form are then checked.
     """
     neutral = _FORM if in_training else {**_FORM, **_SAMPLING}
     refused = (n for n, known in neutral.items() if options.get(n) not in known)
@@ -97,12 +94,8 @@ def joined_text(parts: list[Any]) -> str:
 def chosen_tools(tools: list[dict[str, Any]], choice: Any) -> list[dict[str, Any]]:
     """Return the tools that a request's ``tool_choice`` allows.
 
-    If ``tool_choice`` names a tool, only this tool is returned.
-
-    Args:
-        tools: All tools of the request.
-        choice: ``none``, ``auto``, ``required``, a tool's name, or OpenAI's or
-            Anthropic's object with a name.
+    The choice is ``none``, ``auto``, ``required``, a tool's name, or OpenAI's or
+    Anthropic's object with a name. If it names a tool, only this tool is returned.
 
     Raises:
         ValueError: The choice is invalid, or names a tool that is not in ``tools``.
@@ -158,11 +151,7 @@ def _text(part: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Reads the body of a chat or text completion that was not validated yet.
-
-    Attributes:
-        body: The JSON object that a server or a function returned.
-    """
+    """Reads the body of a chat or text completion that was not validated yet."""
 
     body: dict[str, Any]
 

@@ -6,6 +6,7 @@ load_object: import an object that a user names as ``module:name``.
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,32 +17,28 @@ from typing import Any
 from agentgym.errors import NotFoundError, UsageError
 
 
+@dataclass(frozen=True)
 class Plugins[T]:
     """A registry of classes with a common base class, e.g. all frameworks.
 
-    Args:
-        base: The base class that each class must implement.
-        thing: The word for such a class in messages, e.g. ``framework``.
-        built_in: ``module:class`` of each built-in class, by name.
-        group: Name of the entry-point group through which other packages add classes.
+    Messages call such a class a ``thing``. ``built_in`` has ``module:class`` by name;
+    other packages add classes through entry points of ``group``.
     """
 
-    def __init__(
-        self, base: type[T], thing: str, built_in: Mapping[str, str], *, group: str
-    ) -> None:
-        self._base = base
-        self._thing = thing
-        self._built_in = built_in
-        self._group = group
+    base: type[T]
+    thing: str
+    built_in: Mapping[str, str]
+    _: KW_ONLY
+    group: str
 
     def __iter__(self) -> Iterator[str]:
         """Yield all names, built-in names first.
 
         Entry points are read only when a caller asks for more than the built-in names.
         """
-        yield from self._built_in
-        others = {point.name for point in entry_points(group=self._group)}
-        yield from sorted(others - set(self._built_in))
+        yield from self.built_in
+        others = {point.name for point in entry_points(group=self.group)}
+        yield from sorted(others - set(self.built_in))
 
     def names(self) -> list[str]:
         """Return all names, built-in names first."""
@@ -56,25 +53,25 @@ class Plugins[T]:
             UsageError: The class cannot be imported or created, or does not implement
                 the base class.
         """
-        if name in self._built_in:
-            return self._made(name, resolve_name(self._built_in[name]))
-        points = [*entry_points(group=self._group, name=name)]
+        if name in self.built_in:
+            return self._made(name, resolve_name(self.built_in[name]))
+        points = [*entry_points(group=self.group, name=name)]
         if not points:
-            raise NotFoundError(self._thing, name, self.names())
+            raise NotFoundError(self.thing, name, self.names())
         try:
             found = points[0].load()
         except (ImportError, AttributeError) as error:
             raise UsageError(
-                f"The {self._thing} {name!r} cannot be loaded from {points[0].value}: "
+                f"The {self.thing} {name!r} cannot be loaded from {points[0].value}: "
                 f"{error}."
             ) from error
         return self._made(name, found)
 
     def _made(self, name: str, kind: Any) -> T:
-        what = f"The {self._thing} {name!r}"
-        if not (inspect.isclass(kind) and issubclass(kind, self._base)):
+        what = f"The {self.thing} {name!r}"
+        if not (inspect.isclass(kind) and issubclass(kind, self.base)):
             raise UsageError(
-                f"{what} is not a subclass of agentgym's {self._base.__name__}."
+                f"{what} is not a subclass of agentgym's {self.base.__name__}."
             )
         if missing := sorted(getattr(kind, "__abstractmethods__", ())):
             raise UsageError(f"{what} lacks {_contract_of(kind, missing[0])}")
@@ -97,18 +94,9 @@ def _contract_of(kind: type, method: str) -> str:
 
 
 def require_type[T](value: Any, expected: type[T], where: str) -> T:
-    """Check the type of a value that another package's method returned.
+    """Return a value from another package's method, or raise UsageError for its type.
 
-    Args:
-        value: The value.
-        expected: The required type.
-        where: The method, e.g. ``create_environment() of the framework 'mine'``.
-
-    Returns:
-        The value.
-
-    Raises:
-        UsageError: The value has another type.
+    ``where`` names the method, e.g. ``create_environment() of the framework 'mine'``.
     """
     if not isinstance(value, expected):
         article = "an" if expected.__name__[0] in "AEIOU" else "a"
@@ -122,10 +110,8 @@ def require_type[T](value: Any, expected: type[T], where: str) -> T:
 def load_object(reference: str, *, option: str, folder: str = "") -> Any:
     """Import the object that a text such as ``"my_package.my_module:name"`` names.
 
-    Args:
-        reference: The text.
-        option: Name of the option or setting with this text, for error messages.
-        folder: Folder to import from; empty: the working folder, as for ``python -m``.
+    It is imported from ``folder``; empty: the working folder, as for ``python -m``.
+    ``option`` names the option or setting with this text, for error messages.
 
     Raises:
         UsageError: The reference is malformed, the object cannot be imported, or this
@@ -148,13 +134,10 @@ def load_object(reference: str, *, option: str, folder: str = "") -> Any:
 
 
 def _require_from(module: ModuleType, folder: str) -> None:
-    """Raise if a module was imported from another file than the one in ``folder``.
+    """Raise UsageError if a module comes from another file than that in ``folder``.
 
     A process keeps the first module that it imports under a name, which may belong to
     another project.
-
-    Raises:
-        UsageError: The folder has a module of this name, but another was imported.
     """
     place = Path(folder, *module.__name__.split("."))
     for wanted in (place / "__init__.py", place.with_name(f"{place.name}.py")):

@@ -15,11 +15,7 @@ class ChatRequest:
     """One chat completion request to the policy.
 
     Attributes:
-        messages: The messages, in OpenAI's format.
-        tools: The offered tools, in OpenAI's format.
         temperature: Sampling temperature; 0 is greedy.
-        max_tokens: Maximum number of tokens to sample.
-        seed: Seed of this request's random numbers.
         agent: Name of the asking agent in a team; a policy with several LoRA adapters
             uses the adapter of this agent.
         session: Id that all requests of one agent in one rollout attempt share. The
@@ -129,10 +125,8 @@ class RegisteredPolicy(ABC):
     """A policy whose servers an external trainer registers at the gateway.
 
     The gateway is the HTTP server to which agents send their model requests. The
-    trainer also reads the rollouts from the gateway.
-
-    Attributes:
-        model_name: Model name under which the servers are registered.
+    trainer also reads the rollouts from the gateway. Its servers are registered under
+    ``model_name``.
     """
 
     model_name: str
@@ -146,10 +140,8 @@ class RegisteredPolicy(ABC):
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
         """Start the trainer, and wait until its servers are registered.
 
-        Args:
-            gateway: Base URL of the gateway.
-            key: The gateway's key.
-            beat: Called regularly while waiting; may raise to stop waiting.
+        ``gateway`` is the gateway's base URL, ``key`` its key. ``beat`` is called
+        regularly while waiting; it may raise to stop waiting.
 
         Raises:
             EngineError: The trainer ended; the message quotes the end of its log.
@@ -164,7 +156,6 @@ class ServedPolicy:
         model_name: Model name that the servers offer.
         servers: Base URLs of OpenAI-compatible servers, ``http://host:8000/v1``.
         version: Number of updates of the servers' weights so far.
-        api_key: Bearer key of the servers; empty if they do not need a key.
         failure: Why the servers cannot answer any more, set by the engine that runs
             them; empty while they can.
         template_variables: Variables for the servers' chat template. A variable of the

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from agentgym.errors import UsageError
 
@@ -32,7 +32,7 @@ EVERY_SPLIT = "all"
 """Name for all splits together, the training split included."""
 
 
-class Task(BaseModel):
+class Task(BaseModel, frozen=True, extra="forbid"):
     """One request to the agent, with a goal that can be checked.
 
     Attributes:
@@ -50,8 +50,6 @@ class Task(BaseModel):
         one_answer: Whether the model's first answer with tool calls ends the episode.
             The calls are then scored together; the model does not see their results.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     split: Split
@@ -97,15 +95,9 @@ class TaskSource:
 
     @classmethod
     def parse(cls, reference: str) -> Self:
-        """Parse the text that ``str()`` of a source returns.
-
-        Raises:
-            UsageError: An option is unknown or has a wrong value.
-        """
+        """Parse the text that ``str()`` of a source returns, or raise UsageError."""
         path, _, query = reference.partition("?")
-        found: dict[str, list[str]] = {}
-        for key, value in parse_qsl(query, keep_blank_values=True):
-            found.setdefault(key, []).append(value)
+        found = parse_qs(query, keep_blank_values=True)
         scoring = ("check", "check_command")
         known = ("tools", "answers", "allow", *scoring, "folder", "name")
         for key in found:
@@ -126,11 +118,7 @@ class TaskSource:
 
     @staticmethod
     def answering(word: str) -> Answers:
-        """Check a value of the option ``answers`` and return it.
-
-        Raises:
-            UsageError: The value is unknown.
-        """
+        """Return a value of the option ``answers`` if known, or raise UsageError."""
         for each in ANSWERS:
             if each == word:
                 return each

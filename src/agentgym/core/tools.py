@@ -117,11 +117,7 @@ class Tool:
         return await self.run(self.spec.validate(arguments))
 
     async def run(self, validated: Mapping[str, Any]) -> str:
-        """Run the function with validated arguments; return its result as text.
-
-        Args:
-            validated: The result of :meth:`ToolSpec.validate`.
-        """
+        """Run the function with arguments from :meth:`ToolSpec.validate`."""
         result = self.function(**validated)
         return result_text(await result if inspect.isawaitable(result) else result)
 
@@ -164,10 +160,8 @@ def bound_tools(instance: object) -> list[Tool]:
 def as_tools(found: Any, what: str) -> list[Tool]:
     """Convert functions or pairs of spec and callable to tools.
 
-    Args:
-        found: A typed function, a :class:`Tool`, a pair (:class:`ToolSpec`, callable),
-            or a list of these.
-        what: Description of the source of ``found``, for error messages.
+    ``found`` is a typed function, a :class:`Tool`, a pair (:class:`ToolSpec`,
+    callable), or a list of these; ``what`` describes its source in error messages.
 
     Raises:
         ScenarioError: ``found`` is empty, has other values or two tools of the same
@@ -206,8 +200,7 @@ def _as_tool(value: Any, what: str) -> Tool:
 def spec_of(function: Callable[..., Any]) -> ToolSpec:
     """Derive a :class:`ToolSpec` from a function's signature and docstring.
 
-    Raises:
-        ScenarioError: The docstring or an annotation is missing or cannot be used.
+    Raise ScenarioError if the docstring or an annotation is missing or unusable.
     """
     name = function.__name__
     doc = inspect.getdoc(function)
@@ -257,9 +250,8 @@ def spec_of(function: Callable[..., Any]) -> ToolSpec:
 def _is_filled_in(hint: Any) -> bool:
     """Return whether a framework fills in an argument and hides it from the model.
 
-    Args:
-        hint: The argument's type annotation. It is compared by name with LangChain's
-            ``InjectedToolArg``, since the core must not import a framework.
+    The type annotation is compared by name with LangChain's ``InjectedToolArg``, since
+    the core must not import a framework.
     """
     marks = [*getattr(hint, "__metadata__", ()), get_origin(hint) or hint]
     kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
@@ -324,18 +316,12 @@ def check_call(
 ) -> tuple[ToolOutcome, str]:
     """Check a tool call before it runs, in the same way for every framework.
 
-    Args:
-        specs: The offered tools by name, with their original schemas.
-        name: The tool's name.
-        raw_arguments: The arguments as the model wrote them.
-
-    Returns:
-        The outcome, ``OK`` if the call may run; and the reason, empty if ``OK``.
+    ``specs`` are the offered tools with their original schemas; ``raw_arguments`` are
+    the arguments as the model wrote them. Returns the outcome, ``OK`` if the call may
+    run; and the reason, empty if ``OK``.
     """
     if name not in specs:
-        if name == MALFORMED_CALL:
-            return ToolOutcome.MALFORMED, _UNREADABLE
-        return ToolOutcome.UNKNOWN_TOOL, f"no tool is named {name!r}"
+        return _missing(name)
     arguments = parse_arguments(raw_arguments)
     if arguments is None:
         return ToolOutcome.MALFORMED, "the arguments are not a JSON object"
@@ -344,6 +330,12 @@ def check_call(
     except ValidationError as error:
         return ToolOutcome.INVALID_ARGUMENTS, first_problem(error)
     return ToolOutcome.OK, ""
+
+
+def _missing(name: str) -> tuple[ToolOutcome, str]:
+    if name == MALFORMED_CALL:
+        return ToolOutcome.MALFORMED, _UNREADABLE
+    return ToolOutcome.UNKNOWN_TOOL, f"no tool is named {name!r}"
 
 
 async def run_tool(
@@ -356,9 +348,8 @@ async def run_tool(
     ``ValidationError``.
     """
     if name not in tools:
-        if name == MALFORMED_CALL:
-            return ToolOutcome.MALFORMED, f"Error: {_UNREADABLE}."
-        return ToolOutcome.UNKNOWN_TOOL, f"Error: no tool is named {name!r}."
+        outcome, why = _missing(name)
+        return outcome, f"Error: {why}."
     try:
         validated = tools[name].spec.validate(arguments)
     except ValidationError as error:

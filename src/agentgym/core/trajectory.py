@@ -1,6 +1,7 @@
 """Trajectory: the record of a rollout as a list of steps that JSON can store."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -28,9 +29,8 @@ class RolloutStatus(StrEnum):
 class Reason(BaseModel, frozen=True, extra="forbid"):
     """Why a rollout, an attempt or a model call failed or ended early.
 
-    Attributes:
-        kind: The category, e.g. ``timeout`` or ``crash: KeyError``.
-        detail: Details of this case, for people; may be empty.
+    ``kind`` is the category, e.g. ``timeout`` or ``crash: KeyError``; ``detail`` has
+    details of this case for people, or is empty.
     """
 
     kind: str
@@ -46,19 +46,12 @@ class Reason(BaseModel, frozen=True, extra="forbid"):
 
     @classmethod
     def of_error(cls, error: BaseException, kind: str = "crash") -> Self:
-        """Return the reason for an exception.
-
-        Args:
-            error: The exception.
-            kind: Start of the category; the exception's type follows it.
-        """
+        """Return the reason for an exception; ``kind`` begins its category."""
         return cls(kind=f"{kind}: {type(error).__name__}", detail=message_of(error))
 
 
 GOAL_NOT_REACHED = Reason(kind="goal not reached")
 NO_REASON = Reason(kind="no reason given")
-
-
 MOST_REWARD = 1e9
 """Largest absolute reward, since advantages compute squares of rewards."""
 
@@ -111,9 +104,9 @@ class Grammar(_Record):
     Attributes:
         version: Version of the notation of ``text``; other versions are errors.
         text: The grammar, in llguidance's variant of Lark.
-        form: Name of a tool that stands for a JSON schema which the answer must follow.
-            The policy calls this tool, and the call's arguments become the answer's
-            content. Empty without a schema.
+        form: Name of a tool that stands for a JSON schema which the answer must follow:
+            the policy calls it, and its arguments become the answer's content. Empty
+            without a schema.
     """
 
     version: Literal[1] = 1
@@ -341,20 +334,23 @@ class Trajectory(_Record):
         )
 
     def with_inner_rewards(self) -> Self:
-        """Return a copy in which the reward includes the rewards of the model calls.
-
-        Rewards of model calls are added to the reward and, by name, to its parts. If
-        the reward has no parts, it first becomes the part ``scenario``. A trajectory
-        without a reward is returned unchanged.
-        """
+        """Return a copy in which the reward includes the rewards of the model calls."""
         inner = Counter[str]()
         for call in self.model_calls:
             inner.update(call.rewards)
-        if self.reward is None or not inner:
+        return self.with_parts(inner)
+
+    def with_parts(self, added: Mapping[str, float]) -> Self:
+        """Return a copy whose reward has grown by some named parts.
+
+        If the reward has no parts, it first becomes the part ``scenario``. A trajectory
+        without a reward is returned unchanged.
+        """
+        if self.reward is None or not added:
             return self
         parts = Counter(self.reward_parts or {"scenario": self.reward})
-        parts.update(inner)
-        grown = {"reward": self.reward + sum(inner.values()), "reward_parts": {**parts}}
+        parts.update(added)
+        grown = {"reward": self.reward + sum(added.values()), "reward_parts": {**parts}}
         return self.model_copy(update=grown)
 
     @property

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ValidationError
@@ -44,13 +43,11 @@ class CallClass(StrEnum):
     UNJUDGED = "unjudged"  # ran, in a task without known needed calls
 
 
-_FAULTS: Mapping[Fault, CallClass] = MappingProxyType(
-    {
-        "missing": CallClass.MISSING,
-        "extra": CallClass.EXTRA,
-        "type": CallClass.WRONG_TYPE,
-    }
-)
+_FAULTS: Mapping[Fault, CallClass] = {
+    "missing": CallClass.MISSING,
+    "extra": CallClass.EXTRA,
+    "type": CallClass.WRONG_TYPE,
+}
 
 
 class JudgedCall(NamedTuple):
@@ -77,15 +74,10 @@ def judge_calls(
     needed: Sequence[NeededCall] | None,
     specs: Mapping[str, ToolSpec],
 ) -> list[JudgedCall]:
-    """Find the class of every tool call of an episode.
+    """Return every tool call of an episode with its class, in order.
 
-    Args:
-        trajectory: A finished episode.
-        needed: The task's needed calls; None if unknown.
-        specs: The scenario's tools by name, with their original schemas.
-
-    Returns:
-        Each tool call with its class, in order.
+    ``needed`` are the task's needed calls; None if unknown. ``specs`` are the
+    scenario's tools by name, with their original schemas.
     """
     calls = trajectory.get_tool_calls()
     offered = _offered(trajectory)
@@ -114,12 +106,8 @@ def _class_of(
 ) -> CallClass:
     """Return the class of a call of one of the scenario's tools.
 
-    Args:
-        call: The call.
-        earlier: The calls before it, to find repetitions.
-        spec: The spec of the tool; None if the tool does not exist.
-        need: The needed call that was matched to this call, or None.
-        succeeded: Whether the episode succeeded.
+    ``earlier`` are the calls before it, ``need`` the needed call that was matched to
+    it. ``spec`` is None if the tool does not exist.
     """
     if call.outcome is ToolOutcome.RULE_BROKEN:
         return CallClass.RULE_BROKEN
@@ -160,19 +148,17 @@ def _offered(trajectory: Trajectory) -> list[Mapping[str, Mapping[str, Any]]]:
 
 
 def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
-    """Return the class of a call of one of the agent's own tools.
-
-    Args:
-        call: The call.
-        function: The offered function in OpenAI's format, to find wrong arguments.
-    """
+    """Return the class of a call of one of the agent's own, offered functions."""
     if call.arguments is None or call.outcome is ToolOutcome.MALFORMED:
         return CallClass.MALFORMED
     if call.outcome is not ToolOutcome.INVALID_ARGUMENTS:
         return CallClass.OWN
-    faults = schema_faults(function.get("parameters"), call.arguments)
-    kinds = {fault.kind for fault in faults}
-    named = (k for name, k in _FAULTS.items() if name in kinds)
+    return _schema_fault(function.get("parameters"), call.arguments)
+
+
+def _schema_fault(schema: Any, arguments: dict[str, Any]) -> CallClass:
+    kinds = {fault.kind for fault in schema_faults(schema, arguments)}
+    named = (kind for name, kind in _FAULTS.items() if name in kinds)
     return next(named, CallClass.WRONG_VALUE)
 
 
@@ -189,9 +175,7 @@ def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
     else:
         return CallClass.WRONG_VALUE
     if "value_error" in faults:  # maybe a tool known only by its JSON schema
-        kinds = {fault.kind for fault in schema_faults(spec.parameters, arguments)}
-        named = (kind for name, kind in _FAULTS.items() if name in kinds)
-        return next(named, CallClass.WRONG_VALUE)
+        return _schema_fault(spec.parameters, arguments)
     if "missing" in faults:
         return CallClass.MISSING
     if "extra_forbidden" in faults:
@@ -216,13 +200,10 @@ def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:
 class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
     """Counts of tool calls, by the tool that was needed and the tool that was called.
 
-    The sum of a row is the number of needed calls of its tool. The row ``(nothing)``
-    has calls that match no needed call, the column ``(no call)`` needed calls that were
-    not made. All other columns together have all calls that were made.
-
-    Attributes:
-        tools: The names of the offered tools, in order.
-        counts: Number of calls by row (needed tool) and column (called tool).
+    ``counts`` are by row (needed tool) and column (called tool). The sum of a row is
+    the number of needed calls of its tool. The row ``(nothing)`` has calls that match
+    no needed call, the column ``(no call)`` needed calls that were not made. All other
+    columns together have all calls that were made.
     """
 
     tools: list[str]
@@ -234,12 +215,7 @@ class ConfusionMatrix(BaseModel, frozen=True, extra="forbid"):
         tools: Sequence[str],
         episodes: Iterable[tuple[Sequence[NeededCall], Sequence[JudgedCall]]],
     ) -> Self:
-        """Count the calls of some episodes.
-
-        Args:
-            tools: The names of the offered tools.
-            episodes: For each episode, its needed calls and its calls with classes.
-        """
+        """Count the calls of episodes, each with its needed calls and its calls."""
         cells: Counter[tuple[str, str]] = Counter()
         for needed, judged in episodes:
             answered = {call.needed for call in judged}

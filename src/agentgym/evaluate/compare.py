@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import compress
 from math import comb, hypot
 from typing import Literal
 
@@ -76,12 +77,7 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
             "These two were not measured on the same tasks: scenario, split, seed and "
             "number of tasks must be the same. Measure one of them again."
         )
-    pairs = [
-        (old, new)
-        for old, new in zip(before.by_task, after.by_task, strict=True)
-        if old.attempts and new.attempts
-    ]
-    if not pairs:
+    if not (pairs := paired(before, after)):
         raise UsageError("No task was scored on both sides, so nothing is comparable.")
     k = min(before.k, after.k)
     return Comparison(
@@ -112,14 +108,12 @@ def compare(before: Metrics, after: Metrics) -> Comparison:
 
 
 class Change(BaseModel, frozen=True, extra="forbid"):
-    """The change of a share between two measurements.
+    """The change of a share (0..1) between two measurements.
 
     Attributes:
         name: Name of a family (kind) of tasks, or of a metric. If the metric is not of
             the main held-out tasks, the name of their set stands before it.
         is_family: Whether the share is pass^1 of a family of tasks.
-        before: Share before training, 0..1.
-        after: Share after training, 0..1.
         p_value: Two-sided p-value, without a correction for several tests.
     """
 
@@ -164,15 +158,9 @@ def measure_effect(
     """Test which metrics and families changed between two measurements.
 
     All tests of families (kinds of tasks) together are corrected with :func:`holm`, and
-    so are all tests of metrics, those of other held-out tasks included. So if nothing
-    changed, the chance of any false finding is at most 5 % for families, and at most
-    5 % for metrics.
-
-    Args:
-        before: Metrics of the main held-out tasks before training.
-        after: Metrics of the same tasks after training.
-        further: For other sets of held-out tasks, by name: the metrics before and
-            after.
+    so are all tests of metrics, those of ``further`` sets of held-out tasks included.
+    So if nothing changed, the chance of any false finding is at most 5 % for families,
+    and at most 5 % for metrics.
 
     Returns:
         The effect; None if the tasks differ, or if no task was scored both before and
@@ -201,25 +189,24 @@ def measure_effect(
     )
 
 
-def is_beyond_chance(before: Metrics, after: Metrics) -> bool:
-    """Return whether pass^1 differs significantly, by a two-sided test at 5 %.
+def solves_more(before: Metrics, after: Metrics) -> bool:
+    """Return whether pass^1 rose significantly, by a two-sided test at 5 %.
 
     If both measurements have the same tasks, the test is :func:`sign_flip_p`. Else it
     is a z test: the difference divided by its standard error, which is computed from
     the 95 % intervals.
     """
+    old, new = before.pass_1, after.pass_1
+    if not new > old:
+        return False
     if pairs := paired(before, after):
         return _sign_flip(pairs, "pass_1") < ALPHA
-    old, new = before.pass_1, after.pass_1
     error = hypot(old.standard_error, new.standard_error)
-    return abs(new.value - old.value) > Z95 * error
+    return new.value - old.value > Z95 * error
 
 
 def lost_families(before: Metrics, after: Metrics) -> list[Change]:
-    """Return the families of tasks whose pass^1 fell significantly, largest fall first.
-
-    See :func:`family_changes`.
-    """
+    """Return the families whose pass^1 fell significantly, largest fall first."""
     found = _significant(family_changes(before, after))
     lost = [change for change in found if change.after < change.before]
     return sorted(lost, key=lambda change: change.after - change.before)
@@ -259,10 +246,7 @@ def family_changes(before: Metrics, after: Metrics) -> list[Change]:
 
 
 def paired(before: Metrics, after: Metrics) -> list[Pair]:
-    """Return the results of tasks that were scored in both measurements.
-
-    Empty if the two measurements have different tasks.
-    """
+    """Return the results of tasks that both have scored; none if tasks differ."""
     if not are_paired(before, after):
         return []
     pairs = zip(before.by_task, after.by_task, strict=True)
@@ -318,20 +302,13 @@ def _by_family(metrics: Metrics) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for task in metrics.by_task:
         if task.attempts:
-            before = sums.get(task.family, (0, 0))
-            both = before[0] + task.successes, before[1] + task.attempts
-            sums[task.family] = both
+            solved, tried = sums.get(task.family, (0, 0))
+            sums[task.family] = solved + task.successes, tried + task.attempts
     return sums
 
 
 def _share(prefix: str, pairs: Sequence[Pair], metric: MetricName) -> Change:
-    """Return the change of a metric, with its p-value.
-
-    Args:
-        prefix: Start of the change's name, e.g. the name of the held-out set.
-        pairs: The results of the same tasks before and after.
-        metric: The metric.
-    """
+    """Return the change of a metric; ``prefix`` begins its name."""
     before, after = _means(pairs, metric)
     name = "success" if metric == "pass_1" else metric.replace("_", " ")
     return Change(
@@ -376,5 +353,4 @@ def _sign_flip(pairs: Sequence[Pair], metric: MetricName) -> float:
 
 def _significant(changes: Sequence[Change]) -> list[Change]:
     """Return the changes that are significant by Holm's method."""
-    rejected = holm([change.p_value for change in changes])
-    return [c for c, is_real in zip(changes, rejected, strict=True) if is_real]
+    return list(compress(changes, holm([change.p_value for change in changes])))

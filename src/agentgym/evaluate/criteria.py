@@ -8,7 +8,6 @@ from typing import Self
 
 from agentgym.core.components import TRAIN_TOKENS, Component
 from agentgym.errors import UsageError
-from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import SHARES, MetricName, Metrics
 from agentgym.scenarios.base import Scenario
 
@@ -24,34 +23,23 @@ def criteria_hold(
 ) -> bool:
     """Return whether metrics meet all success criteria, so that training may end.
 
-    The criterion ``cost_reduction`` is ignored, since training does not wait for it.
-
-    Args:
-        criteria: The required minimum of each share, 0..1, by name.
-        metrics: The measured metrics.
-        errors: Number of standard errors by which a share must exceed its minimum. A
-            share of 1 is always enough.
+    The criterion ``cost_reduction`` is ignored, since training does not wait for it. A
+    share must exceed its minimum by this number of standard ``errors``, unless it is 1.
     """
-    return all(
-        _is_above(metrics[CRITERIA[name]], least, errors)
-        for name, least in criteria.items()
-        if name in CRITERIA  # plans refuse unknown names
-    )
-
-
-def _is_above(found: Estimate, least: float, errors: float) -> bool:
-    margin = 0.0 if found.value == 1 else errors * found.standard_error
-    return found.value - margin >= least
+    for name, least in criteria.items():
+        if name in CRITERIA:  # plans refuse unknown names
+            found = metrics[CRITERIA[name]]
+            margin = 0.0 if found.value == 1 else errors * found.standard_error
+            if found.value - margin < least:
+                return False
+    return True
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A success criterion, and the measured share.
+    """A scenario's success criterion: the minimum (``least``) of a share, 0..1.
 
-    Attributes:
-        name: The criterion's name in the scenario, e.g. ``success_rate``.
-        least: The required minimum, 0..1.
-        reached: The measured share; None if not measured.
+    ``reached`` is the measured share; None if not measured.
     """
 
     name: str
@@ -72,11 +60,6 @@ def compare_goals(
     For the criterion ``cost_reduction``, this is the share of the cost per rollout that
     training saves. Costs are compared in US dollars if both metrics have them, else in
     sampled tokens.
-
-    Args:
-        criteria: The required minimum of each share, by name.
-        before: Metrics before training.
-        after: Metrics after training.
     """
     goals = []
     for name, least in criteria.items():
@@ -126,13 +109,10 @@ def flaws(scenario: Scenario) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Gate:
-    """A required minimum of a metric, from the command line.
+    """A required minimum (``least``) of a metric, 0..1, from the command line.
 
-    Attributes:
-        metric: The metric, a share.
-        least: The required minimum, 0..1.
-        by_low: Whether the lower end of the 95 % interval must reach the minimum, not
-            only the measured value.
+    ``by_low``: the lower end of the 95 % interval must reach the minimum, not only the
+    measured value.
     """
 
     metric: MetricName
@@ -142,10 +122,6 @@ class Gate:
     @classmethod
     def parse(cls, text: str, *, by_low: bool = False) -> Self:
         """Parse ``METRIC=MINIMUM``; a number alone is a minimum of tool reliability.
-
-        Args:
-            text: The text, e.g. ``pass_1=0.9`` or ``0.95``.
-            by_low: Whether the lower end of the 95 % interval must reach the minimum.
 
         Raises:
             UsageError: The metric is unknown, or the number is not in 0..1.

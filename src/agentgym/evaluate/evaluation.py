@@ -18,9 +18,8 @@ from agentgym.engines.lengths import paced
 from agentgym.engines.registry import create_engine, paced_settings
 from agentgym.errors import Interrupted, RolloutError, UsageError
 from agentgym.evaluate.calls import CallClass, ConfusionMatrix, JudgedCall, judge_calls
-from agentgym.evaluate.judge.group_judge import by_task
 from agentgym.evaluate.judge.settings import check_judge, judging_words, open_judge
-from agentgym.evaluate.metrics import FREE, Metrics, Prices
+from agentgym.evaluate.metrics import FREE, Metrics, Prices, by_task
 from agentgym.evaluate.outlook import cut_words, overflow_words
 from agentgym.evaluate.progress import Progress
 from agentgym.evaluate.result import AttemptResult, Evaluation
@@ -56,14 +55,8 @@ def attempt(
 ) -> dict[str, list[Trajectory]]:
     """Play several sets of tasks with the policy, without training on them.
 
-    All sets run together, so that a small set does not leave workers idle.
-
-    Args:
-        session: Runs the rollouts.
-        sets: The tasks of each set, by the set's name.
-        samples: Number of attempts per task.
-        on_rollout: Called with each trajectory when it ends.
-        step: Number of policy updates so far.
+    All sets run together, so that a small set does not leave workers idle. ``step`` is
+    the number of policy updates so far.
 
     Returns:
         The trajectories of each set, task by task.
@@ -112,17 +105,12 @@ def evaluate(
 ) -> Evaluation:
     """Measure ``config.model`` on tasks of a split; delete all temporary files.
 
-    Args:
-        config: The settings; the model may be on a server.
-        split: The split of the tasks; ``all`` takes tasks of every split.
-        progress: Receives the events of the measurement.
-        subject: Name of the agent or model, for the report.
-        spec: The definition of the saved agent to measure; None if ``config.model`` is
-            another model.
-        prices: Prices of the model's tokens. None: free for a model on this machine,
-            unknown for a server.
-        baselines: Whether to measure agents without a model too.
-        task: Id of a single task to measure; None: ``config.test_tasks`` tasks.
+    The model may be on a server; the split ``all`` takes tasks of every split.
+    ``subject`` names the agent or model in the report. ``spec`` is the definition of
+    the saved agent to measure; None for another model. Without ``prices``, a model on
+    this machine is free, and those of a server are unknown. ``baselines``: whether to
+    measure agents without a model too. ``task`` is the id of a single task; None takes
+    ``config.test_tasks`` tasks.
 
     Raises:
         UsageError: A setting is unusable, or the task is unknown.
@@ -177,7 +165,7 @@ def evaluate(
     trajectories = found[split]
     notes += [] if cache is None else [cache.summary]
     measured, problems = (
-        ({}, []) if not baselines else _measured(scenario, tasks, config)
+        measure_baselines(scenario, tasks, config) if baselines else ({}, [])
     )
     attempts, confusion = judge(scenario, tasks, trajectories)
     calls = sum((Counter(attempt.calls) for attempt in attempts), Counter[CallClass]())
@@ -218,11 +206,7 @@ def evaluate(
 def _opened_cache(
     config: TrainingConfig, endpoint: Endpoint
 ) -> AbstractContextManager[AnswerCache]:
-    """Open the file ``cache_requests``, which keeps the server's answers.
-
-    Raises:
-        UsageError: The file cannot be used, or ``eval_temperature`` is not 0.
-    """
+    """Open the file ``cache_requests``, which keeps the server's answers."""
     path = Path(config.cache_requests or "")
     if config.eval_temperature != 0:
         raise UsageError(
@@ -248,23 +232,16 @@ def _notes(
 
 def measure_baselines(
     scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
-) -> dict[str, Metrics]:
+) -> tuple[dict[str, Metrics], list[str]]:
     """Measure agents without a model, with one attempt per task.
 
     One agent does nothing, the other calls every tool. The scenario is closed at the
     end.
 
     Returns:
-        The metrics by agent name. An agent that could not be scored on any task is left
-        out.
+        The metrics by agent name, and messages on agents that could not be scored on
+        any task.
     """
-    return _measured(scenario, tasks, config)[0]
-
-
-def _measured(
-    scenario: Scenario, tasks: Sequence[Task], config: TrainingConfig
-) -> tuple[dict[str, Metrics], list[str]]:
-    """Measure agents without a model; return their metrics and messages on failures."""
     scenario.unsafe_local_exec = config.unsafe_local_exec
     harmless = scenario.rehearsal()
     found: dict[str, Metrics] = {}
@@ -287,10 +264,7 @@ def judge(
 ) -> tuple[list[AttemptResult], ConfusionMatrix | None]:
     """Find the class of every tool call, and compare called tools with needed tools.
 
-    Args:
-        scenario: The scenario of the tasks.
-        tasks: The attempted tasks.
-        trajectories: The attempts, in any order.
+    ``trajectories`` are the attempts at ``tasks``, in any order.
 
     Returns:
         One result per attempt; and the confusion matrix of all scored attempts, or None

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from agentgym.core.config import TrainingConfig
 from agentgym.evaluate.numbers import duration
@@ -22,33 +23,31 @@ _LEAST_ROLLOUTS, _LEAST_S = 4, 20.0
 """Number of rollouts and seconds after which a baseline's duration is estimated."""
 
 
+@dataclass
 class Forecast:
     """Estimates a run's remaining time from the durations of its phases so far.
 
-    Args:
-        config: The settings, with the budget and the sizes of measurements.
+    In its methods, ``episodes`` counts the training rollouts done, ``step`` the
+    updates, and ``lesson`` the rollouts that a warm start will learn from (0: none is
+    to come).
+
+    Attributes:
         held_out: Number of rollouts of the final measurement.
         at_once: Number of rollouts that run at once. A measurement with fewer rollouts
             takes about as long as one with this number.
-        measured: Seconds per rollout of a measurement; None if not known yet.
+        measured: Seconds per rollout in the newest measurement; None before the first.
         clock: Returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        held_out: int,
-        at_once: int = 1,
-        measured: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config = config
-        self._held_out = held_out
-        self._at_once = at_once
-        self._clock = clock
+    config: TrainingConfig
+    held_out: int
+    at_once: int = 1
+    measured: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._began = 0.0
         self._ended = 0
-        self._per_measured = measured
         self._may_be_long = False
         self._steps: deque[tuple[int, float]] = deque(maxlen=_NEWEST)
 
@@ -56,19 +55,16 @@ class Forecast:
     def measuring(self, *, is_baseline: bool = False) -> Iterator[None]:
         """Record the duration of the measurement that runs in a ``with`` block.
 
-        The duration replaces that of an earlier measurement. Call
-        :meth:`rollout_done` for each rollout.
-
-        Args:
-            is_baseline: Whether this is the measurement before training. Only then can
-                :meth:`long_baseline` warn that it is long.
+        The duration replaces that of an earlier measurement. Call :meth:`rollout_done`
+        for each rollout. Only for the baseline, measured before training, can
+        :meth:`long_baseline` warn that it is long.
         """
         self._ended = 0
-        self._may_be_long = is_baseline and self._config.time is None
+        self._may_be_long = is_baseline and self.config.time is None
         yield
         if self._ended:
-            rollouts = max(self._ended, self._at_once)
-            self._per_measured = (self._clock() - self._began) / rollouts
+            rollouts = max(self._ended, self.at_once)
+            self.measured = (self.clock() - self._began) / rollouts
 
     def rollout_done(self, seconds: float) -> None:
         """Count a rollout that has ended and took ``seconds``.
@@ -77,7 +73,7 @@ class Forecast:
         the workers is not included.
         """
         if not self._ended:
-            self._began = self._clock() - seconds
+            self._began = self.clock() - seconds
         self._ended += 1
 
     def long_baseline(self) -> str:
@@ -85,15 +81,15 @@ class Forecast:
 
         The warning is returned only once, and never in a run with a time limit.
         """
-        taken = self._clock() - self._began
+        taken = self.clock() - self._began
         if not self._may_be_long or self._ended < _LEAST_ROLLOUTS or taken < _LEAST_S:
             return ""
-        total = taken / self._ended * self._held_out
+        total = taken / self._ended * self.held_out
         if total < _LONG_S:
             return ""
         self._may_be_long = False
         return (
-            f"At this pace the {self._held_out:,} rollouts of the baseline take about "
+            f"At this pace the {self.held_out:,} rollouts of the baseline take about "
             f"{duration(total)}, and as many come at the end. `--time 30m` sizes the "
             "whole run to 30 minutes; `--set test_tasks=24 --set eval_samples=1` "
             "measures less."
@@ -102,11 +98,6 @@ class Forecast:
     def step_done(self, episodes: int, seconds: float) -> None:
         """Record a step's number of rollouts and its seconds, update included."""
         self._steps.append((episodes, seconds))
-
-    @property
-    def measured(self) -> float | None:
-        """Seconds per rollout in the newest measurement; None before the first."""
-        return self._per_measured
 
     @property
     def step(self) -> float | None:
@@ -119,21 +110,14 @@ class Forecast:
         """Return the remaining seconds: least, most, and until an early end.
 
         Least and most are for the whole budget, and at most the rest of the run's time
-        limit. An early end is one by the next validation, if it meets the success
-        criteria; the third number is None if this cannot end the run early. Returns
-        None before anything was timed.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from; 0: no warm
-                start is to come.
-            spent: Wall seconds of the run so far.
+        limit, of which ``spent`` wall seconds are over. An early end is one by the next
+        validation, if it meets the success criteria; the third number is None if this
+        cannot end the run early. Returns None before anything was timed.
         """
         left = self.left(episodes, step, lesson)
         if left is None:
             return None
-        limit = self._config.time
+        limit = self.config.time
         rest = math.inf if limit is None else max(0.0, limit - spent)
         soonest = self.soonest(episodes, step, lesson)
         is_early = soonest is not None and soonest < rest
@@ -142,17 +126,11 @@ class Forecast:
     def soonest(self, episodes: int, step: int, lesson: int = 0) -> float | None:
         """Return the remaining seconds if the next validation meets the criteria.
 
-        The criteria are the scenario's success criteria. A second validation, on
-        further tasks, confirms the first; its time is included. None if ``early_stop``
-        is off, if the budget ends before the next validation, or if nothing was timed
-        yet.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from, or 0.
+        A second validation, on further tasks, confirms the first; its time is included.
+        None if ``early_stop`` is off, if the budget ends before the next validation, or
+        if nothing was timed yet.
         """
-        config = self._config
+        config = self.config
         if not config.early_stop:
             return None
         steps = 0 if lesson else config.eval_every - step % config.eval_every
@@ -167,16 +145,10 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most remaining seconds for the whole budget.
 
-        Both are equal after the first step, unless a warm start is to come. None before
-        anything was timed.
-
-        Args:
-            episodes: Number of training rollouts done.
-            step: Number of updates done.
-            lesson: Number of rollouts that a warm start will learn from, or 0. After a
-                warm start, the policy is measured again.
+        Both are equal after the first step, unless a warm start is to come: after it,
+        the policy is measured again. None before anything was timed.
         """
-        config = self._config
+        config = self.config
         left = max(0, config.episodes - episodes)
         last = step + math.ceil(left / (config.group_size * config.tasks_per_step))
         validations = last // config.eval_every - step // config.eval_every
@@ -187,15 +159,10 @@ class Forecast:
     ) -> tuple[float, float] | None:
         """Return the least and the most seconds for the work that remains.
 
-        The work is training, validation, a warm start and the final measurement. None
-        before anything was timed.
-
-        Args:
-            trained: Number of training rollouts to come.
-            validated: Number of validation rollouts to come.
-            lesson: Number of rollouts that a warm start will learn from, or 0.
+        The work is ``trained`` and ``validated`` rollouts, a warm start and the final
+        measurement. None before anything was timed.
         """
-        config, measured = self._config, self._per_measured
+        config, measured = self.config, self.measured
         if self._steps:
             total = sum(seconds for _, seconds in self._steps)
             least = most = total / sum(count for count, _ in self._steps)
@@ -204,8 +171,8 @@ class Forecast:
             least, most = measured, measured * (1 + _SLOWEST_UPDATE)
         else:
             return None
-        rest = (validated + self._held_out) * measured
+        rest = (validated + self.held_out) * measured
         if lesson:
-            rest += (config.eval_tasks + self._held_out) * measured
+            rest += (config.eval_tasks + self.held_out) * measured
         low, high = (lesson * share * measured for share in _PLAN)
         return trained * least + rest + low, trained * most + rest + high

@@ -21,11 +21,8 @@ Z95 = 1.959964
 class _Added(NamedTuple):
     """Imaginary tasks to add before an interval is computed (see :func:`_adjusted`).
 
-    Attributes:
-        tasks: Number of tasks to add with the lowest value, and as many with the
-            highest.
-        least: The lowest possible value of a task.
-        most: The highest possible value of a task.
+    ``tasks`` have the lowest possible value of a task (``least``), and as many have the
+    highest (``most``).
     """
 
     tasks: float
@@ -106,20 +103,15 @@ def estimate_ratio(pairs: Sequence[Pair], *, share: bool = True) -> Estimate:
     """Estimate ``sum of numerators / sum of denominators`` over tasks.
 
     Attempts at one task are not independent, so the interval treats each task, not each
-    attempt, as one observation.
+    attempt, as one observation. Tasks with denominator 0 are left out.
 
-    The interval of a share is that of Agresti and Coull (1998), *Approximate is Better
-    than "Exact" for Interval Estimation of Binomial Proportions*. It adds z²/2 tasks
-    that succeed and as many that fail. So the interval has a width even if all attempts
-    succeed, and it is valid for few tasks.
+    The interval of a share (0..1) is that of Agresti and Coull (1998), *Approximate is
+    Better than "Exact" for Interval Estimation of Binomial Proportions*. It adds z²/2
+    tasks that succeed and as many that fail. So the interval has a width even if all
+    attempts succeed, and it is valid for few tasks.
 
     The interval of a mean is a bootstrap over tasks; if all tasks have the same mean,
     its width is 0.
-
-    Args:
-        pairs: Numerator and denominator of each task. Tasks with denominator 0 are left
-            out.
-        share: Whether the ratio is a share in 0..1. If false, it is a mean.
     """
     return _estimate([pairs], _SHARE if share else None)
 
@@ -129,17 +121,12 @@ def estimate_difference(
 ) -> Estimate:
     """Estimate ``after - before`` of a ratio measured twice on the same tasks.
 
-    Each task is compared with itself, so that its difficulty has no influence. The
-    interval of shares is that of Bonett and Price (2012), *Adjusted Wald Confidence
-    Interval for a Difference of Binomial Proportions Based on Paired Data*. It adds a
-    task that is solved only before, and a task that is solved only after. The interval
-    of means is the paired bootstrap (Efron and Tibshirani 1993, chapter 8).
-
-    Args:
-        before: Numerator and denominator of each task.
-        after: The same tasks in the same order. Tasks with denominator 0 on one side
-            are left out.
-        share: Whether the ratio is a share in 0..1. If false, it is a mean.
+    Each task is compared with itself, so that its difficulty has no influence. Tasks
+    with denominator 0 on one side are left out. The interval of shares is that of
+    Bonett and Price (2012), *Adjusted Wald Confidence Interval for a Difference of
+    Binomial Proportions Based on Paired Data*. It adds a task that is solved only
+    before, and a task that is solved only after. The interval of means is the paired
+    bootstrap (Efron and Tibshirani 1993, chapter 8).
     """
     return _estimate([after, before], _DIFFERENCE if share else None)
 
@@ -151,14 +138,10 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     success includes the cost of unsolved tasks. The interval is the percentile
     bootstrap over tasks, expanded for few tasks (Hesterberg 2015, *What Teachers Should
     Know About the Bootstrap*, section 5.3). Bootstrap samples with denominator 0 are
-    left out.
+    left out. If all denominators of a measurement are 0, return ``UNMEASURED``.
 
-    Args:
-        sides: For one or two measurements of the same tasks: numerator and denominator
-            of each task. The second ratio is subtracted from the first.
-
-    Returns:
-        The estimate; ``UNMEASURED`` if all denominators of a measurement are 0.
+    ``sides`` are one or two measurements of the same tasks; the second ratio is
+    subtracted from the first.
     """
     import numpy as np
 
@@ -166,21 +149,14 @@ def estimate_pooled(*sides: Sequence[Pair]) -> Estimate:
     n = array.shape[1]
     if n == 0 or not np.all(array.sum(axis=1)[:, 1] > 0):
         return UNMEASURED
-    value = float(_change(array.sum(axis=1)))
-    draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
-    sums = np.stack([side[draws].sum(axis=1) for side in array])
-    found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
-    low, high = map(float, np.quantile(found, _tails(n)))
-    return Estimate(value=value, low=low, high=high, n=n)
+    return _bootstrapped(array)
 
 
 def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate:
-    """Estimate the ratio of one measurement, or the difference of two.
+    """Estimate the ratio of one measurement, or the difference of two (first - second).
 
-    Args:
-        sides: For one or two measurements of the same tasks: numerator and denominator
-            of each task. The second ratio is subtracted from the first.
-        added: The tasks that the interval of a share adds; None for means.
+    ``sides`` has, for each measurement, the numerator and denominator of each task.
+    ``added`` are the tasks that the interval of a share adds; None for means.
     """
     import numpy as np
 
@@ -196,10 +172,20 @@ def _estimate(sides: Sequence[Sequence[Pair]], added: _Added | None) -> Estimate
     changes = _change(array)
     if np.allclose(changes, changes[0], rtol=0.0, atol=1e-12):
         return Estimate(value=value, low=value, high=value, n=n)
+    return _bootstrapped(array)
+
+
+def _bootstrapped(sides: "NDArray[Any]") -> Estimate:
+    """Estimate a pooled ratio, or a difference of two; see :func:`estimate_pooled`."""
+    import numpy as np
+
+    n = sides.shape[1]
     # A fixed seed makes the interval reproducible.
     draws = np.random.default_rng(0).integers(0, n, size=(_RESAMPLES, n))
-    drawn = _change(np.stack([side[draws].sum(axis=1) for side in array]))
-    low, high = map(float, np.quantile(drawn, _tails(n)))
+    sums = np.stack([side[draws].sum(axis=1) for side in sides])
+    found = _change(sums[:, np.all(sums[:, :, 1] > 0, axis=0)])
+    low, high = map(float, np.quantile(found, _tails(n)))
+    value = float(_change(sides.sum(axis=1)))
     return Estimate(value=value, low=low, high=high, n=n)
 
 
@@ -209,12 +195,8 @@ def _adjusted(
     """Return both ends of the interval after the imaginary tasks ``added`` are added.
 
     A task's value is the linearized value of a ratio (Cochran 1977, *Sampling
-    Techniques*, section 6.3), since tasks may differ in attempts or calls.
-
-    Args:
-        sides: Array (measurements, tasks, 2) of numerators and denominators.
-        value: The estimated ratio or difference.
-        added: The tasks to add.
+    Techniques*, section 6.3), since tasks may differ in attempts or calls. ``sides`` is
+    an array (measurements, tasks, 2); ``value`` the estimated ratio or difference.
     """
     import numpy as np
 
@@ -247,8 +229,7 @@ def _tails(n: int) -> list[float]:
 def _student(freedom: float) -> float:
     """Return the 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5).
 
-    Args:
-        freedom: Degrees of freedom.
+    ``freedom`` are the degrees of freedom.
     """
     z, v = Z95, freedom
     return (
@@ -262,8 +243,7 @@ def _student(freedom: float) -> float:
 def _change(sides: "NDArray[Any]") -> "NDArray[Any]":
     """Return the ratios of a measurement, minus those of a second one if there is one.
 
-    Args:
-        sides: Array (measurements, ..., 2) of numerators and denominators.
+    ``sides`` is an array (measurements, ..., 2) of numerators and denominators.
     """
     ratios = sides[..., 0] / sides[..., 1]
     change: NDArray[Any] = ratios[0] - ratios[1:].sum(axis=0)

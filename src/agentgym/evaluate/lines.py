@@ -30,8 +30,7 @@ _PHASES = {
 class LinesProgress(Progress):
     """Writes the events of a run as plain lines. ``Trainer`` uses it by default.
 
-    Args:
-        stream: The stream to write to; None: standard error.
+    They go to ``stream``; None: standard error.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -144,13 +143,10 @@ def share_words(metrics: Metrics) -> str:
 
 
 def forecast_words(least: float, most: float, soonest: float | None) -> str:
-    """Describe a run's remaining time.
+    """Describe the least and most seconds that a run's whole budget still takes.
 
-    Args:
-        least: Least seconds for the whole budget.
-        most: Most seconds for the whole budget.
-        soonest: Seconds if the next validation meets the success criteria; None if
-            this does not end the run.
+    ``soonest``: seconds if the next validation meets the success criteria; None if this
+    does not end the run.
     """
     whole = rough_range(least, most)
     if soonest is None:
@@ -197,11 +193,9 @@ def stalled_words(reason: str | None) -> str:
 
 
 def ended_words(report: StepReport | None, reason: str) -> str:
-    """Describe when and why training ended; empty if ``report`` is None.
+    """Describe when and why training ended, e.g. ``budget spent``.
 
-    Args:
-        report: The last step; None if there was none.
-        reason: The reason, e.g. ``budget spent``.
+    Empty if there was no last step to ``report``.
     """
     if report is None:
         return ""

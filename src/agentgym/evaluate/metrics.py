@@ -1,7 +1,7 @@
 """Metrics of an evaluation, each with its 95 % interval over tasks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal, Self, get_args
 
@@ -81,12 +81,10 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None,
         needs: Needs | None = None,
     ) -> Self:
-        """Add up the attempts at one task.
+        """Add up the attempts at one task, at least one.
 
-        Args:
-            trajectories: The attempts, at least one.
-            prices: Prices of the model's tokens; None if unknown.
-            needs: The needed calls of tasks, for the results of each role in a team.
+        ``prices`` are None if unknown; ``needs`` are for the results of each role in a
+        team.
         """
         scored = [t for t in trajectories if t.status is not RolloutStatus.DROPPED]
         first = trajectories[0]
@@ -110,20 +108,11 @@ class TaskResult(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def success_rate(self) -> Fraction:
-        """Share of scored attempts that succeeded, as an exact fraction.
-
-        Raises:
-            ZeroDivisionError: No attempt was scored.
-        """
+        """Share of scored attempts, at least one, that succeeded; exact."""
         return Fraction(self.successes, self.attempts)
 
     def pair(self, metric: MetricName, k: int) -> Pair:
-        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured.
-
-        Args:
-            metric: The metric.
-            k: The k of ``pass_k`` and ``pass_at_k``; other metrics ignore it.
-        """
+        """Return a metric's numerator and denominator; ``(0, 0)`` if not measured."""
         if metric == "cost_per_success" and "cost" in self.sums:
             return self.sums["cost"][0], self.successes
         if metric == "pass_1_of_all":
@@ -202,30 +191,20 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         prices: Prices | None = FREE,
         needs: Needs | None = None,
     ) -> Self:
-        """Compute the metrics of trajectories.
+        """Compute the metrics of trajectories, at least one of which has a score.
 
-        Args:
-            trajectories: The trajectories, any number per task; at least one has a
-                score.
-            k: The k of pass^k; see :meth:`of_tasks`.
-            prices: Prices of the model's tokens; None if unknown.
-            needs: The needed calls of tasks, for the results of each role in a team.
+        ``k`` is that of pass^k (see :meth:`of_tasks`). ``prices`` of the model's tokens
+        are None if unknown. ``needs`` are for the results of each role in a team.
         """
-        grouped: dict[str, list[Trajectory]] = defaultdict(list)
-        for trajectory in trajectories:
-            grouped[trajectory.task_id].append(trajectory)
-        return cls.of_tasks(
-            [TaskResult.of(t, prices, needs) for t in grouped.values()], k=k
-        )
+        tasks = [TaskResult.of(t, prices, needs) for t in by_task(trajectories)]
+        return cls.of_tasks(tasks, k=k)
 
     @classmethod
     def of_tasks(cls, every: Sequence[TaskResult], *, k: int = 4) -> Self:
-        """Compute the metrics from the results of tasks.
+        """Compute the metrics from the results of tasks, of any measurements.
 
-        Args:
-            every: The results of each task, from one or several measurements.
-            k: The k of pass^k. If a task has fewer scored attempts, their number is
-                used for all tasks.
+        ``k`` is that of pass^k. If a task has fewer scored attempts, their number is
+        used for all tasks.
 
         Raises:
             ValueError: No rollout was scored.
@@ -269,6 +248,14 @@ class Metrics(BaseModel, frozen=True, extra="forbid"):
         if self.k <= k or not self.by_task:
             return self
         return self.of_tasks(self.by_task, k=k)
+
+
+def by_task(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
+    """Group attempts by task, in the order of each task's first attempt."""
+    found: dict[str, list[Trajectory]] = defaultdict(list)
+    for made in trajectories:
+        found[made.task_id].append(made)
+    return list(found.values())
 
 
 def cost_per_success(*sides: Sequence[TaskResult]) -> Estimate:

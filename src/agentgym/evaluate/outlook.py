@@ -20,12 +20,9 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
     """Return reasons why training will probably fail; empty if it may work.
 
     Training reinforces attempts that got a higher reward than others at the same task.
-    If all attempts get equal rewards, it cannot learn.
-
-    Args:
-        baseline: Metrics of the policy on held-out tasks before its first update. Few
-            attempts prove nothing, so they give no reason.
-        judged: Whether a judge ranks successful attempts. Their rewards then differ.
+    If all attempts get equal rewards, it cannot learn. If a judge ranks successful
+    attempts (``judged``), their rewards differ. A ``baseline`` of few attempts proves
+    nothing, so it gives no reason.
     """
     tasks = [task for task in baseline.by_task if task.attempts]
     families = {task.family for task in tasks}
@@ -66,11 +63,8 @@ def doubts(baseline: Metrics, *, judged: bool = False) -> list[str]:
 def warm_start_offer(baseline: Metrics) -> str:
     """Return a text that recommends a warm start; empty if it is not needed.
 
-    A warm start trains the model on the needed calls of tasks first.
-
-    Args:
-        baseline: Metrics of the untrained policy on held-out tasks whose needed calls
-            are known.
+    A warm start trains the model on the needed calls of tasks first. They must be known
+    for the tasks of the ``baseline``.
     """
     if baseline.rollouts < _ENOUGH or baseline.pass_1.value >= _WEAK:
         return ""
@@ -82,12 +76,7 @@ def warm_start_offer(baseline: Metrics) -> str:
 
 
 def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
-    """Return a warning if many attempts exceeded the model's context, else "".
-
-    Args:
-        trajectories: The attempts.
-        model: The model's name, as the user gave it.
-    """
+    """Return a warning if many attempts exceeded the model's context, else ""."""
     full = [
         made
         for made in trajectories
@@ -107,9 +96,7 @@ def overflow_words(trajectories: Sequence[Trajectory], model: str) -> str:
 def cut_words(share: float, most: int) -> str:
     """Return a warning if many answers were cut at the token limit, else "".
 
-    Args:
-        share: Share of answers that were cut, 0..1.
-        most: The token limit.
+    ``share`` of the answers were cut, 0..1, at ``most`` tokens.
     """
     if share < MOST_CUT:
         return ""

@@ -15,36 +15,32 @@ if TYPE_CHECKING:  # observers of a run must not load the gateway
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run, to show before the run starts.
+    """The plan of a run, to show before the run starts. Empty texts: unknown or unused.
 
     Attributes:
-        config: The run's settings.
         run: The run's folder.
         model: Description of the policy, e.g. ``"nano (1.1M parameters, full
             weights)"``.
         device: ``cpu`` or the GPU's name.
-        sandbox: Description of the sandbox for model-written code.
         workers: Number of worker processes. Each runs ``concurrency`` episodes at once.
         steps: Maximum number of policy updates within the budget.
         held_out: Number of rollouts in the measurement before training. The measurement
             after training has as many.
         validations: Maximum number of validations, of ``eval_tasks`` rollouts each.
         resumed_step: The step from which the run continues; None for a new run.
-        agent: The report on a trial of the user's own agent; None without such an
-            agent.
-        memory: Description of the memory that training needs on the device; empty if
-            unknown.
+        agent: The report on a trial of the user's own agent, if there is one.
+        memory: Description of the memory that training needs on the device.
         saved_as: The name under which the trained agent is saved.
         trained: The tokens that the model learns from: a value of ``train_tokens``, or
             names of :class:`~agentgym.core.components.Component`.
         notes: Remarks on the settings and the tasks, in sentences.
-        form: The model's tool-call format, e.g. ``hermes``; empty if unknown.
-        path: How the model is sampled and trained; empty for the usual way.
+        form: The model's tool-call format, e.g. ``hermes``.
+        path: How the model is sampled and trained, if not in the usual way.
         drops_reasoning: Whether the chat template drops the reasoning of earlier
             answers after the next user message.
         answers: Description of the limits of answers and rollouts.
-        judge: Description of the judge, its use and its price; empty without a judge.
-        expected: Description of the expected duration; empty if unknown.
+        judge: Description of the judge, its use and its price.
+        expected: Description of the expected duration.
         objective: Description of the algorithm and of the KL penalty.
     """
 
@@ -78,8 +74,7 @@ class StepReport:
 
     Attributes:
         step: Number of updates done, this one included.
-        episodes: Number of training rollouts done in the run.
-        budget: Maximum number of training rollouts of the run.
+        episodes: Number of training rollouts done, of at most ``budget``.
         reward: Mean reward of the step's scored rollouts.
         success_rate: Share of the step's scored rollouts that succeeded.
         tool_reliability: Share of the tool calls in these rollouts that ran without an
@@ -90,7 +85,6 @@ class StepReport:
             per trained token.
         grad_norm: Norm of the gradient before clipping.
         clip_fraction: Share of trained tokens whose probability ratio was clipped.
-        trained_tokens: Number of tokens that the loss covered.
         logprob_gap: Mean absolute difference, in nats, between a token's
             log-probability at sampling and in the learner. It is large if the sampling
             server has lower precision or other weights.
@@ -98,13 +92,9 @@ class StepReport:
             token; None without ``kl_coefficient``.
         skipped_groups: Number of groups whose rollouts had equal rewards. A group has
             the step's rollouts of one task.
-        groups: Number of all groups of the step.
-        dropped: Number of dropped rollouts.
-        sampled_tokens: Number of tokens that were sampled in all rollouts.
-        tokens_per_second: Sampled tokens per wall second.
+        tokens_per_second: Sampled tokens of all rollouts per wall second.
         seconds_left: Remaining seconds for the whole budget, at the pace so far.
-        right_tool: Share of needed calls whose tool was called; None if the needed
-            calls are unknown.
+        right_tool: Share of needed calls whose tool was called; None if unknown.
         right_arguments: Share of needed calls made with the right arguments; None if
             unknown.
         sequences: Mean number of training sequences per rollout. Model calls are one
@@ -113,9 +103,8 @@ class StepReport:
             tokens. Each of them starts a new sequence.
         answers_cut: Share of the model's answers that were cut at the token limit.
         ratio_p99: 99th percentile of the ratio of a trained token's probability in the
-            learner to its probability at sampling; None if not measured. It is 1 if
-            both compute equal probabilities.
-        ratio_max: The largest such ratio; None if not measured.
+            learner to its probability at sampling (1 if both compute equal
+            probabilities); ``ratio_max`` is the largest. None if not measured.
         effective_share: Effective sample size of the trained tokens with these ratios
             as weights, divided by their number; None if not measured.
         sequences_masked: Number of sequences that the loss left out, since their mean

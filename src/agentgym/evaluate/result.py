@@ -36,8 +36,6 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         agentgym: Version of agentgym that measured.
         created: Time of the measurement in ISO 8601.
         subject: Name of the measured model, or name and version of a trained agent.
-        scenario: Name of the scenario.
-        split: The split of the tasks.
         seed: Seed of the tasks and attempts.
         samples: Number of attempts per task.
         framework: The framework of the agent, e.g. ``langchain``.
@@ -52,11 +50,9 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
         judging: How often judge and scenario agree, and the judge's cost; None without
             a judge.
         baselines: Metrics of agents without a model on the same tasks, by name.
-        calls: Number of tool calls in scored rollouts by class. Each call is in exactly
-            one class.
+        calls: Number of tool calls in scored rollouts, each in exactly one class.
         confusion: Counts of calls by needed tool and called tool; None if the needed
             calls are unknown.
-        attempts: The results of all rollouts.
     """
 
     version: int = Field(default=EVALUATION_VERSION, ge=1, le=EVALUATION_VERSION)
@@ -111,11 +107,7 @@ class Evaluation(BaseModel, frozen=True, extra="forbid"):
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text to a file atomically, with secrets redacted.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write a text atomically, with secrets redacted, or raise UsageError."""
     try:
         write_atomically(path, text, private=False)
     except OSError as error:

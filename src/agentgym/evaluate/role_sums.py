@@ -20,7 +20,6 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         attempts: Number of scored attempts in which the role made a model call.
-        model_calls: Number of the role's model calls.
         cut: Number of attempts that ended because this role made too many model calls.
         tool_calls: Number of tool calls that the role requested.
         reliable: Number of these calls that ran without error.
@@ -46,12 +45,7 @@ class RoleSums(BaseModel, frozen=True, extra="forbid"):
 def add_up_roles(
     attempts: Sequence[Trajectory], needs: Needs | None
 ) -> dict[str, RoleSums]:
-    """Add up each role's counts over the scored attempts at one task.
-
-    Args:
-        attempts: The scored attempts.
-        needs: The needed calls of this task and others; None if unknown.
-    """
+    """Add up each role's counts over the scored attempts at one task."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for attempt in attempts:
         for role, counts in _counts(attempt, needs).items():

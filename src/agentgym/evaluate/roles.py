@@ -25,12 +25,10 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         rollouts: Number of rollouts in which the role made a model call.
-        right_tool: Share of the role's needed calls whose tool it called. The role's
-            needed calls are those whose tool it called, and those that no role made
-            although this role was offered the tool.
+        right_tool: Share of the role's needed calls (see :class:`RoleSums`) whose tool
+            it called.
         tool_reliability: Share of the role's tool calls that name an offered tool, have
             valid arguments, run without error and break no rule.
-        model_calls: Mean number of the role's model calls.
         tokens: Mean number of tokens that the role sampled.
         prompt_tokens: Mean number of tokens of the role's prompts.
         cut: Share of rollouts that ended because this role made too many model calls.
@@ -56,22 +54,20 @@ class RoleMetrics(BaseModel, frozen=True, extra="forbid"):
         attempts = [task.attempts for task in tasks]
         known = [task.pair("tokens", 1)[1] for task in tasks]
 
-        def share(numbers: Iterable[int], of: Iterable[float]) -> Estimate:
-            return estimate_ratio(list(zip(numbers, of, strict=True)))
+        needed, called = [s.needed for s in sums], [s.tool_calls for s in sums]
 
-        def mean(numbers: Iterable[int], over: Iterable[float]) -> Estimate:
-            return estimate_ratio(list(zip(numbers, over, strict=True)), share=False)
+        def ratio(name: str, of: Iterable[float], *, share: bool = False) -> Estimate:
+            numbers = (getattr(s, name) for s in sums)
+            return estimate_ratio(list(zip(numbers, of, strict=True)), share=share)
 
         return cls(
             rollouts=sum(s.attempts for s in sums),
-            right_tool=share((s.right_tool for s in sums), (s.needed for s in sums)),
-            tool_reliability=share(
-                (s.reliable for s in sums), (s.tool_calls for s in sums)
-            ),
-            model_calls=mean((s.model_calls for s in sums), attempts),
-            tokens=mean((s.tokens for s in sums), known),
-            prompt_tokens=mean((s.prompt_tokens for s in sums), known),
-            cut=share((s.cut for s in sums), attempts),
+            right_tool=ratio("right_tool", needed, share=True),
+            tool_reliability=ratio("reliable", called, share=True),
+            model_calls=ratio("model_calls", attempts),
+            tokens=ratio("tokens", known),
+            prompt_tokens=ratio("prompt_tokens", known),
+            cut=ratio("cut", attempts, share=True),
         )
 
 
@@ -88,9 +84,8 @@ def role_metrics(metrics: Metrics) -> dict[str, RoleMetrics]:
 def check_roles(wanted: Sequence[str] | None, seen: Iterable[Metrics]) -> None:
     """Check that each role in ``train_roles`` made a model call before training.
 
-    Args:
-        wanted: Names of the roles to train; None: all.
-        seen: Measurements of the untrained policy.
+    ``wanted`` are the names of the roles to train (None: all), ``seen`` measurements of
+    the untrained policy.
 
     Raises:
         UsageError: A role made no call; the message lists the roles that did.

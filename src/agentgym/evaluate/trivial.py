@@ -37,12 +37,7 @@ _NUMBER = r"(?<![\w.])\d{1,9}(?![\w.]*\w)"
 
 
 class Call(NamedTuple):
-    """A tool call to make.
-
-    Attributes:
-        name: Name of the tool.
-        arguments: The arguments, as JSON values.
-    """
+    """A tool call to make; its arguments are JSON values."""
 
     name: str
     arguments: dict[str, Any]
@@ -68,7 +63,6 @@ class CallEverything:
             the order of the tools.
         from_instruction: Whether arguments are words and numbers of the instruction.
         rounds: Number of calls of each tool, each with new arguments.
-        name: The agent's name in reports.
     """
 
     seed: int = 0
@@ -136,16 +130,9 @@ async def attempt(
 ) -> Trajectory:
     """Play an episode of an agent that makes ``calls`` and answers; score the episode.
 
-    Args:
-        scenario: The scenario.
-        task: The task.
-        calls: The tool calls, all made in one turn.
-        environment: The environment; None creates a new one.
-        ending: How to score the episode; None: by the scenario, as in training.
-
-    Returns:
-        The trajectory. If the scenario's code raised an exception, the trajectory's
-        status is dropped, and its reason describes the exception.
+    All calls are made in one turn. Without an ``environment``, a new one is created;
+    without an ``ending``, the scenario scores the episode, as in training. If the
+    scenario's code raised an exception, the trajectory is dropped, with a reason.
     """
     return await run_episode(
         Episode(
@@ -171,8 +158,7 @@ async def play(
 ) -> tuple[Trajectory, Reward]:
     """Play an episode like :func:`attempt`; return the trajectory and its score.
 
-    Raises:
-        ScenarioError: The scenario's code raised, or returned no valid score.
+    Raise ScenarioError if the scenario's code raised, or returned no valid score.
     """
     made = await attempt(scenario, task, calls, environment=environment)
     if made.status is RolloutStatus.DROPPED:
@@ -228,12 +214,8 @@ def _value(
 ) -> Any:
     """Return a random value that fits a JSON schema from pydantic.
 
-    Args:
-        schema: The schema.
-        defs: The schemas to which ``$ref`` points.
-        pool: The texts and numbers to choose from.
-        rng: The random numbers.
-        depth: Number of lists and objects around the value.
+    ``$ref`` points to schemas in ``defs``; ``depth`` counts the lists and objects
+    around the value.
     """
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]

@@ -30,19 +30,18 @@ from agentgym.engines.credit import batch_advantages, call_failures, token_weigh
 from agentgym.scenarios.base import Scenario
 
 TOOL_CALLS = components_of("calls")
-"""For each component (a kind of text in a response, such as reasoning), whether it is
-trained by default: only the choice of a tool and the tool's arguments are."""
+"""Trained by default: the choice of a tool, and its arguments."""
 Label = Callable[[ModelCall], list[Components] | None]
-"""A function that returns, for each token of a model call's response, its components
-(choice of a tool, arguments, reasoning, other text); None if they are unknown."""
+"""Returns, for each token of a response, the kinds of text that it belongs to (choice
+of a tool, arguments, reasoning, other text); None if they are unknown."""
 Replay = Callable[[ModelCall], Sequence[Allowed] | None]
-"""A function that returns, for each position of a model call's response, the tokens
-that the call's grammar (a constraint on sampling) allowed; None if they are unknown."""
+"""Returns, for each position of a response, the tokens that its grammar (a constraint
+on sampling) allowed; None if they are unknown."""
 Places = Mapping[int, Allowed | None]
-"""For each trained token's position in a response, the tokens that the call's grammar
-(a constraint on sampling) allowed at this position; None without a grammar."""
+"""By position of each trained token of a response: the tokens that the grammar allowed
+at this position; None without a grammar."""
 Broadcast = Callable[[Trajectory], Sequence[float]]
-"""A function that returns one reward for each model call of a scored rollout."""
+"""Returns one reward for each model call of a scored rollout."""
 
 
 @dataclass
@@ -50,10 +49,9 @@ class Credited:
     """A step's rollouts, their training data, and how each model call was used.
 
     Attributes:
-        groups: The step's rollouts; attempts at the same task form a group.
+        groups: The rollouts; attempts at the same task form a group.
         batch: The engine's training data.
-        ledger: For each rollout id, how each model call was used (trained, masked or
-            dropped), in the order of the calls.
+        ledger: By rollout id, how each model call was used (e.g. trained).
         skipped_groups: Number of groups without a training signal, e.g. because all
             their rewards are equal.
     """
@@ -70,13 +68,15 @@ class Credited:
 
     @property
     def sequences(self) -> float:
-        """Mean number of token sequences per rollout.
+        """Mean number of token sequences per rollout; at best one per agent of a team.
 
-        If a call's prompt begins with all tokens of an earlier call, both calls
-        share a sequence. At best, each agent of a team has one sequence.
+        Calls share a sequence if each prompt begins with all tokens of the call before.
         """
         known = [made for made in self.rollouts if made.model_calls]
-        count = sum(len(_sequences(made.model_calls)) for made in known)
+        count = 0
+        for made in known:
+            calls = [call for call in made.model_calls if call.prompt_ids]
+            count += len(merged([(call, {}, 0.0) for call in calls], group=0))
         return count / max(1, len(known))
 
     @property
@@ -89,12 +89,7 @@ class Credited:
         return sum(_count_breaks(made.model_calls) for made in self.rollouts)
 
     def mask(self, sequences: Sequence[TrainingSequence], reason: str) -> None:
-        """Mark trained calls as masked, since the loss left them out.
-
-        Args:
-            sequences: The sequences that the loss left out.
-            reason: Why it left them out.
-        """
+        """Mark the calls of sequences that the loss left out as masked."""
         left_out = {id(call) for sequence in sequences for call in sequence.calls}
         masked = Bucket("masked", reason)
         for rollout in self.rollouts:
@@ -116,13 +111,9 @@ class Credited:
             self.ledger = update.credit.ledger
         self.mask(update.far_off, FAR_OFF)
         if update.refused:
-            self.refuse(update.refused)
-
-    def refuse(self, reason: str) -> None:
-        """Mark all trained calls as masked: the engine refused the update."""
-        masked = Bucket("masked", reason)
-        for buckets in self.ledger.values():
-            buckets[:] = [masked if b == TRAINED else b for b in buckets]
+            masked = Bucket("masked", update.refused)
+            for buckets in self.ledger.values():
+                buckets[:] = [masked if b == TRAINED else b for b in buckets]
 
 
 @dataclass(frozen=True)
@@ -131,18 +122,15 @@ class BatchBuilder:
 
     Attributes:
         algorithm: Name of the algorithm that computes advantages, e.g. ``rloo``.
-        trainable: For each component (a kind of text in a response, such as reasoning),
-            whether the loss covers it.
-        label: Returns the components of each token of a call's response; None if they
-            are unknown, which masks the call.
+        trainable: For each kind of text in a response, such as reasoning, whether the
+            loss covers it.
+        label: See :data:`Label`; a call whose kinds of text are unknown is masked.
         failure_cost: Amount subtracted from a model call's advantage for each of its
             tool calls that failed.
         train_roles: Names of the team's agents to train; None trains all.
         longest: Most tokens of a trained call, prompt and response together; longer
             calls are masked. None for no limit.
-        replay: Returns the tokens that a call's grammar (a constraint on sampling)
-            allowed at each position of the response. Calls with a grammar are masked if
-            ``replay`` is None or returns None.
+        replay: See :data:`Replay`. Calls with a grammar are masked if it is None.
     """
 
     algorithm: Algorithm
@@ -161,14 +149,7 @@ class BatchBuilder:
         label: Label,
         replay: Replay | None = None,
     ) -> Self:
-        """Return the batch builder of a run.
-
-        Args:
-            config: Every setting.
-            scenario: Decides which tokens are trained if ``config`` does not.
-            label: The engine's method ``label``; see :data:`Label`.
-            replay: The engine's method ``allowed``; see :data:`Replay`.
-        """
+        """Return a run's batch builder, for its engine's ``label`` and ``replay``."""
         return cls(
             config.algorithm,
             trained_components(config, scenario),
@@ -182,12 +163,7 @@ class BatchBuilder:
     def build(
         self, groups: Sequence[Sequence[Trajectory]], broadcast: Broadcast
     ) -> Credited:
-        """Build the batch of ``groups``, and record how each model call is used.
-
-        Args:
-            groups: The step's rollouts; attempts at the same task form a group.
-            broadcast: Returns one reward for each model call of a scored rollout.
-        """
+        """Build the batch of a step, and record how each model call is used."""
         made = Credited(groups)
         attempts = [[_Attempt.of(r, broadcast) for r in group] for group in groups]
         credited = self._credited(attempts)
@@ -217,10 +193,7 @@ class BatchBuilder:
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return the advantages of each trained role's calls, by group and rollout.
-
-        For None, see :meth:`_advantages`.
-        """
+        """Return advantages by role; see :meth:`_advantages`."""
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
         return {
@@ -235,9 +208,6 @@ class BatchBuilder:
         """Multiply each advantage by the weight of its rollout; return all sequences.
 
         The algorithm computes the weights from the rollouts' numbers of trained tokens.
-
-        Args:
-            rollouts: The trained sequences of each rollout.
         """
         trained = [sequences for sequences in rollouts if sequences]
         lengths = [sum(len(s.trained) for s in sequences) for sequences in trained]
@@ -275,10 +245,8 @@ class BatchBuilder:
     ) -> tuple[list[TrainingSequence], list[Bucket]]:
         """Return a rollout's trained sequences, and how each of its calls is used.
 
-        Args:
-            group: Number of the rollout's group.
-            rollout: The rollout.
-            earned: For each call, its advantage, or the reason why it is not trained.
+        ``group`` is the number of the rollout's group. ``earned`` has the advantage of
+        each call, or the reason why it is not trained.
         """
         trained: list[tuple[ModelCall, Places, float]] = []
         entries: list[Bucket] = []
@@ -324,10 +292,9 @@ class BatchBuilder:
 
 
 def trained_components(config: TrainingConfig, scenario: Scenario) -> dict[str, bool]:
-    """Return for each component of responses whether the loss covers it.
+    """Return for each kind of text in a response whether the loss covers it.
 
-    A component is a kind of text, such as reasoning or a tool's arguments. The scenario
-    decides unless the setting ``train_tokens`` is set.
+    The scenario decides unless the setting ``train_tokens`` is set.
     """
     if config.train_tokens is not None:
         return components_of(config.train_tokens)
@@ -340,18 +307,18 @@ def merged(
     """Merge a rollout's model calls into as few token sequences as possible.
 
     A call joins a sequence of the same agent if its prompt begins with the tokens of
-    the whole sequence.
-
-    Args:
-        calls: Each model call with the positions of its trained tokens and its
-            advantage.
-        group: Number of the rollout's group.
+    the whole sequence. Each call comes with the positions of its trained tokens and its
+    advantage; ``group`` is the number of the rollout's group.
     """
     sequences: list[TrainingSequence] = []
     for call, positions, advantage in calls:
         start = len(call.prompt_ids)
-        own = [made for made in sequences if made.agent == call.agent]
-        sequence = _continued(own, call.prompt_ids)
+        continued = [
+            made
+            for made in sequences
+            if made.agent == call.agent and call.prompt_ids[: len(made.ids)] == made.ids
+        ]
+        sequence = max(continued, key=lambda made: len(made.ids), default=None)
         if sequence is None:
             sequence = TrainingSequence(call.agent, group, [])
             sequences.append(sequence)
@@ -362,11 +329,6 @@ def merged(
         ]
         sequence.calls += [call] * bool(positions)
     return sequences
-
-
-def _sequences(calls: Iterable[ModelCall]) -> list[TrainingSequence]:
-    """Merge all calls with recorded tokens into sequences; mark no token as trained."""
-    return merged([(call, {}, 0.0) for call in calls if call.prompt_ids], 0)
 
 
 def _count_breaks(calls: Sequence[ModelCall]) -> int:
@@ -401,13 +363,10 @@ def _said(message: Mapping[str, Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A rollout with the reward of each model call.
+    """A rollout with the reward of each model call; None if it cannot be trained on.
 
-    Attributes:
-        rollout: The rollout.
-        rewards: One reward per model call; None if the rollout cannot be trained on.
-        failures: Number of failed tool calls of each model call.
-        places: The indices of each role's model calls, by role.
+    ``failures`` are the numbers of failed tool calls of the model calls; ``places`` the
+    indices of each role's model calls.
     """
 
     rollout: Trajectory
@@ -445,18 +404,12 @@ def _entries(
     credited: Mapping[str, list[list[float] | None] | None],
     algorithm: Algorithm,
 ) -> Sequence[float | Bucket]:
-    """Return the advantages of a role's calls in one attempt.
+    """Return the advantages of a role's calls in the attempt ``group[index]``.
 
     If the calls are not trained, for example because all advantages are 0, return for
     each call a :class:`Bucket` with the reason. ``ppo`` has returns instead of
-    advantages, and its calls are trained even if all returns are 0.
-
-    Args:
-        role: The role.
-        index: Index of the attempt in ``group``.
-        group: All attempts at the task.
-        credited: For each trained role, the advantages of each attempt's calls.
-        algorithm: Name of the algorithm that computes advantages.
+    advantages, and its calls are trained even if all returns are 0. ``credited`` has
+    the advantages of the group's attempts, by trained role.
     """
     count = len(group[index].places[role])
     if role not in credited:
@@ -481,11 +434,3 @@ def _rewards(rollout: Trajectory, broadcast: Broadcast) -> list[float] | None:
     if len(rewards) != len(rollout.model_calls) or not all(map(math.isfinite, rewards)):
         return None
     return rewards
-
-
-def _continued(
-    sequences: Sequence[TrainingSequence], prompt: Sequence[int]
-) -> TrainingSequence | None:
-    """Return the longest sequence with which ``prompt`` begins; None if none fits."""
-    found = [s for s in sequences if list(prompt[: len(s.ids)]) == s.ids]
-    return max(found, key=lambda s: len(s.ids), default=None)

@@ -14,7 +14,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.files import agents_folder, disk_trouble, new_folder
 from agentgym.engines.base import Engine
 from agentgym.errors import AgentGymError, UsageError
-from agentgym.evaluate.compare import is_beyond_chance, lost_families
+from agentgym.evaluate.compare import lost_families, solves_more
 from agentgym.evaluate.metrics import Metrics
 from agentgym.models.folder import model_source, name_base
 from agentgym.models.template import keep_template, template_of
@@ -32,8 +32,7 @@ class Saved(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         name: Name and version for ``TrainedAgent.load``, e.g. ``coding@4``.
-        is_default: Whether this version became the default, which ``coding`` without a
-            number loads.
+        is_default: Whether ``coding`` without a number loads this version.
         reason: Why this version became the default, or why it did not.
     """
 
@@ -52,21 +51,11 @@ def export_agent(
     state: RunState,
     baseline: Metrics,
     metrics: Metrics,
-) -> tuple[Path, Saved]:
+) -> Saved:
     """Write a run's trained agent into ``folder``, and save it as the next version.
 
-    Args:
-        engine: Exports the weights.
-        scenario: The scenario, which has the prompt and the tools.
-        config: Every setting.
-        folder: The folder to create.
-        step: Number of updates that the exported weights had.
-        state: The run's state.
-        baseline: Held-out metrics before training.
-        metrics: Held-out metrics of the exported weights.
-
-    Returns:
-        The folder, and the saved version.
+    ``step`` is the number of updates that the exported weights had; ``baseline`` and
+    ``metrics`` are held-out metrics before training, and of the exported weights.
     """
     spec = AgentSpec(
         scenario=scenario.name,
@@ -100,7 +89,7 @@ def export_agent(
             baseline=baseline,
             metrics=metrics,
         ).write_card()
-    return folder, keep(TrainedAgent.load(folder.resolve()), config.agent_name)
+    return keep(TrainedAgent.load(folder.resolve()), config.agent_name)
 
 
 class Identity(NamedTuple):
@@ -108,7 +97,6 @@ class Identity(NamedTuple):
 
     Attributes:
         agent: ``module:name`` of the user's agent; None for a scenario's own agent.
-        scenario: The scenario's name.
         source: File or folder of the scenario's tasks.
         tools: Names of the tools that every task offers. They identify the agent if its
             project was moved to a new folder.
@@ -143,14 +131,10 @@ class Identity(NamedTuple):
     def name(self, wanted: str) -> str:
         """Return the name ``wanted``; add a number if another agent has this name."""
         names = (wanted if n == 1 else f"{wanted}-{n}" for n in count(1))
-        return next(name for name in names if self._is_free(name))
+        return next(name for name in names if self._holder(name) is None)
 
     def require_free(self, name: str) -> None:
-        """Raise if another agent is already saved under a name.
-
-        Raises:
-            UsageError: Another agent has the name.
-        """
+        """Raise UsageError if another agent is already saved under a name."""
         if (other := self._holder(name)) is not None:
             agent = other.spec.agent or "the scenario's own agent"
             raise UsageError(
@@ -158,9 +142,6 @@ class Identity(NamedTuple):
                 f"trained on {other.spec.scenario} ({_source(other.scenario)}). Choose "
                 "another --name."
             )
-
-    def _is_free(self, name: str) -> bool:
-        return self._holder(name) is None
 
     def _holder(self, name: str) -> TrainedAgent | None:
         """Return the agent saved under a name if it is not this one; otherwise None."""
@@ -185,9 +166,7 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
     significantly more held-out tasks than the untrained agent, and than the default
     version. It must be measured on at least as many tasks as the default version, and
     not be significantly worse in any family (kind) of tasks. A default that the user
-    chose is kept.
-
-    If another agent has the name ``wanted``, a number is added to the name.
+    chose is kept. If another agent has the name ``wanted``, a number is added.
 
     Raises:
         UsageError: The name is invalid, or ``AGENTGYM_HOME`` cannot be written.
@@ -202,8 +181,8 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
             why = disk_trouble(error) or str(error)
             raise AgentGymError(
                 f"The agent cannot be saved in {agents_folder()}: {why}. Free some "
-                "space "
-                f"there, or set AGENTGYM_HOME to another disk. It is in {agent.path}."
+                f"space there, or set AGENTGYM_HOME to another disk. It is in "
+                f"{agent.path}."
             ) from error
         if is_default:
             versions.set_default(saved)
@@ -213,7 +192,7 @@ def keep(agent: TrainedAgent, wanted: str) -> Saved:
 def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     """Return whether ``agent`` becomes the default version, and the reason."""
     default, new = versions.default(), agent.metrics
-    is_better = _solves_more(new, agent.baseline)
+    is_better = solves_more(agent.baseline, new)
     shares = _apart(new, agent.baseline)
     if not versions.all():
         reason = f"it is the first version of {versions.name}"
@@ -240,17 +219,10 @@ def _verdict(agent: TrainedAgent, versions: Versions) -> tuple[bool, str]:
     if lost := lost_families(old, new):
         named = ", ".join(change.words() for change in lost)
         return False, f"it lost families of tasks that {default} had: {named}"
-    if not _solves_more(new, old):
-        return (
-            False,
-            f"it is not better than {default} beyond chance: {_apart(new, old)}",
-        )
+    if not solves_more(old, new):
+        why = f"it is not better than {default} beyond chance: {_apart(new, old)}"
+        return False, why
     return True, f"it solves more than {default} did: {_apart(new, old)}"
-
-
-def _solves_more(new: Metrics, old: Metrics) -> bool:
-    """Return whether ``new`` solves significantly more tasks than ``old``."""
-    return new.pass_1 > old.pass_1 and is_beyond_chance(old, new)
 
 
 def _apart(first: Metrics, second: Metrics) -> str:

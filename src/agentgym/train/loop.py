@@ -56,11 +56,8 @@ STALLED = "validation got no better within the patience of {patience}"
 class TrainingLoop:
     """Executes one training run; checkpoints save ``state``, to resume the run.
 
-    Args:
-        plan: The checked plan, with the settings.
-        run: The run's folder, which the caller has locked.
-        progress: Observer that receives the run's events, e.g. each finished step.
-        began: When the run's time limit began, as a value of ``time.monotonic()``.
+    The caller has checked the plan and locked the run's folder. The time limit began at
+    ``began``, a value of ``time.monotonic()``.
     """
 
     def __init__(
@@ -170,13 +167,7 @@ class TrainingLoop:
         return self._finish(stopped, weights, self._measuring.at_end(weights))
 
     def _fit_to_time(self) -> None:
-        """Time some rollouts, and choose sizes of the run that fit its time limit.
-
-        Without a time limit, do nothing.
-
-        Raises:
-            UsageError: The time limit is too short.
-        """
+        """Time some rollouts, and choose sizes of the run that fit its time limit."""
         state, config = self.state, self._config
         if config.time is None or state.rollout_seconds is not None:
             return
@@ -214,11 +205,7 @@ class TrainingLoop:
         return offer if answer is None else ""
 
     def _warm_start(self) -> None:
-        """Imitate the calls that tasks need, then measure; skip parts already done.
-
-        Raises:
-            UsageError: The run has already done training steps.
-        """
+        """Imitate the calls that tasks need, then measure; skip parts already done."""
         state = self.state
         if state.warm_start is None:
             if state.step:
@@ -259,13 +246,9 @@ class TrainingLoop:
     def _ask(self, offer: str) -> None:
         """Ask the user whether to train if the first measurement gives little hope.
 
-        Training goes on without a question if a warm start had any success.
-
-        Args:
-            offer: The offer of a warm start that no user answered; otherwise empty.
-
-        Raises:
-            TrainingFailedError: The user did not agree.
+        Training goes on without a question if a warm start had any success. ``offer``
+        is the offer of a warm start that no user answered; otherwise empty. Raise
+        TrainingFailedError if the user did not agree.
         """
         found = doubts(self.state.start, judged=self._config.judge.model is not None)
         remarks = [*found, offer] if offer else found
@@ -350,11 +333,7 @@ class TrainingLoop:
     def _attempt(
         self, tasks: Sequence[Task], step: int, first: int
     ) -> list[list[Trajectory]]:
-        """Attempt each task ``group_size`` times; number the groups from ``first`` on.
-
-        Raises:
-            TrainingFailedError: Every rollout of a step's first tasks was dropped.
-        """
+        """Attempt each task ``group_size`` times; the first group is ``first``."""
         size = self._config.group_size
         requests = RolloutRequest.of_groups(tasks, size, step, first)
         self._progress.phase("rollouts", len(requests))
@@ -460,11 +439,12 @@ class TrainingLoop:
     ) -> TrainingResult:
         state, before = self.state, self.state.baseline
         main, *others = before
-        agent, saved = export_agent(
+        agent = self._run.path / "agent"
+        saved = export_agent(
             self._engine,
             self._scenario,
             self._config,
-            folder=self._run.path / "agent",
+            folder=agent,
             step=weights,
             state=state,
             metrics=after[main],

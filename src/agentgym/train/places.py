@@ -1,7 +1,6 @@
 """Place: the interface for training on another machine; plugins implement it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 
@@ -15,16 +14,12 @@ from agentgym.models.folder import NANO
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
-_SETTLE = "agentgym.compute.auto:settle"
-_EXPECT = "agentgym.compute.auto:expected_time"
-
 
 @dataclass(frozen=True)
 class Elsewhere:
     """A plan for a run on another machine: files to upload and packages to install.
 
     Attributes:
-        config: Every setting.
         machine: Description of the machine.
         uploads: Files to send, with their sizes in bytes.
         installs: Packages to install, as pip names them.
@@ -64,11 +59,8 @@ class Place(ABC):
     ) -> TrainingResult:
         """Start or resume ``run`` on the other machine, and return its result.
 
-        Args:
-            config: The run's settings, with paths of the local machine.
-            run: The run's local folder, which the caller has locked. All results are
-                copied into it.
-            progress: Observer that receives the run's events, e.g. each finished step.
+        The settings have paths of the local machine. The caller has locked the run's
+        local folder, into which all results are copied.
         """
 
     @abstractmethod
@@ -101,7 +93,7 @@ def place_of(gpu: str) -> Place:
     return PLACES.get(name if name in PLACES.names() else _RENTED)
 
 
-def settled(config: TrainingConfig) -> TrainingConfig:
+def choose_machine(config: TrainingConfig) -> TrainingConfig:
     """Choose a machine for ``gpu="auto"``, maybe a rented one; return the settings.
 
     If this machine is chosen, ``gpu`` stays ``auto``. If another machine is
@@ -112,7 +104,7 @@ def settled(config: TrainingConfig) -> TrainingConfig:
         UnsupportedError: ``spot`` is set, but the machine is not rented.
     """
     if config.gpu == "auto" and config.model != NANO and not config.deterministic:
-        settle: Callable[[TrainingConfig], str] = resolve_name(_SETTLE)
+        settle = resolve_name("agentgym.compute.auto:settle")
         config = config.replaced(gpu=settle(config))
     if config.rent.spot and config.gpu.partition(":")[0] in ("local", "none", SSH):
         raise UnsupportedError(
@@ -129,5 +121,6 @@ def expected_time(config: TrainingConfig) -> str:
 
     Returns an empty text if the time is unknown, e.g. on a CPU.
     """
-    expect: Callable[[TrainingConfig], str] = resolve_name(_EXPECT)
-    return "" if config.model == NANO else expect(config)
+    if config.model == NANO:
+        return ""
+    return str(resolve_name("agentgym.compute.auto:expected_time")(config))

@@ -11,11 +11,7 @@ from agentgym.core.components import TRAIN_TOKENS, tokens_name
 from agentgym.core.config import LONGEST_EPISODE, TrainingConfig
 from agentgym.core.task import Split
 from agentgym.engines.lengths import answer_words
-from agentgym.engines.registry import (
-    check_engine,
-    chosen_engine,
-    paced_settings,
-)
+from agentgym.engines.registry import check_engine, chosen_engine, paced_settings
 from agentgym.engines.settings import base_source, objective_words
 from agentgym.errors import MissingExtraError, ScenarioError, UsageError
 from agentgym.evaluate.criteria import flaws
@@ -49,10 +45,8 @@ def tried(plan: Plan, progress: Progress) -> Plan:
     """Test the user's agent, if there is one, and add a report on it to the plan.
 
     A scripted model answers the agent in a few trial episodes. Tools of the agent that
-    the scenario does not have run in training only if the user allows it.
-
-    Raises:
-        UnsupportedError: The agent cannot be trained without changes.
+    the scenario does not have run in training only if the user allows it. Raise
+    UnsupportedError if the agent cannot be trained without changes.
     """
     config = plan.config
     if config.agent.reference is None:
@@ -175,9 +169,7 @@ def _length_notes(given: TrainingConfig, config: TrainingConfig) -> list[str]:
 def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
     """Return the name under which the trained agent will be saved.
 
-    Raises:
-        UsageError: The name is invalid, or another agent has the name that the user
-            chose.
+    Raise UsageError if it is invalid, or the user chose another agent's name.
     """
     identity = Identity.of_run(config, scenario)
     if config.name is not None:
@@ -186,25 +178,23 @@ def _saved_as(config: TrainingConfig, scenario: Scenario) -> str:
 
 
 def _require_extras(config: TrainingConfig) -> None:
-    """Check that the packages of the framework and the tracker are installed.
+    """Raise MissingExtraError if packages of the framework or the tracker are missing.
 
-    Raises:
-        MissingExtraError: Packages are missing. The message names all missing extras,
-            including that of the engine.
+    The message names all missing extras, including that of the engine.
     """
     missing: dict[str, str] = {}
 
-    def look(check: Callable[[], object]) -> None:
+    def collect(check: Callable[[], object]) -> None:
         try:
             check()
         except MissingExtraError as error:
             missing.setdefault(error.extra, error.purpose)
 
-    look(lambda: FRAMEWORKS.get(config.framework).check())
-    look(lambda: require_tracker(config.tracker))
+    collect(lambda: FRAMEWORKS.get(config.framework).check())
+    collect(lambda: require_tracker(config.tracker))
     if missing:
         with suppress(UsageError):  # it is checked again later, in its own place
-            look(lambda: check_engine(config))
+            collect(lambda: check_engine(config))
         raise MissingExtraError(",".join(missing), " and ".join(missing.values()))
 
 
@@ -212,9 +202,6 @@ def _refuse_secrets(scenario: Scenario) -> None:
     """Raise if the system prompt or a tool's description contains a secret.
 
     A trained agent's folder keeps both.
-
-    Raises:
-        ScenarioError: One of them contains a secret.
     """
     kept = {"system prompt": scenario.system_prompt()}
     kept |= {f"tool {t.name!r}": json.dumps(t.to_openai()) for t in scenario.tools()}

@@ -110,14 +110,6 @@ class DeferredSignals:
         self._outer: Any = None
 
     @property
-    def can_interrupt(self) -> bool:
-        """Whether the signal handlers are installed, so that signals can interrupt.
-
-        Only the main thread can install handlers.
-        """
-        return bool(self._old)
-
-    @property
     def has_come(self) -> bool:
         """Whether a signal came since the last :meth:`deferred` block began."""
         return self._came > 0
@@ -159,12 +151,10 @@ class DeferredSignals:
     ) -> Iterator[None]:
         """Delay signals until the end of the block.
 
-        Args:
-            doing: Description of the work in the block, printed after a signal.
-            given_up: Message of ``Interrupted`` if the block is interrupted.
-            patience: Number of signals after which the block itself is interrupted;
-                fewer signals raise nothing. None never interrupts the block, and raises
-                KeyboardInterrupt after its end.
+        A signal prints ``doing``, which describes the work in the block. After
+        ``patience`` signals, the block itself is interrupted with the message
+        ``given_up``; fewer raise nothing. Without ``patience``, the block is never
+        interrupted.
 
         Raises:
             KeyboardInterrupt: A signal came, and ``patience`` is None.
@@ -198,13 +188,10 @@ class DeferredSignals:
 class ResourceUse:
     """Measures time and memory of this process and its children in a ``with`` block.
 
-    Each second, it updates the run's state and ``peak_memory_mb``. Memory that several
-    processes share is counted once (Linux's proportional set size).
-
-    Args:
-        state: The state whose ``wall_seconds`` and ``cpu_seconds`` are updated.
-        began: Start of the wall seconds, as a value of ``time.monotonic()``; None takes
-            the current time.
+    Each second, it updates ``wall_seconds`` and ``cpu_seconds`` of the run's ``state``,
+    and ``peak_memory_mb``. Memory that several processes share is counted once (Linux's
+    proportional set size). Wall seconds begin at ``began``, a value of
+    ``time.monotonic()``; None: now.
     """
 
     def __init__(self, state: RunState, began: float | None = None) -> None:

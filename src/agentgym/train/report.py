@@ -20,13 +20,9 @@ def report_step(
 ) -> StepReport:
     """Return the report of a step.
 
-    Args:
-        credited: The step's rollouts with their training data.
-        update: The engine's statistics of the update.
-        seconds: Seconds of the rollouts and of the update.
-        episodes: Number of training rollouts done.
-        budget: Upper limit on the training rollouts of the run.
-        left: Estimated seconds until the run ends.
+    ``seconds`` are those of the rollouts and of the update; ``episodes`` counts the
+    training rollouts done, of at most ``budget``; ``left`` are the estimated seconds
+    until the run ends.
     """
     rollouts = credited.rollouts
     scored = [t for t in rollouts if t.reward is not None]
@@ -81,11 +77,6 @@ def credit_lines(
     sampling; empty if all are below 0.0005), and ``entropy`` and ``kl`` (means over the
     trained tokens). If a judge model ranked the rollout, ``judge`` has its verdict. An
     engine that reads the rollouts itself adds fields on how its own rules changed them.
-
-    Args:
-        credited: The step's rollouts, with their training data.
-        verdicts: The judge's verdicts, by rollout id.
-        update: The metrics of the update with this data.
     """
     trained: dict[int, dict[str, Any]] = {}
     for number, sequence in enumerate(credited.batch.sequences):

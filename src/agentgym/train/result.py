@@ -22,16 +22,7 @@ RESULT_FILE = "result.json"
 
 
 def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
-    """Raise if nothing has changed the weights: no trained call, and no warm start.
-
-    Args:
-        ledger: Numbers of trained, masked and dropped model calls.
-        run: The run's folder.
-        warmed: Whether there was a warm start.
-
-    Raises:
-        TrainingFailedError: The weights did not change.
-    """
+    """Raise TrainingFailedError if no call was trained, and nothing imitated."""
     if not ledger.trained and not warmed:
         raise TrainingFailedError(
             f"None of {ledger.calls:,} model calls was trained"

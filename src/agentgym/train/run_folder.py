@@ -56,22 +56,17 @@ class RunState(BaseModel, extra="forbid"):
     Attributes:
         step: Number of updates done.
         episodes: Number of training rollouts done.
-        stream: Which training tasks come next.
-        wall_seconds: Wall seconds so far; the sum over all resumes.
-        cpu_seconds: CPU seconds so far; the sum over all resumes.
+        wall_seconds: The sum over all resumes, like ``cpu_seconds``.
         rollout_seconds: Wall seconds per rollout, used to fit the run to its time
             limit; None without a limit.
         training_began: ``wall_seconds`` when the first step began; None before.
         baseline: Metrics of the untrained policy, by held-out set.
-        warm_start: Record of the warm start; None if there was none yet.
         warmed: Metrics after the warm start, by held-out set; empty before.
         first_validation: Validation of the warm start's weights; None without one.
         validation: The newest validation; None while a new one is due.
         confirmation: A second measurement, on the next validation tasks, made if
             ``validation`` reached the goal; otherwise None.
         confirmations: Number of such second measurements in the whole run.
-        watch: The results of all validations so far.
-        ledger: Numbers of trained, masked and dropped model calls so far.
         forgetting: The untrained model's answers to plain questions, and the newest
             distance from that model; None before the questions were asked.
     """
@@ -102,7 +97,7 @@ class RunState(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths and records of one run.
+    """Paths and records of one run, in the folder ``path``.
 
     ::
 
@@ -114,9 +109,6 @@ class RunFolder:
         tensorboard/        the same metrics as curves
         agent/              the trained agent, once done
         result.json         metrics before and after training, once done
-
-    Attributes:
-        path: The folder.
     """
 
     path: Path
@@ -165,11 +157,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: TrainingConfig) -> Self:
-        """Create the folder of a new run, with the settings ``config``.
-
-        Raises:
-            RunFolderError: See :meth:`check_new`.
-        """
+        """Create the folder of a new run; see :meth:`check_new` for errors."""
         run = cls.check_new(config)
         existed = run.path.exists()
         try:
@@ -192,18 +180,15 @@ class RunFolder:
         for path in (Path(name), output / name):
             if os.path.exists(path / "run.json"):  # False if it may not be read
                 return cls(path)
-        raise NotFoundError(
-            "run", str(name), [run.path.name for run in list_runs(output)]
-        )
+        known = [run.path.name for run in list_runs(output)]
+        raise NotFoundError("run", str(name), known)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder against other processes within the block.
 
-        The lock ends with the process, even if it is killed.
-
-        Raises:
-            RunFolderError: Another process trains in this folder.
+        Raise RunFolderError if another one has it. The lock ends with the process, even
+        if it is killed.
         """
         with open(self.path / ".lock", "a+", opener=private) as file:
             try:
@@ -220,11 +205,7 @@ class RunFolder:
             yield
 
     def interrupted(self, lost: str = "") -> TrainingInterrupted:
-        """Return an error that says where the run stopped and how to resume it.
-
-        Args:
-            lost: Sentence about lost work; empty if nothing was lost.
-        """
+        """Return an error on how to resume; ``lost``: a sentence on lost work."""
         found = self.checkpoints()
         step = int(found[-1].name.removeprefix("step-")) if found else None
         return TrainingInterrupted(str(self.path), step, lost)
@@ -249,11 +230,7 @@ class RunFolder:
         return bool(self.record().get("status") == "done")
 
     def record(self) -> dict[str, Any]:
-        """Return the content of run.json.
-
-        Raises:
-            RunFolderError: The file is missing or corrupt, or has no settings.
-        """
+        """Return the content of run.json, or raise RunFolderError."""
         try:
             if not (self.path / "run.json").is_file():
                 raise ValueError("run.json is not a file")
@@ -275,12 +252,7 @@ class RunFolder:
 
     @contextmanager
     def recorded(self, config: TrainingConfig, form: str = "") -> Iterator[None]:
-        """Record in run.json that the run is running, and after the block how it ended.
-
-        Args:
-            config: Every setting.
-            form: The model's tool-call format.
-        """
+        """Record in run.json that the run is running, and later how it ended."""
         settings = config.model_dump(mode="json")
         self.write_record(status="running", config=settings, form=form)
         try:
@@ -334,13 +306,6 @@ class RunFolder:
         """Return the checkpoint of the warm start; None without a warm start."""
         return self._checkpoint(0) if state.warmed else None
 
-    def validation(self, step: int) -> Metrics | None:
-        """Return the metrics of a step's validation; None if there was none."""
-        for line in self.metrics():
-            if line["step"] == step and "validation" in line:
-                return Metrics.model_validate(line["validation"])
-        return None
-
     def _checkpoint(self, step: int) -> Path:
         return self.path / "checkpoints" / f"step-{step:06d}"
 
@@ -351,8 +316,7 @@ class RunFolder:
     def load_state(self) -> tuple[RunState, Path] | None:
         """Return state and folder of the newest checkpoint; None if there is none.
 
-        Raises:
-            CheckpointError: The state cannot be read.
+        Raise CheckpointError if the state cannot be read.
         """
         found = self.checkpoints()
         if not found:
@@ -373,8 +337,7 @@ class RunFolder:
     def append_credit(self, lines: Iterable[dict[str, Any]]) -> None:
         """Append a step's lines to credit.jsonl and flush them to disk.
 
-        If a resumed run repeats a step, the file has lines for both; the later ones
-        count.
+        If a resumed run repeats a step, the later lines count.
         """
         self._append(CREDIT_FILE, lines)
 
@@ -396,16 +359,14 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl; ignore a last line without its line end.
 
-        Raises:
-            RunFolderError: A line is not a step; the message has the line's number.
+        Raise RunFolderError for a line that is not a step.
         """
         return self.metrics_from(0)[0]
 
     def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
         """Return the lines of metrics.jsonl from byte ``start`` on, and the end offset.
 
-        Raises:
-            RunFolderError: See :meth:`metrics`; lines are counted from ``start``.
+        For errors, see :meth:`metrics`; lines are counted from ``start``.
         """
         path = self.path / "metrics.jsonl"
         data = path.read_bytes()[start:] if path.exists() else b""
@@ -428,14 +389,10 @@ def metrics_line(
     validation: Metrics | None,
     forgetting: Forgetting | None = None,
 ) -> dict[str, Any]:
-    """Return a step's line of metrics.jsonl.
+    """Return a step's line of metrics.jsonl: the fields of its report, and two more.
 
-    Args:
-        report: The step's report; all its fields are in the line.
-        validation: The validation after the step, for the field ``validation``; None if
-            there was none.
-        forgetting: The distance from the untrained model; its ``kl`` becomes the field
-            ``forgetting_kl`` if there was a validation.
+    They are the ``validation`` after the step, if there was one, and then the distance
+    from the untrained model, ``forgetting_kl``.
     """
     line = asdict(report)
     if validation is not None:
@@ -458,10 +415,7 @@ def _read_line(where: str, line: bytes) -> dict[str, Any]:
 
 
 def _refuse_secrets(config: TrainingConfig) -> None:
-    """Raise ConfigError if a setting contains a secret.
-
-    The run folder keeps the run's settings, and secrets must not be written to it.
-    """
+    """Raise ConfigError if a setting, which the run folder keeps, has a secret."""
     redactor = Redactor.of_environment()
     for name, value in config.flat(config.model_dump(mode="json")).items():
         if (clean := redactor.json(value)) != value:

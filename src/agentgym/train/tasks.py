@@ -46,39 +46,28 @@ class StreamState(BaseModel, extra="forbid"):
 class TaskStream:
     """Chooses the training tasks of a scenario; state and seed determine the choice.
 
-    After the scenario's last task, the first one comes again.
-
-    Args:
-        scenario: The scenario that creates the tasks.
-        config: The settings. ``task_choice="adaptive"`` skips tasks at random: those of
-            families (kinds of tasks) with little training signal more often. Otherwise
-            every task is taken. The training signal is measured on rewards minus the
-            penalty ``failure_cost`` for failed tool calls.
-        state: The stream's state; it is updated in place.
+    After the scenario's last task, the first one comes again. With
+    ``task_choice="adaptive"``, tasks are skipped at random: those of families (kinds of
+    tasks) with little training signal more often. The signal is measured on rewards
+    minus the penalty ``failure_cost`` for failed tool calls. ``state`` is updated in
+    place.
     """
 
     def __init__(
         self, scenario: Scenario, config: TrainingConfig, state: StreamState
     ) -> None:
         self._scenario = scenario
-        self._seed = config.seed
-        self._size = config.tasks_per_step
-        self._draws = most_draws(config.algorithm)
-        self._adaptive = config.task_choice == "adaptive"
-        self._failure_cost = config.failure_cost
+        self._config = config
         self._state = state
         self._epoch: tuple[int, list[Task]] = (-1, [])
 
     def take(self, count: int) -> list[Task]:
-        """Return the next ``count`` tasks to train on.
-
-        Raises:
-            ScenarioError: The scenario has no training tasks.
-        """
+        """Return the next ``count`` tasks to train on."""
         chosen: list[Task] = []
         while len(chosen) < count:
             task = self._next()
-            if not self._adaptive or self._draw() < self._share(task.family):
+            adaptive = self._config.task_choice == "adaptive"
+            if not adaptive or self._draw() < self._share(task.family):
                 chosen.append(task)
             self._state.position += 1
         return chosen
@@ -95,28 +84,28 @@ class TaskStream:
         the budget allows it. Groups without a signal are returned too: they count for
         the budget and the run's record, but add nothing to the loss.
 
-        Args:
-            room: Number of groups left in the budget; at least one group is sampled.
-            attempt: Attempts tasks and returns their groups. Its arguments are the
-                tasks, and the number of groups that the step has so far.
-            has_signal: Returns whether a group can be trained on.
+        At least one group is sampled, even if the budget has no ``room`` for more
+        groups. ``attempt`` returns the groups of some tasks; it also gets the number of
+        groups that the step has so far. ``has_signal`` returns whether a group can be
+        trained on.
         """
         groups: list[Sequence[Trajectory]] = []
-        wanted = max(1, min(self._size, room))
-        for _ in range(self._draws):
+        size, draws = self._config.tasks_per_step, most_draws(self._config.algorithm)
+        wanted = max(1, min(size, room))
+        for _ in range(draws):
             groups += attempt(self.take(wanted), len(groups))
-            kept = sum(map(has_signal, groups)) if self._draws > 1 else self._size
-            wanted = min(self._size - kept, room - len(groups))
+            kept = sum(map(has_signal, groups)) if draws > 1 else size
+            wanted = min(size - kept, room - len(groups))
             if wanted < 1:
                 break
         return groups
 
     def learn(self, groups: Sequence[Sequence[Trajectory]]) -> None:
         """Update each family's training signal in the state by its new groups."""
-        spread = self._state.spread
+        spread, cost = self._state.spread, self._config.failure_cost
         for group in groups:
             rewards = [
-                [t.reward - self._failure_cost * count for count in call_failures(t)]
+                [t.reward - cost * count for count in call_failures(t)]
                 for t in group
                 if t.reward is not None and t.model_calls
             ]
@@ -128,14 +117,14 @@ class TaskStream:
     def _next(self) -> Task:
         number, offset = divmod(self._state.position, _TASKS_PER_EPOCH)
         if self._epoch[0] != number:
-            seed = self._seed * 1_000_003 + number
+            seed = self._config.seed * 1_000_003 + number
             made = make_tasks(self._scenario, Split.TRAIN, seed, _TASKS_PER_EPOCH)
             self._epoch = (number, made)
         tasks = self._epoch[1]
         return tasks[offset % len(tasks)]
 
     def _draw(self) -> float:
-        return Random(f"{self._seed}/{self._state.position}").random()
+        return Random(f"{self._config.seed}/{self._state.position}").random()
 
     def _share(self, family: str) -> float:
         spread = self._state.spread.get(family, _FULL_SPREAD)

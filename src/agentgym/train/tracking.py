@@ -12,33 +12,21 @@ from agentgym.integrations.registry import require
 
 _NEEDS = {"tensorboard": "local", "wandb": "wandb"}
 """For each tracker, the pip extra that installs its library."""
-_VALIDATED: tuple[MetricName, ...] = (
-    "tool_reliability",
-    "right_tool",
-    "right_arguments",
-)
+_VALIDATED: tuple[MetricName, ...] = "tool_reliability", "right_tool", "right_arguments"
 
 Track = Callable[[StepReport, Metrics | None], None]
 """A function that records a step's metrics, and its validation if there was one."""
 
 
 def require_tracker(name: str) -> None:
-    """Check that the library of a tracker is installed, without importing it.
-
-    Raises:
-        MissingExtraError: The library is missing; the message has the install command.
-    """
+    """Raise MissingExtraError if a tracker's library is not installed."""
     if name in _NEEDS:
         require([name], _NEEDS[name], f"--tracker {name}")
 
 
 @contextmanager
 def open_tracker(config: TrainingConfig, run: Path) -> Iterator[Track]:
-    """Yield a function that records steps in the configured tracker.
-
-    Raises:
-        MissingExtraError: The tracker's library is not installed.
-    """
+    """Yield a function that records steps in the configured tracker."""
     require_tracker(config.tracker)
     if config.tracker == "tensorboard":
         from tensorboard.summary import Writer

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
 
 from pydantic import BaseModel, Field
 
@@ -37,17 +37,14 @@ MODEL_FOLDER = "model"
 
 
 class Provenance(BaseModel, extra="forbid"):
-    """How an agent was trained.
+    """How an agent was trained, with every setting of the run.
 
     Attributes:
-        base_model: The model that training started from.
-        config: Every setting of the run.
         run: Path of the run's folder during training; empty if there was no run.
         folder: The training process's working directory; empty if unknown.
         steps: Number of policy updates.
         episodes: Number of training rollouts.
         created: Time of creation, in ISO 8601.
-        versions: Versions of the relevant packages.
     """
 
     base_model: str
@@ -58,6 +55,14 @@ class Provenance(BaseModel, extra="forbid"):
     episodes: int
     created: str
     versions: dict[str, str] = Field(default_factory=dict)
+
+
+class _Options(TypedDict, total=False):
+    """Options of the ``to_`` methods of a trained agent."""
+
+    agent: Any
+    base_url: str | None
+    api_key: str | None
 
 
 class TrainedAgent(BaseModel):
@@ -321,9 +326,10 @@ class TrainedAgent(BaseModel):
         self,
         framework: str,
         tools: list[Any] | None,
-        agent: Any,
-        base_url: str | None,
-        api_key: str | None,
+        *,
+        agent: Any = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
     ) -> Any:
         """Convert the agent to an object of a framework."""
         if self.roles and framework != "langchain":
@@ -359,42 +365,29 @@ class TrainedAgent(BaseModel):
             MissingExtraError: LangChain is not installed.
         """
         made: CompiledStateGraph[Any, Any, Any, Any] = self._to(
-            "langchain", tools, agent, base_url, api_key
+            "langchain", tools, agent=agent, base_url=base_url, api_key=api_key
         )
         return made
 
     def to_autogen(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "ChatAgent | Team":
         """Return an AutoGen ``AssistantAgent``, or your own agent if that was trained.
 
         Args:
             tools: AutoGen tools or functions to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent that gets the weights; None takes the one that was
-                trained, if it was your own. It is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, ``base_url`` and ``api_key``, as for
+                :meth:`to_langchain`.
 
         Raises:
             MissingExtraError: AutoGen is not installed.
         """
-        made: ChatAgent | Team = self._to("autogen", tools, agent, base_url, api_key)
+        made: ChatAgent | Team = self._to("autogen", tools, **options)
         return made
 
     def to_crewai(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "Agent | Task | Crew":
         """Return a CrewAI Agent, or your own CrewAI object if that was trained.
 
@@ -404,95 +397,64 @@ class TrainedAgent(BaseModel):
         Args:
             tools: CrewAI tools to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent that gets the weights; None takes the one that was
-                trained, if it was your own. It is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, ``base_url`` and ``api_key``, as for
+                :meth:`to_langchain`.
 
         Raises:
             MissingExtraError: CrewAI is not installed.
         """
-        made: Agent | Task | Crew = self._to("crewai", tools, agent, base_url, api_key)
+        made: Agent | Task | Crew = self._to("crewai", tools, **options)
         return made
 
     def to_agent_framework(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "FrameworkAgent[Any] | Workflow":
         """Return the agent as an ``Agent`` or Workflow of Microsoft Agent Framework.
 
         Args:
             tools: Tools of Agent Framework to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent or workflow that gets the weights; None takes the one
-                that was trained, if it was your own. It is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, ``base_url`` and ``api_key``, as for
+                :meth:`to_langchain`.
 
         Raises:
             MissingExtraError: Agent Framework is not installed.
         """
         made: FrameworkAgent[Any] | Workflow = self._to(
-            "agent_framework", tools, agent, base_url, api_key
+            "agent_framework", tools, **options
         )
         return made
 
     def to_openai_agents(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "OpenAIAgent[Any]":
         """Return the agent as an ``Agent`` of the OpenAI Agents SDK.
 
         Args:
             tools: The SDK's function tools to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent that gets the weights; None takes the one that was
-                trained, if it was your own. It is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, ``base_url`` and ``api_key``, as for
+                :meth:`to_langchain`.
 
         Raises:
             MissingExtraError: The SDK is not installed.
         """
-        made: OpenAIAgent[Any] = self._to(
-            "openai_agents", tools, agent, base_url, api_key
-        )
+        made: OpenAIAgent[Any] = self._to("openai_agents", tools, **options)
         return made
 
     def to_pydantic_ai(
-        self,
-        tools: list[Any] | None = None,
-        *,
-        agent: Any = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
+        self, tools: list[Any] | None = None, **options: Unpack[_Options]
     ) -> "PydanticAgent[Any, Any]":
         """Return the agent as an ``Agent`` of pydantic-ai.
 
         Args:
             tools: pydantic-ai's tools to use; None takes the scenario's tools,
                 bound to a new example environment.
-            agent: Your own agent that gets the weights; None takes the one that was
-                trained, if it was your own. It is not changed.
-            base_url: Address of an OpenAI-compatible server that has the weights. None
-                runs the model in this process.
-            api_key: Key of that server.
+            **options: ``agent``, ``base_url`` and ``api_key``, as for
+                :meth:`to_langchain`.
 
         Raises:
             MissingExtraError: pydantic-ai is not installed.
         """
-        made: PydanticAgent[Any, Any] = self._to(
-            "pydantic_ai", tools, agent, base_url, api_key
-        )
+        made: PydanticAgent[Any, Any] = self._to("pydantic_ai", tools, **options)
         return made

@@ -33,7 +33,7 @@ from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario, tasks_reference
 from agentgym.security.redaction import get_logger
 from agentgym.train.loop import TrainingLoop
-from agentgym.train.places import Elsewhere, place_of, settled
+from agentgym.train.places import Elsewhere, choose_machine, place_of
 from agentgym.train.plan import make_plan, require_sound, tried
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_TARGETS = ("local",)
 _WRITE_REPORTS = "agentgym.ui.reports.run:write_reports"
 
 
@@ -160,38 +159,34 @@ class Trainer:
             TrainingFailedError: The first measurement shows that training is hopeless,
                 or training gave no usable policy.
         """
+        trainer = self
         if progress is not None:
-            other = Trainer(self.config, progress=progress, began=self._began)
-            settings |= {"yes": yes, "warm_start": warm_start, "resume": resume}
-            settings |= {"framework": framework, "episodes": episodes, "gpu": gpu}
-            settings |= {"check": check, "check_command": check_command}
-            return other.train(
-                scenario, agent=agent, command=command, tasks=tasks, **settings
-            )
+            trainer = Trainer(self.config, progress=progress, began=self._began)
         began = time.monotonic() if self._began is None else self._began
         subject = named_subject(scenario, agent, command, tasks, check, check_command)
         if resume is None:
             named = {**subject, "framework": framework, "gpu": gpu}
             named |= {"episodes": episodes, "yes": yes, "warm_start": warm_start}
-            config = settled(self.config.replaced(**named, **settings))
+            config = choose_machine(self.config.replaced(**named, **settings))
             if is_elsewhere(config.gpu):
-                return self._train_elsewhere(located(config))
+                return trainer._train_elsewhere(located(config))
             plan = make_plan(located(config))
             require_sound(plan.config)
-            plan = tried(plan, self._progress)
+            plan = tried(plan, trainer._progress)
             run = RunFolder.create(plan.config)
             with run.lock():
-                return self._run(plan, run, began)
+                return trainer._run(plan, run, began)
         run = RunFolder.open(resume, self.config.output)
         before = run.config()
         given = {"episodes": episodes, "yes": yes, "warm_start": warm_start, "gpu": gpu}
         config = resumed_config(before, given | settings)
         with run.lock():
-            if is_elsewhere(before.gpu) and config.gpu != before.gpu:
-                self._fetch_results(before, run)
+            moves = is_elsewhere(before.gpu) and config.gpu != before.gpu
+            if moves and (why := place_of(before.gpu).fetch_results(before, run)):
+                trainer._progress.warned([f"{why} The run goes on from {run.path}."])
             if is_elsewhere(config.gpu):
-                return self._run_elsewhere(config, run)
-            return self._run(make_plan(config), run, began, is_new=False)
+                return trainer._run_elsewhere(config, run)
+            return trainer._run(make_plan(config), run, began, is_new=False)
 
     def _train_elsewhere(self, config: TrainingConfig) -> TrainingResult:
         """Create the folder of a new run, and train the run on another machine."""
@@ -200,12 +195,6 @@ class Trainer:
         run = RunFolder.create(config)
         with run.lock():
             return self._run_elsewhere(config, run, is_new=True)
-
-    def _fetch_results(self, config: TrainingConfig, run: RunFolder) -> None:
-        """Fetch a run's remaining files from its previous machine (in ``config``)."""
-        if why := place_of(config.gpu).fetch_results(config, run):
-            text = f"{why} The run goes on from {run.path}."
-            self._progress.warned([text])
 
     def _run(
         self, plan: Plan, run: RunFolder, began: float, *, is_new: bool = True
@@ -381,9 +370,8 @@ class Trainer:
         """
         from agentgym.serving.server import AgentServer
 
-        if target not in _TARGETS:
-            known = ", ".join(_TARGETS)
-            raise UsageError(f"No target is named {target!r}; there is: {known}.")
+        if target != "local":
+            raise UsageError(f"No target is named {target!r}; there is: local.")
         if isinstance(agent, TrainingResult):
             agent = agent.trained
         trained = agent if isinstance(agent, TrainedAgent) else TrainedAgent.load(agent)
@@ -402,13 +390,7 @@ def named_subject(
 ) -> dict[str, Any]:
     """Convert a user's arguments to the settings ``scenario`` and ``agent``.
 
-    Args:
-        scenario: The scenario; see :meth:`Trainer.train` for all arguments.
-        agent: The user's own agent, or None.
-        command: A program's command, instead of ``agent``.
-        tasks: A tasks file, instead of ``scenario``.
-        check: A function that scores attempts at ``tasks``.
-        check_command: A command that scores attempts at ``tasks``.
+    The arguments are those of :meth:`Trainer.train`.
 
     Raises:
         UsageError: Other processes could not import the agent or the check.

@@ -64,18 +64,13 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """The saved versions of the agent with one name.
-
-    Raises:
-        UsageError: The name is not valid for an agent.
-    """
+    """The saved versions of the agent with one name; UsageError if it is invalid."""
 
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} is not a name for an agent: use letters, digits, _, - "
-                "and ., "
-                "with a letter, a digit or _ first."
+                "and ., with a letter, a digit or _ first."
             )
         self.name = name
         self._folder = agents_folder() / name
@@ -101,11 +96,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[Self]:
-        """Lock out other processes that would add a version or set the default.
-
-        Raises:
-            UsageError: ``AGENTGYM_HOME`` cannot be written.
-        """
+        """Lock out other processes that would add a version or set the default."""
         require_writable_state()
         make_private_folder(agents_folder().parent)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -132,13 +123,9 @@ class Versions:
         return version
 
     def set_default(self, version: Version, *, pinned: bool = False) -> None:
-        """Make ``version`` the default version.
+        """Make ``version`` the default; ``pinned``: later runs may not change it.
 
         The caller must hold the lock of :meth:`locked`.
-
-        Args:
-            version: The new default.
-            pinned: Whether to forbid later runs to change the default.
         """
         write_atomically(self._folder / _DEFAULT, f"{version.number}\n")
         if pinned:

@@ -53,7 +53,7 @@ BASELINE = measured(10)
 
 
 def kinds(watch: Watch, step: int, found: Metrics, patience: int = 6) -> list[str]:
-    return [remark.kind for remark in watch.look(step, found, BASELINE, patience)]
+    return [remark.kind for remark in watch.add(step, found, BASELINE, patience)]
 
 
 def test_the_best_validation_is_remembered() -> None:

@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
     ToolFormat,
     WrittenCall,
-    call_of,
+    json_call,
     read_object,
 )
 
@@ -21,13 +21,13 @@ _SEPARATOR = re.compile(r"\s*;\s*")
 class BareJson(ToolFormat):
     """Reads tool calls that are bare JSON objects with a name and parameters."""
 
-    name: ClassVar[str] = "json"
-    vllm_parser: ClassVar[str] = "llama3_json"
-    openers: ClassVar[tuple[str, ...]] = (
+    name = "json"
+    vllm_parser = "llama3_json"
+    openers = (
         "<|python_tag|>", '{"name"', '{ "name"', '{"type"', '{\n"name"', '{\n  "name"',
     )  # fmt: skip
-    end_marks: ClassVar[tuple[str, ...]] = ("<|eom_id|>",)
-    example: ClassVar[str] = '{"name": "f", "parameters": {"k": 1}}'
+    end_marks = ("<|eom_id|>",)
+    example = '{"name": "f", "parameters": {"k": 1}}'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -51,11 +51,8 @@ class BareJson(ToolFormat):
             name = value.fields.get("name", value.fields.get("function", (None,)))[0]
             if not isinstance(name, str) or key not in value.fields:
                 continue
-            given, begin, end = value.fields[key]
-            written = given if isinstance(given, str) else text[begin:end]
-            calls.append(
-                call_of(text, (first, start), name, written, (begin, end), brace + 1)
-            )
+            span = (first, start)
+            calls.append(json_call(text, span, name, value.fields[key], brace + 1))
         return calls
 
     def call_text(self, name: str, written: str) -> CallText:

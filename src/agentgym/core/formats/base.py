@@ -138,24 +138,17 @@ class ToolFormat(ABC):
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
     ) -> list[WrittenCall]:
-        """Return the calls in ``text`` from offset ``start`` on, in order.
+        """Return the calls in a response from offset ``start`` on, in order.
 
-        Args:
-            text: The response.
-            start: Offset where the response's reasoning ends.
-            tools: The request's tools in OpenAI's format. Formats that write values
-                without types convert them by the tools' schemas.
+        ``start`` is where the response's reasoning ends. Formats that write values
+        without types convert them by the schemas of ``tools``, in OpenAI's format.
         """
 
     def call_text(self, name: str, written: str) -> CallText | None:
         """Return the text around the arguments of a call of the tool ``name``.
 
-        None, the default, if calls of this format cannot be restricted by a grammar.
-
-        Args:
-            name: Name of the tool.
-            written: An example call from the model's chat template. Formats with
-                several spellings use the spelling of the example.
+        ``written`` is an example call from the model's chat template, whose spelling is
+        used. None, the default, if a grammar cannot restrict calls of this format.
         """
         return None
 
@@ -169,11 +162,9 @@ class ToolFormat(ABC):
     ) -> Reading:
         """Parse a response into calls, reasoning and content.
 
-        Args:
-            text: The response, with its end token if it has one.
-            prefix: The last characters of the prompt, which may open the reasoning.
-            tools: The offered tools in OpenAI's format.
-            end: The end token as text if ``text`` ends with it, else empty.
+        ``prefix`` has the last characters of the prompt, which may open the reasoning;
+        ``tools`` are the offered tools in OpenAI's format. If the response ends with an
+        end token, ``end`` is its text.
         """
         body = text.removesuffix(end) if end else text
         opened, closed = self._reasoning(body, prefix, tools)
@@ -266,7 +257,6 @@ class ToolFormat(ABC):
 
 
 def call_of(
-    text: str,
     span: tuple[int, int],
     name: object,
     arguments: object,
@@ -275,13 +265,10 @@ def call_of(
 ) -> WrittenCall:
     """Build a call; it is malformed unless name and arguments are valid.
 
-    Args:
-        text: The response.
-        span: Start and end offset of the call.
-        name: The tool's name; valid if it is a non-empty string without outer spaces.
-        arguments: A dictionary, or a JSON object as text, which is kept as written.
-        values: Start and end offset of the arguments.
-        mark: Offset after the opening mark.
+    The name must be a non-empty string without outer spaces. The arguments must be a
+    dictionary, or a JSON object as text, which is kept as written. ``span`` and
+    ``values`` are the start and end offsets of the call and of its arguments; ``mark``
+    is the offset after the opening mark.
     """
     broken = WrittenCall(*span, mark=mark)
     written = arguments if isinstance(arguments, str) else ""
@@ -289,7 +276,7 @@ def call_of(
         if not isinstance(arguments, dict):
             return broken
         written = json.dumps(arguments, ensure_ascii=False)
-    elif not is_object(written):
+    elif not _is_object(written):
         return broken
     if not isinstance(name, str) or not name or name != name.strip():
         return broken
@@ -298,8 +285,34 @@ def call_of(
     return WrittenCall(*span, name, written, values, mark)
 
 
-def is_object(text: str) -> bool:
-    """Return whether a text is a JSON object."""
+def json_call(
+    text: str,
+    span: tuple[int, int],
+    name: object,
+    arguments: tuple[Any, int, int],
+    mark: int,
+) -> WrittenCall:
+    """Build a call from two fields of a :class:`JsonObject`.
+
+    The arguments may be an object, or the text of an object.
+    """
+    given, first, last = arguments
+    written = given if isinstance(given, str) else text[first:last]
+    return call_of(span, name, written, (first, last), mark)
+
+
+def malformed_call(text: str, start: int, mark: int, closing: str) -> WrittenCall:
+    """Return an unreadable call: up to its closing mark, or to the next opening mark.
+
+    ``mark`` is the offset after the opening mark, which begins at ``start``.
+    """
+    ends = [text.find(closing, mark), text.find(text[start:mark], mark)]
+    closed, reopened = (len(text) if at < 0 else at for at in ends)
+    end = reopened if reopened < closed else min(closed + len(closing), len(text))
+    return WrittenCall(start, end, mark=mark)
+
+
+def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -307,11 +320,9 @@ def is_object(text: str) -> bool:
 
 
 class JsonObject(NamedTuple):
-    """A JSON object that was read from a text.
+    """A JSON object that was read from a text, and ends before the offset ``end``.
 
-    Attributes:
-        fields: For each key, the value and its start and end offset in the text.
-        end: Offset after the object.
+    ``fields`` has for each key the value, and its start and end offset in the text.
     """
 
     fields: dict[str, tuple[Any, int, int]]
@@ -415,14 +426,9 @@ _TYPE_NAMES = {
 
 
 def typed_value(raw: str, types: frozenset[str] | None) -> Any:
-    """Convert a parameter's text to a value of the parameter's type.
+    """Convert a parameter's text to one of its JSON types.
 
-    The text itself is returned if it cannot be converted.
-
-    Args:
-        raw: The text between the parameter's marks, without quotes.
-        types: JSON types of the parameter. If None or empty, the type is unknown and
-            the value is the text itself.
+    The text itself is returned if it cannot be converted, or if no type is known.
     """
     if not types or types == {"string"}:
         return raw

@@ -6,9 +6,9 @@ work like their base models.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import Any, Protocol
 
 from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall
@@ -33,6 +33,7 @@ PROBE_TOOL: Mapping[str, Any] = {
     },
 }
 _ARGUMENTS = {"text": _TEXT, "count": _COUNT}
+_ASKED: Message = {"role": "user", "content": "u"}
 _LONG_ID, SHORT_ID = "call_0123456789abcdef01", "call00000"
 _THOUGHT = "probe thought"
 PREFIX = 200
@@ -40,10 +41,7 @@ PREFIX = 200
 
 
 class Render(Protocol):
-    """A function that renders messages with a chat template.
-
-    It raises the template's own errors.
-    """
+    """Renders messages with a chat template; raises the template's own errors."""
 
     def __call__(
         self, messages: list[Message], tools: list[Message], *, prompt: bool
@@ -56,14 +54,12 @@ class TemplateForm:
     """How a chat template writes and expects tool calls.
 
     Attributes:
-        format: The format of the template's calls.
         takes_objects: Whether arguments must be passed as objects, not as JSON text.
         short_ids: Whether call ids must have exactly nine letters and digits.
         begins_reasoning: Whether the template's prompts end with a mark that opens
             reasoning, e.g. ``<think>``.
         one_call: Whether an answer may have one call only. With several calls, the
             template fails or leaves some out.
-        written: An example call as the template writes it.
     """
 
     format: ToolFormat
@@ -84,13 +80,9 @@ class TemplateForm:
 def find_form(
     model: str, render: Render, formats: Mapping[str, ToolFormat], *, forced: str = ""
 ) -> TemplateForm:
-    """Detect how a chat template writes tool calls.
+    """Detect how the chat template of ``model`` writes tool calls.
 
-    Args:
-        model: Name of the model, for error messages.
-        render: Renders messages with the template.
-        formats: The formats to choose from, by name.
-        forced: Name of the only format to try; empty tries all.
+    Tries all ``formats``; only the one named ``forced`` if this is not empty.
 
     Raises:
         ModelError: No format can parse the template's calls, or several can. The
@@ -99,7 +91,7 @@ def find_form(
     first_error = ""
     written = ""
     found: list[TemplateForm] = []
-    for as_object, call_id in _attempts():
+    for call_id, as_object in product((_LONG_ID, SHORT_ID), (False, True)):
         try:
             before, answer = _probe(render, as_object=as_object, call_id=call_id)
         except Exception as error:  # noqa: BLE001 templates may raise anything
@@ -121,7 +113,7 @@ def find_form(
                         form,
                         as_object,
                         short_ids=call_id == SHORT_ID,
-                        begins_reasoning=form.thinks(_prompt_end(render)),
+                        begins_reasoning=form.thinks(_prompt(render)[-PREFIX:]),
                         one_call=_takes_one_call(render, as_object, call_id),
                         written=answer[call.start : call.end],
                     )
@@ -135,13 +127,8 @@ def keeps_reasoning(render: Render, form: ToolFormat | None = None) -> bool:
     """Return whether a template keeps the reasoning of earlier answers in a prompt.
 
     If the template drops reasoning after the next user message, earlier answers in the
-    prompt no longer have the tokens that were sampled.
-
-    Args:
-        render: Renders messages with the template.
-        form: The template's tool format. If given, reasoning between the format's marks
-            in an answer's text is tested too. None tests only reasoning in a separate
-            message field.
+    prompt no longer have the tokens that were sampled. Reasoning in a separate message
+    field is tested, and with ``form``, reasoning between its marks in an answer's text.
     """
     marks = form.reasoning_marks if form is not None else ()
     texts = [f"{opening}{_THOUGHT}{closing}" for opening, closing in marks]
@@ -156,10 +143,7 @@ _FIELDS = "reasoning_content", "reasoning", "thinking"
 
 def _is_dropped(render: Render, answer: Message) -> bool:
     """Return whether a template drops an answer's reasoning after the next request."""
-    said: list[Message] = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", **answer},
-    ]
+    said: list[Message] = [_ASKED, {"role": "assistant", **answer}]
     try:
         shown = _THOUGHT in render(said, [], prompt=False)
         later = render([*said, {"role": "user", "content": "v"}], [], prompt=True)
@@ -174,27 +158,17 @@ _ADVICE = (
 )
 
 
-def _attempts() -> Iterator[tuple[bool, str]]:
-    """Yield ways to pass a call: whether arguments are an object, and the call id."""
-    for call_id in (_LONG_ID, SHORT_ID):
-        yield False, call_id
-        yield True, call_id
-
-
 def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
     """Render a test prompt and a test call; return the texts of both.
 
-    Args:
-        render: Renders messages with the template.
-        as_object: Whether the arguments are passed as an object, not as JSON text.
-        call_id: Id of the test call.
+    ``as_object``: whether the arguments are passed as an object, not as JSON text.
     """
     answer = _answer(_call(_ARGUMENTS, as_object, call_id))
     result: Message = {
         "role": "tool", "tool_call_id": call_id, "name": _NAME, "content": "r",
     }  # fmt: skip
     tools = [dict(PROBE_TOOL)]
-    before = render([_ASKED], tools, prompt=True)
+    before = _prompt(render)
     render([_ASKED, answer, result], tools, prompt=True)  # must not raise either
     whole = render([_ASKED, answer], tools, prompt=False)
     shared = zip(before, whole, strict=False)
@@ -202,7 +176,8 @@ def _probe(render: Render, *, as_object: bool, call_id: str) -> tuple[str, str]:
     return before[:common], whole[common:]
 
 
-_ASKED: Message = {"role": "user", "content": "u"}
+def _prompt(render: Render) -> str:
+    return render([_ASKED], [dict(PROBE_TOOL)], prompt=True)
 
 
 def _call(arguments: Mapping[str, Any], as_object: bool, call_id: str) -> Message:
@@ -229,11 +204,6 @@ def _takes_one_call(render: Render, as_object: bool, call_id: str) -> bool:
     return not all(text in written for text in texts)
 
 
-def _prompt_end(render: Render) -> str:
-    said: list[Message] = [{"role": "user", "content": "u"}]
-    return render(said, [dict(PROBE_TOOL)], prompt=True)[-PREFIX:]
-
-
 def _read_back(
     form: ToolFormat,
     before: str,
@@ -244,15 +214,9 @@ def _read_back(
 ) -> WrittenCall | None:
     """Return the test call as ``form`` reads it from ``answer``.
 
-    None if ``form`` misreads the call, or if the text around the call has marks of
-    calls.
-
-    Args:
-        form: The format to test.
-        before: The text of the test prompt.
-        answer: The text of the test call, as the template wrote it.
-        formats: All formats by name, to find their marks.
-        as_object: Whether the arguments were passed to the template as an object.
+    None if ``form`` misreads the call, or if the text around the call has marks of any
+    of ``formats``. ``before`` is the test prompt; ``as_object``: whether the arguments
+    were passed to the template as an object.
     """
     if not as_object and json.dumps(_ARGUMENTS) not in answer:
         return None  # the template wrote the JSON text as a quoted string

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentgym.core.formats.base import read_object
+from agentgym.core.formats.base import read_object, referred
 
 _DECODER = json.JSONDecoder()
 _MOST_DEPTH = 32
@@ -23,12 +23,7 @@ def free_text(
     """Return start and end offset of each free text in an answer.
 
     The opening quote is not included, the closing quote is. Empty if the schema has
-    fields for free text only.
-
-    Args:
-        text: A response.
-        span: Start and end offset of the answer, a JSON object, in the response.
-        schema: The answer's JSON schema.
+    fields for free text only. ``span`` has the offsets of the answer, a JSON object.
     """
     if not _decides(schema, schema, 0):
         return []
@@ -38,14 +33,10 @@ def free_text(
 def _free(
     text: str, at: int, schema: Any, root: Mapping[str, Any], depth: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield start and end offset of each free text in a JSON value.
+    """Yield start and end offset of each free text in the JSON value at offset ``at``.
 
-    Args:
-        text: A response.
-        at: Offset of the value.
-        schema: The schema of the value.
-        root: The whole schema, to which ``$ref`` refers.
-        depth: Number of objects and lists around the value.
+    ``root`` is the whole schema, to which ``$ref`` refers; ``depth`` counts the objects
+    and lists around the value.
     """
     at = _skipped(text, at, " \t\r\n")
     if depth > _MOST_DEPTH or at >= len(text):
@@ -81,10 +72,7 @@ def _options(
     if not isinstance(schema, Mapping) or depth > _MOST_DEPTH:
         return
     if isinstance(reference := schema.get("$ref"), str):
-        found: Any = root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            found = found.get(part) if part and isinstance(found, Mapping) else found
-        yield from _options(found, root, depth + 1)
+        yield from _options(referred(reference, root), root, depth + 1)
         return
     branches = [b for key in _BRANCHES for b in schema.get(key) or ()]
     if not branches or not set(_BOUNDED).isdisjoint(schema):

@@ -6,10 +6,20 @@ Gemma 4 writes ``<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>``. FunctionGemma 
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from contextlib import suppress
+from typing import Any
 
-from agentgym.core.formats.base import ToolFormat, WrittenCall, call_of
-from agentgym.core.formats.literals import Unreadable, read_quoteless_object
+from agentgym.core.formats.base import (
+    ToolFormat,
+    WrittenCall,
+    call_of,
+    malformed_call,
+)
+from agentgym.core.formats.literals import (
+    Unreadable,
+    read_quoteless_object,
+    skip_space,
+)
 
 _MARKS = {
     "<|tool_call>": ("<tool_call|>", '<|"|>'),
@@ -22,14 +32,12 @@ _NAME = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
 class Gemma(ToolFormat):
     """Reads tool calls that are a name and an object in Gemma's own notation."""
 
-    name: ClassVar[str] = "gemma"
-    vllm_parser: ClassVar[str] = "gemma4"
-    openers: ClassVar[tuple[str, ...]] = tuple(_MARKS)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("<|channel>thought", "<channel|>"),
-    )
-    end_marks: ClassVar[tuple[str, ...]] = ("<|tool_response>", "<turn|>")
-    example: ClassVar[str] = '<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>'
+    name = "gemma"
+    vllm_parser = "gemma4"
+    openers = tuple(_MARKS)
+    reasoning_marks = (("<|channel>thought", "<channel|>"),)
+    end_marks = ("<|tool_response>", "<turn|>")
+    example = '<|tool_call>call:f{k:<|"|>v<|"|>}<tool_call|>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -46,20 +54,13 @@ def _read(text: str, found: re.Match[str]) -> WrittenCall:
     closing, quote = _MARKS[found[0]]
     start, mark = found.span()
     name = _NAME.match(text, mark)
-    if name is not None:
-        try:
+    with suppress(Unreadable):
+        if name is not None:
             arguments, end = read_quoteless_object(text, name.end(), quote)
-        except Unreadable:
-            pass
-        else:
             values = (name.end(), end)
-            rest = text[end:]
-            if rest.lstrip().startswith(closing):
-                end += len(rest) - len(rest.lstrip()) + len(closing)
-                return call_of(text, (start, end), name[1], arguments, values, mark)
-            if not rest.strip():
-                return call_of(text, (start, end), name[1], arguments, values, mark)
-    ends = [text.find(closing, mark), text.find(found[0], mark)]
-    closed, reopened = (len(text) if at < 0 else at for at in ends)
-    end = reopened if reopened < closed else min(closed + len(closing), len(text))
-    return WrittenCall(start, end, mark=mark)
+            after = skip_space(text, end)
+            if text.startswith(closing, after):
+                end = after + len(closing)
+            if end > values[1] or after == len(text):
+                return call_of((start, end), name[1], arguments, values, mark)
+    return malformed_call(text, start, mark, closing)

@@ -3,15 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.components import OUTPUT, REASONING, TOOL, Span
-from agentgym.core.formats.base import (
-    Reading,
-    ToolFormat,
-    WrittenCall,
-    call_of,
-)
+from agentgym.core.formats.base import Reading, ToolFormat, WrittenCall, call_of
 
 _MESSAGE = re.compile(
     r"(?P<header>(?:<\|start\|>assistant)?[^<]*(?:<\|(?:channel|constrain)\|>[^<]*)*)"
@@ -25,14 +20,12 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 class Harmony(ToolFormat):
     """Reads tool calls that are messages; the header names the function to call."""
 
-    name: ClassVar[str] = "harmony"
-    vllm_parser: ClassVar[str] = "openai"
-    openers: ClassVar[tuple[str, ...]] = ("to=functions.",)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = ()
-    end_marks: ClassVar[tuple[str, ...]] = ("<|call|>", "<|return|>", "<|end|>")
-    example: ClassVar[str] = (
-        '<|channel|>commentary to=functions.f<|message|>{"k": 1}<|call|>'
-    )
+    name = "harmony"
+    vllm_parser = "openai"
+    openers = ("to=functions.",)
+    reasoning_marks = ()
+    end_marks = ("<|call|>", "<|return|>", "<|end|>")
+    example = '<|channel|>commentary to=functions.f<|message|>{"k": 1}<|call|>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -125,6 +118,4 @@ def _call(text: str, message: re.Match[str]) -> WrittenCall | None:
     mark = (
         recipient.start(1) if message.start() <= recipient.start(1) else message.start()
     )
-    return call_of(
-        text, message.span(), recipient[1], message["body"].strip(), values, mark
-    )
+    return call_of(message.span(), recipient[1], message["body"].strip(), values, mark)

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
-    JsonObject,
     ToolFormat,
     WrittenCall,
-    call_of,
+    json_call,
+    malformed_call,
     read_object,
 )
 
@@ -23,12 +23,10 @@ _UNCLOSED = re.compile(r"\s*(?:```\s*)?\Z")
 class Hermes(ToolFormat):
     """Reads tool calls that are JSON objects, each in a ``<tool_call>`` tag."""
 
-    name: ClassVar[str] = "hermes"
-    vllm_parser: ClassVar[str] = "hermes"
-    openers: ClassVar[tuple[str, ...]] = (OPEN,)
-    example: ClassVar[str] = (
-        '<tool_call>{"name": "f", "arguments": {"k": 1}}</tool_call>'
-    )
+    name = "hermes"
+    vllm_parser = "hermes"
+    openers = (OPEN,)
+    example = '<tool_call>{"name": "f", "arguments": {"k": 1}}</tool_call>'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -52,16 +50,7 @@ def _read(text: str, start: int) -> WrittenCall:
     if found is not None:
         closing = _CLOSING.match(text, found.end) or _UNCLOSED.match(text, found.end)
         if closing and {"name", "arguments"} <= set(found.fields):
-            return _call(text, (start, closing.end()), mark, found)
-    ends = [text.find(CLOSE, mark), text.find(OPEN, mark)]
-    closed, reopened = (len(text) if at < 0 else at for at in ends)
-    end = reopened if reopened < closed else min(closed + len(CLOSE), len(text))
-    return WrittenCall(start, end, mark=mark)
-
-
-def _call(
-    text: str, span: tuple[int, int], mark: int, found: JsonObject
-) -> WrittenCall:
-    arguments, first, last = found.fields["arguments"]
-    written = arguments if isinstance(arguments, str) else text[first:last]
-    return call_of(text, span, found.fields["name"][0], written, (first, last), mark)
+            span = (start, closing.end())
+            name = found.fields["name"][0]
+            return json_call(text, span, name, found.fields["arguments"], mark)
+    return malformed_call(text, start, mark, CLOSE)

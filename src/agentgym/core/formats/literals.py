@@ -6,6 +6,7 @@ the spelling of Python or of JSON.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 _SPACE = re.compile(r"\s*")
@@ -39,8 +40,7 @@ def skip_space(text: str, at: int) -> int:
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """Read the Python literal at offset ``at``; return its value and end offset.
 
-    Raises:
-        Unreadable: The text is not a literal, or is nested too deeply.
+    Raise Unreadable if the text is not a literal, or is nested too deeply.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -49,7 +49,8 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     if first in "\"'":
         return _quoted(text, at)
     if first in "[(":
-        return _sequence(text, at, "]" if first == "[" else ")", depth)
+        end = "]" if first == "[" else ")"
+        return _items(text, at, end, lambda at: read_literal(text, at, depth + 1))
     if first == "{":
         return _mapping(text, at, depth)
     return read_word(text, at)
@@ -58,10 +59,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 def read_word(text: str, at: int) -> tuple[Any, int]:
     """Read a number, true, false or null; return its value and end offset.
 
-    The spelling may be Python's or JSON's.
-
-    Raises:
-        Unreadable: The text is none of these.
+    The spelling may be Python's or JSON's. Raise Unreadable for any other text.
     """
     if word := _WORD.match(text, at):
         return _WORDS[word[1]], word.end()
@@ -78,10 +76,7 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
     """Read a value in Gemma's notation; return the value and its end offset.
 
     Strings stand between two ``quote`` marks, keys have no quotes. ``depth`` is the
-    number of objects and lists around the value.
-
-    Raises:
-        Unreadable: The text is not such a value, or is nested too deeply.
+    number of objects and lists around the value. Raise Unreadable for any other text.
     """
     at = skip_space(text, at)
     if depth > _DEEPEST or at >= len(text):
@@ -94,13 +89,9 @@ def read_quoteless(text: str, at: int, quote: str, depth: int = 0) -> tuple[Any,
     if text[at] == "{":
         return read_quoteless_object(text, at, quote, depth)
     if text[at] == "[":
-        values: list[Any] = []
-        at = skip_space(text, at + 1)
-        while not text.startswith("]", at):
-            value, at = read_quoteless(text, at, quote, depth + 1)
-            values.append(value)
-            at = _separated(text, at, "]")
-        return values, at + 1
+        return _items(
+            text, at, "]", lambda at: read_quoteless(text, at, quote, depth + 1)
+        )
     if text[at] == '"':
         try:
             return json.JSONDecoder(strict=False).raw_decode(text, at)
@@ -144,11 +135,13 @@ def _separated(text: str, at: int, end: str) -> int:
     raise Unreadable
 
 
-def _sequence(text: str, at: int, end: str, depth: int) -> tuple[list[Any], int]:
+def _items(
+    text: str, at: int, end: str, read: Callable[[int], tuple[Any, int]]
+) -> tuple[list[Any], int]:
     values: list[Any] = []
     at = skip_space(text, at + 1)
     while not text.startswith(end, at):
-        value, at = read_literal(text, at, depth + 1)
+        value, at = read(at)
         values.append(value)
         at = _separated(text, at, end)
     return values, at + 1

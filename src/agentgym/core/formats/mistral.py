@@ -6,13 +6,14 @@ Ministral 3 writes ``[TOOL_CALLS]f[ARGS]{â€¦}``, Mistral Small ``[TOOL_CALLS][{â
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
     ToolFormat,
     WrittenCall,
     call_of,
+    json_call,
     read_object,
 )
 
@@ -27,14 +28,14 @@ _LIST, _COMMA, _LIST_END = (
 class Mistral(ToolFormat):
     """Reads ``[TOOL_CALLS]``, then a name and a JSON object, or a list of calls."""
 
-    name: ClassVar[str] = "mistral"
-    vllm_parser: ClassVar[str] = "mistral"
-    openers: ClassVar[tuple[str, ...]] = (OPEN,)
-    reasoning_marks: ClassVar[tuple[tuple[str, str], ...]] = (
+    name = "mistral"
+    vllm_parser = "mistral"
+    openers = (OPEN,)
+    reasoning_marks = (
         ("[THINK]", "[/THINK]"),
         ("<think>", "</think>"),
     )
-    example: ClassVar[str] = '[TOOL_CALLS]f[ARGS]{"k": 1}'
+    example = '[TOOL_CALLS]f[ARGS]{"k": 1}'
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -66,8 +67,7 @@ def _named(text: str, start: int) -> list[WrittenCall]:
     if name is None or value is None:
         return []
     values = (name.end(), value.end)
-    written = text[slice(*values)]
-    return [call_of(text, (start, value.end), name[1], written, values, mark)]
+    return [call_of((start, value.end), name[1], text[slice(*values)], values, mark)]
 
 
 def _listed(text: str, start: int) -> list[WrittenCall]:
@@ -78,13 +78,11 @@ def _listed(text: str, start: int) -> list[WrittenCall]:
     while at >= 0 and (value := read_object(text, at)):
         if not {"name", "arguments"} <= set(value.fields):
             return []
-        given, first, last = value.fields["arguments"]
-        written = given if isinstance(given, str) else text[first:last]
         comma, closing = _COMMA.match(text, value.end), _LIST_END.match(text, value.end)
         end = (comma or closing).end() if comma or closing else value.end  # type: ignore[union-attr]
         begun = start if not calls else calls[-1].end
-        name = value.fields["name"][0]
-        calls.append(call_of(text, (begun, end), name, written, (first, last), mark))
+        name, arguments = value.fields["name"][0], value.fields["arguments"]
+        calls.append(json_call(text, (begun, end), name, arguments, mark))
         if closing or not comma:
             return calls if closing else []
         at = comma.end()

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 from agentgym.core.formats.base import CallText, ToolFormat, WrittenCall, call_of
 from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
@@ -23,10 +24,10 @@ class Pythonic(ToolFormat):
     The calls stand in a list or one per line.
     """
 
-    name: ClassVar[str] = "pythonic"
-    vllm_parser: ClassVar[str] = "pythonic"
-    openers: ClassVar[tuple[str, ...]] = tuple(_MARKS)
-    example: ClassVar[str] = "<|tool_call_start|>[f(k=1)]<|tool_call_end|>"
+    name = "pythonic"
+    vllm_parser = "pythonic"
+    openers = tuple(_MARKS)
+    example = "<|tool_call_start|>[f(k=1)]<|tool_call_end|>"
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -67,15 +68,9 @@ class Pythonic(ToolFormat):
 
 
 def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
-    """Return the calls after a mark.
+    """Return the calls after a mark, or one malformed call if they cannot be read.
 
-    If one of the calls does not parse, return a single malformed call instead.
-
-    Args:
-        text: The response.
-        start: Offset of the opening mark.
-        mark: Offset after the opening mark.
-        closing: The closing mark; empty if the calls have no marks.
+    The opening mark spans ``start`` to ``mark``; ``closing`` is empty without marks.
     """
     at = skip_space(text, mark)
     is_list = text.startswith("[", at)
@@ -84,11 +79,11 @@ def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
     try:
         while not _ends(text, at, is_list=is_list, closing=closing):
             begun = start if not calls else calls[-1].end
-            call, at = _read_call(text, begun, at, mark)
-            at = skip_space(text, at)
+            call = _read_call(text, begun, at, mark)
+            at = skip_space(text, call.end)
             if text.startswith(",", at):
                 at = skip_space(text, at + 1)
-            calls.append(WrittenCall(begun, at, *call))
+            calls.append(replace(call, end=at))
         if not calls:
             raise Unreadable
     except Unreadable:
@@ -98,10 +93,7 @@ def _read(text: str, start: int, mark: int, closing: str) -> list[WrittenCall]:
     at = skip_space(text, at + 1) if is_list else at
     if closing and text.startswith(closing, at):
         at += len(closing)
-    last = calls[-1]
-    calls[-1] = WrittenCall(
-        last.start, at, last.name, last.arguments, last.values, last.mark
-    )
+    calls[-1] = replace(calls[-1], end=at)
     return calls
 
 
@@ -116,9 +108,7 @@ def _ends(text: str, at: int, *, is_list: bool, closing: str) -> bool:
     return at >= len(text) or bool(closing and text.startswith(closing, at))
 
 
-def _read_call(
-    text: str, begun: int, at: int, mark: int
-) -> tuple[tuple[str, str, tuple[int, int], int], int]:
+def _read_call(text: str, begun: int, at: int, mark: int) -> WrittenCall:
     name = _CALL.match(text, at)
     if name is None:
         raise Unreadable
@@ -135,7 +125,7 @@ def _read_call(
             at = skip_space(text, at + 1)
         elif not text.startswith(")", at):
             raise Unreadable
-    call = call_of(text, (begun, at + 1), name[1], arguments, (first, at), mark)
-    if call.name is None or call.arguments is None:
+    call = call_of((begun, at + 1), name[1], arguments, (first, at), mark)
+    if call.malformed:
         raise Unreadable
-    return (call.name, call.arguments, call.values, mark), at + 1
+    return call

@@ -2,13 +2,13 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Thinking = Literal["auto", "on", "off"]
 Constrain = Literal["auto", "none", "calls"]
 
 
-class TemplateSettings(BaseModel):
+class TemplateSettings(BaseModel, frozen=True, extra="forbid"):
     """How to use a model's chat template; the defaults use the template as it is.
 
     Attributes:
@@ -23,8 +23,6 @@ class TemplateSettings(BaseModel):
             schemas allow; text outside of calls stays free. ``none`` restricts nothing;
             ``auto``: as in the model's training.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool_format: str = "auto"
     chat_template: str = ""

@@ -5,7 +5,7 @@ A call is ``<function=f><parameter=k>v</parameter></function>``.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentgym.core.formats.base import (
     CallText,
@@ -38,12 +38,10 @@ class Xml(ToolFormat):
     closing tag belong to the format; everything else belongs to the value.
     """
 
-    name: ClassVar[str] = "xml"
-    vllm_parser: ClassVar[str] = "qwen3_coder"
-    openers: ClassVar[tuple[str, ...]] = (OPEN, "<function=")
-    example: ClassVar[str] = (
-        "<tool_call><function=f><parameter=k>1</parameter></function></tool_call>"
-    )
+    name = "xml"
+    vllm_parser = "qwen3_coder"
+    openers = (OPEN, "<function=")
+    example = "<tool_call><function=f><parameter=k>1</parameter></function></tool_call>"
 
     def find_calls(
         self, text: str, start: int, tools: Sequence[Mapping[str, Any]]
@@ -83,7 +81,7 @@ def _read(
         values = (first, at)
     ending = _END.match(text, at)
     if name and ending is not None:
-        return call_of(text, (start, ending.end()), name, arguments, values, mark)
+        return call_of((start, ending.end()), name, arguments, values, mark)
     broken = _BROKEN_END.search(text, max(found.end(), mark))
     end = len(text) if broken is None else broken.end()
     return WrittenCall(start, end, mark=mark)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.core.task import Split, Task
@@ -35,12 +35,18 @@ class Finding:
     why: str
 
 
+class Note(NamedTuple):
+    """A remark that replaces the usual message of a tripwire without problems."""
+
+    status: Literal["pass", "warn", "skip"]
+    why: str
+
+
 @dataclass(frozen=True)
 class Played:
     """An episode that an agent without a model played.
 
     Attributes:
-        agent: The agent's name.
         trajectory: The episode; None if a tool or the environment raised an exception.
         scored: The value that ``calculate_reward`` returned; None if it raised.
         error: A description of the exception; empty without an exception.
@@ -64,20 +70,20 @@ class Played:
         return json.dumps([steps, repr(self.scored), self.error], sort_keys=True)
 
 
+@dataclass
 class _AsReturned(Ending):
     """Scores an episode; keeps any result or exception of ``calculate_reward``."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
-        self.scored: Any = None
-        self.error = ""
+    scenario: Scenario
+    scored: Any = None
+    error: str = ""
 
     async def score(
         self, episode: Episode, environment: Environment, trajectory: Trajectory
     ) -> Trajectory:
         try:
             self.scored = await call_in_thread(
-                self._scenario.calculate_reward, episode.task, environment, trajectory
+                self.scenario.calculate_reward, episode.task, environment, trajectory
             )
         except Exception as error:  # noqa: BLE001 - the scenario's own code
             self.error = f"{type(error).__name__}: {error}"
@@ -88,11 +94,8 @@ class _AsReturned(Ending):
 class Examination:
     """A scenario to test, with its tasks and episodes, which are made at first use.
 
-    Attributes:
-        reference: Name or path from which the scenario was loaded.
-        scenario: The scenario.
-        count: Number of training tasks that each agent plays.
-        seed: Seed of the tasks.
+    ``reference`` is the name or path from which it was loaded; each agent plays
+    ``count`` training tasks.
     """
 
     reference: str
@@ -132,10 +135,9 @@ class Examination:
             for agent in (DoNothing(), *CALL_EVERYTHING)
             for task in self.to_play
         ]
-        solved = ((task, self.solution(task)) for task in self.to_play)
-        made += [
-            self.play(t, ORACLE, calls) for t, calls in solved if calls is not None
-        ]
+        for task in self.to_play:
+            if (calls := self.solution(task)) is not None:
+                made.append(self.play(task, ORACLE, calls))
         return made
 
     def _make(self, split: Split) -> list[Task]:
@@ -163,14 +165,7 @@ class Examination:
         calls: Sequence[Call],
         environment: Environment | None = None,
     ) -> Played:
-        """Play one episode; record an exception of the scenario instead of raising it.
-
-        Args:
-            task: The task.
-            agent: Name of the agent, for reports.
-            calls: The tool calls to make.
-            environment: The environment; None creates a new one.
-        """
+        """Play one episode; record an exception of the scenario's code, if any."""
         ending = _AsReturned(self.scenario)
         made = in_background(
             attempt(self.scenario, task, calls, environment=environment, ending=ending)

@@ -6,14 +6,10 @@ texts, and a :class:`Note` for a remark that is not a problem.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agentgym.core.needs import NeededCall
-from agentgym.core.tools import ToolSpec
-from agentgym.core.trajectory import ToolCall
-from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.check.finding import Note
+from agentgym.evaluate.check.examination import ORACLE, Examination, Note, Played
 
 _NEAR_ZERO = 0.05
 _TOO_MUCH = 0.15
@@ -26,7 +22,6 @@ class _Pay:
     """The rewards of one agent in one family (kind) of tasks.
 
     Attributes:
-        mean: Mean reward.
         unearned: Mean of the reward minus the reward that the agent's calls deserve
             (see ``_due``); None if the needed calls are unknown.
         lucky: Number of episodes that by chance made all needed calls and called no
@@ -120,10 +115,8 @@ def _without_plan(
 ) -> Iterator[str | Note]:
     """Yield a problem or note on rewards in tasks whose needed calls are unknown.
 
-    Args:
-        pays: The agent's rewards in the families of these tasks.
-        top: The highest possible reward; a mean above half of it is a problem.
-        message: The agent's calls, as the start of a message, e.g. ``any calls``.
+    A mean reward above half of the highest, ``top``, is a problem. ``message`` begins
+    with the agent's calls, e.g. ``any calls``.
     """
     paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
     if not paid:
@@ -134,8 +127,7 @@ def _without_plan(
     if mean > _HALF * top:
         yield (
             f"{message} pays {mean:.3f} on average, more than half of {top:g}, for "
-            "tasks "
-            f"without a known plan: {names}"
+            f"tasks without a known plan: {names}"
         )
     else:
         yield Note(
@@ -189,21 +181,11 @@ def _due(examined: Examination, episode: Played) -> float | None:
     if not needed:
         return 0.0 if others else 1.0
     specs = {spec.name: spec for spec in examined.tools[episode.task.id]}
-    share = _matches(specs, needed, made) / len(needed)
-    return _HALF * share if others else share
-
-
-def _matches(
-    specs: Mapping[str, ToolSpec],
-    needed: Sequence[NeededCall],
-    made: Sequence[ToolCall],
-) -> int:
     left = list(made)
-    count = 0
     for need in needed:
         for call in left:
             if need.accepts(call, specs.get(call.name), succeeded=True):
                 left.remove(call)
-                count += 1
                 break
-    return count
+    share = (len(made) - len(left)) / len(needed)
+    return _HALF * share if others else share

@@ -54,9 +54,8 @@ def determinism(examined: Examination) -> Iterator[str]:
 def _digests_of_others(examined: Examination) -> list[str]:
     """Run :func:`report` in two new processes with different hash seeds.
 
-    Returns:
-        The JSON text that each process wrote. If a process was too slow: a single JSON
-        text with an error.
+    Return the JSON text that each one wrote; if one was too slow, a single text with an
+    error.
     """
     asked = json.dumps([examined.reference, examined.seed, examined.count])
     with open(os.devnull, "wb") as nowhere:
@@ -80,10 +79,8 @@ def _digests_of_others(examined: Examination) -> list[str]:
 def report(asked: str) -> None:
     """Write hashes of tasks and episodes, or an error, as JSON to standard output.
 
-    Text that the scenario prints goes to standard error.
-
-    Args:
-        asked: The scenario's reference, seed and number of tasks, as a JSON list.
+    Text that the scenario prints goes to standard error. ``asked`` is the scenario's
+    reference, seed and number of tasks, as a JSON list.
     """
     reference, seed, count = json.loads(asked)
     stdout = os.dup(1)
@@ -153,8 +150,7 @@ def isolation(examined: Examination) -> Iterator[str]:
             if one.traces() != other.traces():
                 yield (
                     f"task {task.id}: an episode sees the changes of another one; "
-                    f"{name} in "
-                    "two environments came to different results"
+                    f"{name} in two environments came to different results"
                 )
                 return
 

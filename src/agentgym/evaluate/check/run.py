@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator
 
 from agentgym.errors import ScenarioError
 from agentgym.evaluate.check import hacks, repeats, tripwires
-from agentgym.evaluate.check.examination import Examination, Finding
-from agentgym.evaluate.check.finding import Note
+from agentgym.evaluate.check.examination import Examination, Finding, Note
 from agentgym.scenarios.registry import get_scenario
 
 _MOST_SHOWN = 4
-Look = Callable[[Examination], Iterator[str | Note]]
-TRIPWIRES: dict[str, tuple[Look, str]] = {
+Tripwire = Callable[[Examination], Iterator[str | Note]]
+TRIPWIRES: dict[str, tuple[Tripwire, str]] = {
     "card": (tripwires.card, "attributes and limits make sense"),
     "tools": (tripwires.tools, "named, described and typed"),
     "tasks": (tripwires.tasks, "every split has as many as are asked for"),
@@ -60,17 +59,17 @@ def check_scenario(reference: str, *, tasks: int = 60, seed: int = 0) -> list[Fi
 
 def run_tripwire(name: str, examined: Examination) -> Finding:
     """Run one of the ``TRIPWIRES``; report an exception as a failure."""
-    look, holds = TRIPWIRES[name]
+    tripwire, passed = TRIPWIRES[name]
     if name in _OF_CHECKS and not examined.scenario.has_check:
         return Finding(name, "skip", "no check judges attempts, a model ranks them")
     try:
-        said = list(look(examined))
+        said = list(tripwire(examined))
     except Exception as error:  # noqa: BLE001 - the scenario's own code
         return Finding(name, "fail", f"it raised {type(error).__name__}: {error}")
     wrong = [each for each in said if isinstance(each, str)]
     remarks = [each for each in said if isinstance(each, Note)]
     if not wrong:
-        return Finding(name, *(remarks[0] if remarks else ("pass", holds)))
+        return Finding(name, *(remarks[0] if remarks else ("pass", passed)))
     more = len(wrong) - _MOST_SHOWN
     also = f"; and {more} more" if more > 0 else ""
     return Finding(name, "fail", "; ".join(wrong[:_MOST_SHOWN]) + also)

@@ -15,8 +15,7 @@ from typing import Any
 from agentgym.core.task import Split, Task
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import ScenarioError
-from agentgym.evaluate.check.examination import ORACLE, Examination, Played
-from agentgym.evaluate.check.finding import Note
+from agentgym.evaluate.check.examination import ORACLE, Examination, Note, Played
 from agentgym.evaluate.criteria import flaws
 from agentgym.scenarios.answer_text import answer_notes
 from agentgym.scenarios.packs import locate_pack, pack_name
@@ -53,10 +52,7 @@ def card(examined: Examination) -> Iterator[str | Note]:
 
 
 def tools(examined: Examination) -> Iterator[str | Note]:
-    """Check the tools' names, descriptions and argument types, as a model sees them.
-
-    Yield problems as texts, and a :class:`Note` for remarks.
-    """
+    """Check the tools' names, descriptions and argument types, as a model sees them."""
     usual = examined.scenario.tools()
     sets = [("the scenario", usual)]
     for task in examined.to_play:
@@ -107,11 +103,8 @@ def _unlike(
 ) -> Iterator[str]:
     """Find an environment with tools that differ from those of ``Scenario.tools``.
 
-    An environment may have fewer tools.
-
-    Args:
-        usual: The tools of the scenario.
-        sets: For each environment, its description and its tools.
+    An environment may have fewer tools. ``sets`` has each environment's description and
+    tools.
     """
     known = {spec.name: spec.to_openai() for spec in usual}
     for where, specs in sets:

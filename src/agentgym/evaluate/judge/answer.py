@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from agentgym.errors import ReplyError, first_problem
 from agentgym.models.reply import read_reply
@@ -11,16 +11,8 @@ from agentgym.models.reply import read_reply
 _MOST_WHY = 300
 
 
-class Score(BaseModel):
-    """A judge's score of one attempt.
-
-    Attributes:
-        attempt: The attempt's label in the request, e.g. ``1``.
-        why: The reason in one sentence.
-        score: The score, from 0 to 1.
-    """
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+class Score(BaseModel, strict=True, allow_inf_nan=False):
+    """A judge's score of an attempt, by its label in the request, with a reason."""
 
     attempt: Annotated[str, BeforeValidator(str)]
     why: str = ""
@@ -32,11 +24,7 @@ class _Scores(BaseModel):
 
 
 def response_format(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the ``response_format`` of a request, for servers that enforce a schema.
-
-    Args:
-        labels: The labels of the attempts to score.
-    """
+    """Return a ``response_format``, for servers that enforce a schema."""
     entry = {
         "type": "object",
         "properties": {

@@ -14,10 +14,10 @@ below a rejected one.
 import asyncio
 import json
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import compress, product
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -108,7 +108,7 @@ class _Group:
 
     def unranked(self) -> str:
         """Return why the judge need not rank this group; "" if it should."""
-        chosen = [k for k, good in zip(self.kinds, self.accepted, strict=True) if good]
+        chosen = list(compress(self.kinds, self.accepted))
         if len(chosen) < 2:
             return FEW
         if len(set(chosen)) < 2:
@@ -135,11 +135,8 @@ class Ranker:
         """Return the groups; add the judge's ranking to rewards of accepted attempts.
 
         An attempt is accepted if the scenario scored it as successful. The ranking
-        becomes a further part of its reward, ``judge``. Without a judge, the groups
-        are returned unchanged.
-
-        Args:
-            groups: Groups of attempts, each group at one task.
+        becomes a further part of its reward, ``judge``. Without a judge, the groups are
+        returned unchanged. A group has the attempts at one task.
         """
         return list(map(list, groups))
 
@@ -154,11 +151,8 @@ class GroupJudge(Ranker):
     rewards, and the reason is counted in ``record.kept``.
 
     Args:
-        endpoint: The judge's model and servers.
-        rubric: The judge's instructions, as text.
         record: Counts of groups, requests, tokens and cost, to update.
         weight: Maximum reward difference that the ranking makes between two attempts.
-        prices: Prices of the judge's tokens; None if unknown.
         max_cost: Maximum US dollars for all requests in the record. A request that
             might exceed this limit is not sent.
         timeout_s: Seconds for one request, retries included; None: three minutes.
@@ -217,25 +211,21 @@ class GroupJudge(Ranker):
     def _with_ranks(
         self, group: Sequence[Trajectory], made: _Group, scores: Sequence[float]
     ) -> list[Trajectory]:
-        accepted = [s for s, good in zip(scores, made.accepted, strict=True) if good]
-        mean, weight = fmean(accepted), min(self._weight, made.room)
+        mean = fmean(compress(scores, made.accepted))
+        weight = min(self._weight, made.room)
+        pairs = zip(made.attempts, scores, strict=True)
         added = {
-            attempt.rollout_id: weight * (score - mean)
-            for attempt, score, good in zip(
-                made.attempts, scores, made.accepted, strict=True
-            )
-            if good
+            attempt.rollout_id: {PART: weight * (score - mean)}
+            for attempt, score in compress(pairs, made.accepted)
         }
-        return [_with_part(each, added.get(each.rollout_id)) for each in group]
+        return [each.with_parts(added.get(each.rollout_id, {})) for each in group]
 
     def _judged(
         self, groups: Sequence[_Group], unfit: Sequence[str]
     ) -> list[list[float] | None]:
         """Return the scores of each group's attempts; None for a group without scores.
 
-        Args:
-            groups: The groups.
-            unfit: For each group, the reason not to ask the judge, or "".
+        ``unfit`` has for each group the reason not to ask the judge, or "".
         """
         self.verdicts = {}
         asked = [group for group, why in zip(groups, unfit, strict=True) if not why]
@@ -250,28 +240,24 @@ class GroupJudge(Ranker):
             if isinstance(answer, str):
                 record.kept[answer] += 1
                 found.append(None)
-                continue
-            record.judged += 1
-            found.append(self._read(group, answer))
+            else:
+                record.judged += 1
+                found.append(self._read(group, answer))
         return found
 
     def _read(self, group: _Group, answer: Sequence[Score]) -> list[float]:
         """Return each attempt's score; count how often judge and scenario agree.
 
-        Args:
-            group: The group.
-            answer: The scores of the group's distinct attempts: of attempts with equal
-                transcripts, only the first.
+        ``answer`` has the scores of the group's distinct attempts: of attempts with
+        equal transcripts, only the first.
         """
         by_kind = dict(zip(group.distinct, answer, strict=True))
         found = [by_kind[kind] for kind in group.kinds]
         for attempt, score in zip(group.attempts, found, strict=True):
             self.verdicts[attempt.rollout_id] = {"score": score.score, "why": score.why}
         scores = [score.score for score in found]
-        sides = [
-            [s for s, good in zip(scores, group.accepted, strict=True) if good == side]
-            for side in (True, False)
-        ]
+        rejected = [not is_accepted for is_accepted in group.accepted]
+        sides = compress(scores, group.accepted), compress(scores, rejected)
         for right, wrong in product(*sides):
             self._record.pairs += 1
             self._record.agreed += 1.0 if right > wrong else 0.5 * (right == wrong)
@@ -295,11 +281,7 @@ class GroupJudge(Ranker):
     async def _ask(
         self, llm: EndpointLlm, limit: asyncio.Semaphore, group: _Group
     ) -> list[Score] | str:
-        """Ask the judge to score the distinct attempts of a group.
-
-        Returns:
-            The scores; or, if there are none, the reason.
-        """
+        """Return scores of the distinct attempts of a group; if none, the reason."""
         async with limit:
             asked = self._question(group)
             bound = self._cost(2 * asked.size // _CHARACTERS, MOST_ANSWER)
@@ -361,10 +343,7 @@ class GroupJudge(Ranker):
     def _count(self, counts: dict[str, int], asked: Question, text: str) -> None:
         """Add the tokens and cost of a request to the record.
 
-        Args:
-            counts: The server's token counts; if missing, tokens are estimated.
-            asked: The request.
-            text: The answer.
+        If the server's token ``counts`` are missing, tokens are estimated.
         """
         record = self._record
         prompt, response = counts.get("prompt_tokens"), counts.get("response_tokens")
@@ -395,20 +374,3 @@ class GroupJudge(Ranker):
                 "attempts without its ranking keep their own rewards."
             )
         return why
-
-
-def _with_part(trajectory: Trajectory, added: float | None) -> Trajectory:
-    if added is None or trajectory.reward is None:
-        return trajectory
-    parts = dict(trajectory.reward_parts) or {"scenario": trajectory.reward}
-    parts[PART] = parts.get(PART, 0.0) + added
-    reward = trajectory.reward + added
-    return trajectory.model_copy(update={"reward": reward, "reward_parts": parts})
-
-
-def by_task(trajectories: Collection[Trajectory]) -> list[list[Trajectory]]:
-    """Group attempts by task, in the order of each task's first attempt."""
-    found: dict[str, list[Trajectory]] = {}
-    for made in trajectories:
-        found.setdefault(made.task_id, []).append(made)
-    return list(found.values())

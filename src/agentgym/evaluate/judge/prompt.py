@@ -43,12 +43,10 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """A request to a judge.
+    """A request to a judge: its messages in OpenAI's format.
 
-    Attributes:
-        messages: The messages, in OpenAI's format.
-        labels: The label of each attempt, in the order in which :func:`question` got
-            the attempts.
+    ``labels`` are those of the attempts, in the order in which :func:`question` got
+    them.
     """
 
     messages: list[dict[str, Any]]
@@ -101,13 +99,9 @@ def question(
 ) -> Question:
     """Build the request to judge the attempts at one task; redact secrets.
 
-    Args:
-        attempts: The transcript of each attempt.
-        tools: The offered tools, in OpenAI's format.
-        rubric: The judge's instructions.
-        mark: Random text at the start of each separator line.
-        order: Indices of the attempts in the order in which the judge sees them. Use a
-            random order, since a judge may prefer certain positions.
+    ``attempts`` has their transcripts. ``mark`` is random text at the start of each
+    separator line. ``order`` has the indices of the attempts in the order in which the
+    judge sees them; it should be random, since a judge may prefer certain positions.
     """
     redactor = Redactor.of_environment()
     clean = [redactor.json(list(entries)) for entries in attempts]

@@ -58,7 +58,6 @@ class Forgetting(BaseModel, extra="forbid"):
 
     Attributes:
         answers: Answers of the untrained model; left out of a run's result.
-        questions: Number of questions.
         tokens: Number of tokens in all answers.
         kl: The newest distance, as KL divergence in nats per token; None before the
             first measurement.
@@ -110,14 +109,9 @@ def ask_questions(
 ) -> Forgetting:
     """Let the untrained model answer plain questions.
 
-    Args:
-        engine: Engine whose untrained policy answers.
-        config: Every setting.
-        rollouts: Upper limit on the rollouts of the whole run, also for measurements.
-        rollout_seconds: Wall seconds per rollout; None if not timed.
-
-    Returns:
-        The answers; without answers, ``skipped`` has the reason.
+    Without answers, ``skipped`` of the result has the reason. ``rollouts`` is the upper
+    limit on the rollouts of the whole run, measurements included; ``rollout_seconds``
+    are wall seconds per rollout, None if not timed.
     """
     count = min(config.forgetting_questions, int(_SHARE * rollouts))
     if config.time is not None and rollout_seconds:
@@ -142,17 +136,16 @@ def ask_questions(
         for number, question in enumerate(read_questions()[:count])
     ]
     with engine.sampling():
-        answers = [
-            PlainAnswer(
-                agent=asked.agent,
-                prompt_ids=made.prompt_ids,
-                response_ids=made.response_ids,
-                logprobs=made.logprobs,
-            )
-            for asked, made in zip(
-                requests, in_background(_all_of(policy, requests)), strict=True
-            )
-        ]
+        found = in_background(_all_of(policy, requests))
+    answers = [
+        PlainAnswer(
+            agent=asked.agent,
+            prompt_ids=made.prompt_ids,
+            response_ids=made.response_ids,
+            logprobs=made.logprobs,
+        )
+        for asked, made in zip(requests, found, strict=True)
+    ]
     tokens = sum(len(answer.response_ids) for answer in answers)
     return Forgetting(answers=answers, questions=len(answers), tokens=tokens)
 
@@ -162,11 +155,7 @@ async def _all_of(policy: Policy, requests: list[ChatRequest]) -> list[ChatResul
 
 
 def compare(engine: "Engine", found: Forgetting) -> Forgetting:
-    """Measure how far the current weights are from the untrained model.
-
-    Returns:
-        A copy of ``found`` with the new ``kl``; ``found`` itself if it has no answers.
-    """
+    """Return ``found`` with the newest distance; unchanged without answers."""
     if not found.answers:
         return found
     sequences = [

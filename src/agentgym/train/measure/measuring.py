@@ -11,7 +11,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import Trajectory
 from agentgym.engines.base import Engine
-from agentgym.evaluate.compare import is_beyond_chance
+from agentgym.evaluate.compare import solves_more
 from agentgym.evaluate.criteria import criteria_hold
 from agentgym.evaluate.evaluation import attempt
 from agentgym.evaluate.metrics import Metrics
@@ -51,12 +51,7 @@ class Measuring:
     confirmation must exceed the criteria by a margin.
 
     Attributes:
-        config: Every setting.
-        scenario: The scenario with the tasks and criteria.
         state: The run's state, which keeps the newest validation.
-        engine: The engine with the policy.
-        session: Runs the rollouts.
-        progress: Observer that receives events, e.g. the start of a measurement.
         on_rollout: Called when a rollout ends; may raise to stop the measurement.
     """
 
@@ -83,10 +78,7 @@ class Measuring:
 
     @property
     def goal_reached(self) -> bool:
-        """Whether the confirmation exceeds the success criteria by the margin.
-
-        The confirmation is the second measurement, after a validation reached the goal.
-        """
+        """Whether the confirmation exceeds the success criteria by the margin."""
         found = self.state.confirmation
         return self._is_good(found) and criteria_hold(
             self.scenario.success_criteria(), found, errors=_ERRORS
@@ -116,10 +108,7 @@ class Measuring:
         return state.validation
 
     def ask_questions(self) -> None:
-        """Let the untrained model answer plain questions; store the answers.
-
-        Later measurements of forgetting compare the trained model with these answers.
-        """
+        """Let the untrained model answer plain questions, for later comparisons."""
         config, state = self.config, self.state
         if state.forgetting is None:
             rollouts = config.episodes + 2 * config.test_tasks * config.eval_samples
@@ -128,11 +117,7 @@ class Measuring:
             )
 
     def _compare(self, *, warns: bool = False) -> None:
-        """Measure how much training changed the answers to plain questions.
-
-        Args:
-            warns: Whether to report a large change as a warning.
-        """
+        """Measure how much training changed the answers; warn if that is much."""
         if self.state.forgetting is None:
             return
         found = self.state.forgetting = compare(self.engine, self.state.forgetting)
@@ -144,7 +129,7 @@ class Measuring:
         if not state.step:
             state.first_validation = found
         start = state.first_validation or state.start
-        remarks = state.watch.look(state.step, found, start, patience)
+        remarks = state.watch.add(state.step, found, start, patience)
         if remarks and not self.goal_reached:
             self.progress.warned([remark.text for remark in remarks])
 
@@ -152,11 +137,8 @@ class Measuring:
         """Run ``count`` rollouts at once; return the wall seconds per rollout.
 
         The start of the workers does not count, since it happens once per run. Most
-        rollouts are awaited; the slowest are abandoned.
-
-        Args:
-            count: Number of rollouts to start.
-            most_s: Seconds after which half of the rollouts are enough.
+        rollouts are awaited; the slowest are abandoned. After ``most_s`` seconds, half
+        of the rollouts are enough.
         """
         made = make_tasks(self.scenario, Split.VALIDATION, self.config.seed, count)
         samples = math.ceil(count / len(made))
@@ -184,13 +166,10 @@ class Measuring:
     def held_out(self, phase: str, *, step: int) -> dict[str, Metrics]:
         """Measure the policy on every held-out set; return the metrics by set's name.
 
-        The main set comes first; other sets may have e.g. harder tasks.
-
-        Args:
-            phase: Name of the measurement: ``before`` training, ``warmed`` (after a
-                warm start) or ``after`` training.
-            step: Training step to record for the rollouts. A resumed run deletes the
-                rollouts of steps after its checkpoint.
+        The main set comes first; other sets may have e.g. harder tasks. ``phase`` is
+        ``before`` training, ``warmed`` (after a warm start) or ``after`` training. A
+        resumed run deletes rollouts that were recorded with a ``step`` after its
+        checkpoint.
         """
         config = self.config
         sets = held_out_sets(self.scenario, config.seed, config.test_tasks)
@@ -205,10 +184,8 @@ class Measuring:
     def at_end(self, weights: int) -> dict[str, Metrics]:
         """Return the held-out metrics of the trained agent's weights, by set.
 
-        Weights of a warm start (step 0) are not measured again.
-
-        Args:
-            weights: Step of the trained agent's weights, which the engine has loaded.
+        The engine has loaded the weights of step ``weights``. Those of a warm start
+        (step 0) are not measured again.
         """
         state = self.state
         found = state.warmed if not weights else {}
@@ -219,9 +196,8 @@ class Measuring:
     def _fresh(self, name: str) -> Metrics:
         """Measure the policy on validation tasks that the run has not used before.
 
-        Args:
-            name: Name of the loaded weights: ``best`` (of the best validation) or
-                ``first`` (of the warm start).
+        ``name`` is ``best`` (weights of the best validation) or ``first`` (the warm
+        start).
         """
         return self._validation(f"{name}-", self._unused, later=True)
 
@@ -254,7 +230,7 @@ class Measuring:
             found = self._fresh("best")
             engine.load_checkpoint(first)
             before = self._fresh("first")
-            if not (found.pass_1 > before.pass_1 and is_beyond_chance(before, found)):
+            if not solves_more(before, found):
                 return 0
         if step != state.step or first is not None:
             engine.load_checkpoint(best)
@@ -271,14 +247,11 @@ class Measuring:
     def _validation(
         self, prefix: str, first: int, *, least: int = 0, later: bool = False
     ) -> Metrics:
-        """Measure the policy on ``eval_tasks`` validation tasks.
+        """Measure the policy on validation tasks from index ``first`` on.
 
-        Args:
-            prefix: Prefix of the measurement's name, e.g. ``v``.
-            first: Index of the first task. If there is no such task, start from 0.
-            least: Least number of rollouts. With fewer tasks, each one is attempted
-                several times.
-            later: Whether a resumed run must repeat this measurement.
+        If there is no such task, start from 0. The measurement's name begins with
+        ``prefix``. With fewer tasks than ``least`` rollouts, each one is attempted
+        several times. ``later``: whether a resumed run must repeat this measurement.
         """
         step, size = self.state.step, self.config.eval_tasks
         end = first + size

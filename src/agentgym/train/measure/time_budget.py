@@ -19,8 +19,7 @@ TIMED_ROLLOUTS = 16
 _TIMING_SHARE = 0.05
 """Share of the time limit after which half of the timed rollouts are enough."""
 _HELD_OUT_SHARE = 0.3
-"""Share of the time limit for all measurements of held-out tasks together.
-"""
+"""Share of the time limit for all measurements of held-out tasks together."""
 _VALIDATION_SHARE = 0.15
 _WARM_START_SHARE = 0.25
 _LESSON_PER_ROLLOUT = 3.0
@@ -47,10 +46,9 @@ _LEAST_S = 30.0
 
 
 def require_time(config: TrainingConfig) -> None:
-    """Raise if a run's time limit is too short for any model.
+    """Raise UsageError if a run's time limit is too short for any model, below 30 s.
 
-    Raises:
-        UsageError: The limit is below 30 s. (Rollout times are checked later.)
+    Rollout times are checked later.
     """
     if config.time is not None and config.time < _LEAST_S:
         step = config.group_size * config.tasks_per_step
@@ -66,9 +64,11 @@ def require_time(config: TrainingConfig) -> None:
 class TimeBudget:
     """Chooses how many tasks and attempts of a run fit into its time limit.
 
+    In its methods, ``measured`` and ``per_rollout`` are wall seconds of a measurement,
+    divided by its rollouts, and ``left`` are the remaining seconds.
+
     Attributes:
-        config: The settings. ``time`` is the time limit; numbers such as ``test_tasks``
-            are upper limits.
+        config: The settings. Numbers such as ``test_tasks`` are upper limits.
         held_out: Returns the number of tasks in all held-out sets for a value of the
             setting ``test_tasks``. A larger value never gives fewer tasks.
         workers: Number of worker processes; each runs ``concurrency`` episodes at once.
@@ -95,10 +95,6 @@ class TimeBudget:
         them. Validations take a small share of the time. A warm start gets as many
         tasks as fit into a quarter of the time, even if the user has not accepted the
         warm start yet.
-
-        Args:
-            left: Remaining seconds.
-            per_rollout: Wall seconds of the timed rollouts, divided by their number.
 
         Raises:
             UsageError: The time is too short to show an effect of training; the message
@@ -154,10 +150,6 @@ class TimeBudget:
         The baseline is the measurement before training. Its rollouts often take longer
         than those timed at the start. Then smaller sizes leave time for steps. Sizes
         never grow.
-
-        Args:
-            left: Remaining seconds.
-            measured: Wall seconds of the baseline, divided by its rollouts.
         """
         config = self.config.replaced(warm_start=False)  # any warm start is over
         rest = replace(self, config=config)
@@ -166,14 +158,9 @@ class TimeBudget:
     def _sizes(
         self, left: float, per_rollout: float, batch: dict[str, int]
     ) -> dict[str, int]:
-        """Return ``batch`` with ``eval_tasks`` and ``eval_every`` for validations.
+        """Return ``batch`` (sizes of a step) with ``eval_tasks`` and ``eval_every``.
 
         Validations then take a small share of the time.
-
-        Args:
-            left: Remaining seconds.
-            per_rollout: Wall seconds per rollout.
-            batch: The sizes of a step; see :meth:`_batch`.
         """
         config = self.config
         step = math.prod(batch.values()) * per_rollout * _STEP_PER_ROLLOUT
@@ -194,10 +181,8 @@ class TimeBudget:
         share = 1 - _HELD_OUT_SHARE - _VALIDATION_SHARE
         share -= _WARM_START_SHARE * config.warm_start
         rollouts = share * left / (_WISHED_STEPS * _STEP_PER_ROLLOUT * per_rollout)
-        group, few = (
-            config.group_size,
-            min(_LEAST_TASKS_PER_STEP, config.tasks_per_step),
-        )
+        group = config.group_size
+        few = min(_LEAST_TASKS_PER_STEP, config.tasks_per_step)
         while group // 2 >= _LEAST_GROUP and rollouts < few * group:
             group //= 2
         tasks = max(few, min(config.tasks_per_step, int(rollouts / group)))
@@ -225,10 +210,6 @@ class TimeBudget:
         The warm start's time begins with this call. It leaves room for two measurements
         of held-out tasks, but not for training steps. Without a time limit, the share
         is always 0.
-
-        Args:
-            state: The run's state.
-            measured: Wall seconds of a measurement, divided by its rollouts.
         """
         if self.config.time is None:
             return lambda: 0.0
@@ -240,13 +221,9 @@ class TimeBudget:
     def has_room(self, state: RunState, step: float | None, measured: float) -> bool:
         """Return whether another step, and later measurements, fit into the time limit.
 
-        The first step may overrun the limit, since its update is not counted: without
-        any step, all earlier time would be wasted.
-
-        Args:
-            state: The run's state.
-            step: Seconds per step; None if no step was timed.
-            measured: Wall seconds of a measurement, divided by its rollouts.
+        ``step`` are seconds per step; None if no step was timed. The first step may
+        overrun the limit, since its update is not counted: without any step, all
+        earlier time would be wasted.
         """
         config = self.config
         if config.time is None:
@@ -257,17 +234,7 @@ class TimeBudget:
         return state.wall_seconds + step + after <= config.time
 
     def check_trained(self, state: RunState, measured: float, run: Path) -> None:
-        """Raise if a run out of time has done neither a step nor a warm start.
-
-        Args:
-            state: The run's state.
-            measured: Wall seconds of a measurement, divided by its rollouts.
-            run: The run's folder.
-
-        Raises:
-            TrainingFailedError: Nothing was trained; the message names a sufficient
-                time.
-        """
+        """Raise TrainingFailedError if a run without time left has trained nothing."""
         if state.step or state.warmed:
             return
         config = self.config
@@ -293,10 +260,6 @@ class TimeBudget:
 
         This is the share of training rollouts that are done. With a time limit, it is
         the used share of the training time if that is larger.
-
-        Args:
-            state: The run's state.
-            measured: Wall seconds of a measurement, divided by its rollouts.
         """
         config = self.config
         share = state.episodes / max(1, config.episodes)

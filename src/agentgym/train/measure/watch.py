@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import percent
 
 _TAKES_OVER = 0.6  # one tool's share of all calls from which on it is suspicious,
 _GROWN = 1.5  # if the share has also grown by this factor since before training
@@ -33,9 +34,9 @@ class Watch(BaseModel, extra="forbid"):
 
     Attributes:
         best: Success rate and mean reward of the best validation; None before the
-            first validation.
-        best_step: Step of the best validation; 0 before the first validation, and for
-            the weights before any update.
+            first.
+        best_step: Step of the best validation; 0 before the first, and for the weights
+            before any update.
         strikes: Number of validations since the success rate last rose. A validation
             whose tools are chosen worse than before training counts twice.
         looks: Number of validations so far.
@@ -50,20 +51,16 @@ class Watch(BaseModel, extra="forbid"):
     solved: list[str] = Field(default_factory=list)
     remarks: list[Remark] = Field(default_factory=list)
 
-    def look(
+    def add(
         self, step: int, found: Metrics, baseline: Metrics, patience: int
     ) -> list[Remark]:
         """Record a step's validation, and return its new warnings.
 
         A warning is new if the previous validation had no warning of this kind.
-
-        Args:
-            step: Number of updates done.
-            found: The validation's metrics.
-            baseline: Metrics of the policy before its first update. After a warm start
-                they are of the same validation tasks, otherwise of held-out tasks.
-            patience: Value of :attr:`strikes` that ends the run. The warning
-                ``stalled`` comes at half of it.
+        ``baseline`` are the metrics of the policy before its first update: after a warm
+        start those of the same validation tasks, otherwise of held-out tasks.
+        ``patience`` is the value of :attr:`strikes` that ends the run; the warning
+        ``stalled`` comes at half of it.
         """
         self.looks += 1
         self.solved = sorted(
@@ -89,7 +86,7 @@ class Watch(BaseModel, extra="forbid"):
         if self.best is None or self.strikes < max(2, patience // 2):
             return []
         text = "success on validation tasks does not rise above "
-        return [Remark(kind="stalled", text=f"{text}{_percent(self.best[0])}")]
+        return [Remark(kind="stalled", text=f"{text}{percent(self.best[0])}")]
 
     def _unsolved(self, found: Metrics) -> list[Remark]:
         every = {task.family for task in found.by_task}
@@ -106,16 +103,18 @@ def _worse_choice(found: Metrics, baseline: Metrics) -> list[Remark]:
     now, before = found.right_tool, baseline.right_tool
     if now.n and before.n and now.high < before.value and now.value < before.low:
         text = (
-            f"the right tool is called for {_percent(now.value)} of the calls needed, "
+            f"the right tool is called for {percent(now.value)} of the calls needed, "
+            f"{percent(before.value)} before training"
         )
-        text += f"{_percent(before.value)} before training"
         remarks.append(Remark(kind="right_tool", text=text))
     calls, earlier = _shares(found), _shares(baseline)
     tool, share = max(calls.items(), key=lambda item: item[1], default=("", 0.0))
     grown = share >= _TAKES_OVER and share > _GROWN * earlier.get(tool, 0.0)
     if grown and not (now.n and now.value > before.value):
-        text = f"{tool} takes {_percent(share)} of all tool calls, "
-        text += f"{_percent(earlier.get(tool, 0.0))} before training"
+        text = (
+            f"{tool} takes {percent(share)} of all tool calls, "
+            f"{percent(earlier.get(tool, 0.0))} before training"
+        )
         remarks.append(Remark(kind="one_tool", text=text))
     return remarks
 
@@ -126,12 +125,8 @@ def _endless(found: Metrics) -> list[Remark]:
     cut = sum(role.cut for task in found.by_task for role in task.roles.values())
     if not attempts or cut / attempts < _ENDLESS:
         return []
-    text = f"{_percent(cut / attempts)} of rollouts end at their limit of model calls, "
+    text = f"{percent(cut / attempts)} of rollouts end at their limit of model calls, "
     return [Remark(kind="no_end", text=f"{text}without an answer")]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _shares(metrics: Metrics) -> dict[str, float]:

@@ -56,10 +56,6 @@ def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy"
     With ``precision="auto"``, the loaded model has the precision of the trainer's
     model. But if TRL trains an adapter, the loaded model is float32: bfloat16 would
     lose the first updates, which are smaller than the last bit of the weights.
-
-    Raises:
-        ModelError: The model cannot be loaded, or cannot call tools.
-        UnsupportedError: The device is neither a CPU nor a CUDA device.
     """
     import torch
 
@@ -91,11 +87,7 @@ def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy"
 
 
 def copy_weights(trainer: "GRPOTrainer", policy: "LocalPolicy") -> None:
-    """Copy the trainer's weights to the model that answers the agent's requests.
-
-    Raises:
-        ModelError: The trainer has another model.
-    """
+    """Copy the trainer's weights to the model that answers the agent's requests."""
     from agentgym.engines.adapter import plain_weights
 
     step = trainer.state.global_step

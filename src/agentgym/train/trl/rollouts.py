@@ -241,11 +241,7 @@ class AgentRollouts:
         return reward
 
     def _opened(self, trainer: "GRPOTrainer") -> tuple[RolloutSession, "LocalPolicy"]:
-        """Return the rollout session and the sampling model; start both if needed.
-
-        Raises:
-            UnsupportedError: See :func:`check_trainer`; or the device is unsupported.
-        """
+        """Return the rollout session and the sampling model; start both if needed."""
         if self._session is not None and self._policy is not None:
             return self._session, self._policy
         check_trainer(trainer)
@@ -309,11 +305,7 @@ def _message(task: Task) -> dict[str, str]:
 
 
 def _task_of(prompt: Any) -> Task:
-    """Return the task in a TRL prompt.
-
-    Raises:
-        UsageError: The prompt has no task.
-    """
+    """Return the task in a TRL prompt; raise UsageError if it has none."""
     try:
         return Task.model_validate_json(prompt[-1][_TASK])
     except (TypeError, KeyError, IndexError, ValidationError):

@@ -42,13 +42,7 @@ def row_of(
     before. A rollout may have several, for example one for each role of a team. TRL
     takes one completion per rollout, so the other sequences are left out, and also
     calls that end after ``most`` completion tokens. Without a trained call, the whole
-    row is masked.
-
-    Args:
-        rollout: Any rollout, also a dropped one.
-        builder: Decides which tokens are trained.
-        most: Most tokens of a completion.
-        end: Id of the end token, which is the whole completion if no call is trained.
+    row is masked, and its completion is the end token ``end``.
     """
     calls = rollout.model_calls
     found = [_places(rollout, call, builder) for call in calls]

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -23,18 +24,13 @@ from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
-from agentgym.train.warm_start.plans import (
-    ANSWER,
-    PlanPolicy,
-    tasks_to_imitate,
-)
+from agentgym.train.warm_start.plans import ANSWER, PlanPolicy, tasks_to_imitate
 from agentgym.train.warm_start.record import WarmStart
 from agentgym.train.warm_start.routes import Routes
 
 TASKS = 4500
 """Number of training tasks whose calls a small model imitates, once each: new tasks
-train more than repeated ones.
-"""
+train more than repeated ones."""
 REAL_TASKS = 320
 """Number of training tasks to imitate if the model is not small. Such a model can call
 tools already: it only learns which tool to call, and when."""
@@ -65,43 +61,31 @@ def most_tasks(config: TrainingConfig) -> int:
     return config.warm_start_tasks or usual
 
 
+@dataclass
 class Lesson:
     """One warm start: runs the plans of training tasks, then fine-tunes the policy.
 
     A plan is a task with the calls that it needs. The seed determines the result.
-
-    Args:
-        config: Every setting.
-        scenario: The scenario, which lists the calls that tasks need.
-        engine: The engine with the policy.
-        progress: Observer that receives events, e.g. each finished plan.
-        check: Called often; may raise to stop the warm start.
-        spent: Returns the used share of the warm start's time; at 1, it ends.
+    ``check`` is called often; it may raise to stop the warm start. ``spent`` returns
+    the used share of the warm start's time; at 1, it ends.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        scenario: Scenario,
-        engine: Engine,
-        progress: Progress,
-        check: Callable[[], None],
-        spent: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self._spent = spent
-        self._config = config
-        self._scenario = scenario
-        self._engine = engine
-        self._progress = progress
-        self._check = check
-        self.held_out_loss: float | None = None
+    config: TrainingConfig
+    scenario: Scenario
+    engine: Engine
+    progress: Progress
+    check: Callable[[], None]
+    spent: Callable[[], float] = lambda: 0.0
+
+    def __post_init__(self) -> None:
+        self._held_out_loss: float | None = None
         self._endings: set[str] = set()
-        self._is_small = is_small(config.model)
-        self._most = most_tasks(config)
-        self._planned = tasks_to_imitate(scenario, config.seed, self._most)
+        self._is_small = is_small(self.config.model)
+        self._most = most_tasks(self.config)
+        self._planned = tasks_to_imitate(self.scenario, self.config.seed, self._most)
 
     @property
     def size(self) -> int:
@@ -116,24 +100,23 @@ class Lesson:
             TrainingFailedError: No update was finite, or the trained roles make no
                 call.
         """
-        imitation = self._engine.imitation()
+        imitation = self.engine.imitation()
         played = self._play(imitation)
         solved = [made for made in played if made.success]
         learned = [made for made in solved if self._calls_of(made)]
         failed = Counter(
             (made.reason or NO_REASON).kind for made in played if not made.success
         )
-        self._look_at(failed, len(played))
+        self._report_failures(failed, len(played))
         if not learned:
             raise TrainingFailedError(
-                f"train_roles = {', '.join(self._config.train_roles or ())}: none of "
+                f"train_roles = {', '.join(self.config.train_roles or ())}: none of "
                 "these makes a call in the plans of training tasks, so there is "
                 "nothing to imitate. Name another role, or leave --warm-start out."
             )
-        apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned)))
-        if len(learned) < _ENOUGH:
-            apart = 0
-        order = Random(f"{self._config.seed}/held out").sample(learned, len(learned))
+        enough = len(learned) >= _ENOUGH
+        apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned))) if enough else 0
+        order = Random(f"{self.config.seed}/held out").sample(learned, len(learned))
         held_out, learned = order[:apart], order[apart:]
         losses = self._learn(imitation, learned, held_out)
         finite = [loss for loss in losses if math.isfinite(loss)]
@@ -149,7 +132,7 @@ class Lesson:
             failed=dict(failed.most_common()),
             updates=len(finite),
             loss=sum(last) / len(last),
-            held_out_loss=self.held_out_loss,
+            held_out_loss=self._held_out_loss,
         )
 
     def _play(self, imitation: Imitation) -> list[Trajectory]:
@@ -159,19 +142,19 @@ class Lesson:
             RolloutRequest(name, task, train=True, group=name, step=0)
             for name, (task, _) in named.items()
         ]
-        self._progress.phase("plans", len(requests))
+        self.progress.phase("plans", len(requests))
         routes = self._routes()
-        trained = self._engine.policy
+        trained = self.engine.policy
         own = None
         if isinstance(trained, Policy) and not self._is_small:
             own = trained
         policy = PlanPolicy(imitation, named, routes, own)
         self._endings = policy.endings
-        workers = worker_count(self._config)
+        workers = worker_count(self.config)
         with (
-            self._engine.sampling() if own else nullcontext(),
+            self.engine.sampling() if own else nullcontext(),
             TemporaryDirectory(prefix="agentgym-plans-") as folder,
-            RolloutSession(self._config, policy, Path(folder), workers) as session,
+            RolloutSession(self.config, policy, Path(folder), workers) as session,
         ):
             if routes is not None:
                 self._try_hand_offs(session, routes)
@@ -179,12 +162,12 @@ class Lesson:
 
     def _routes(self) -> Routes | None:
         """Return an empty record of a team's hand-offs; None without a user's agent."""
-        if self._config.agent.reference is None:
+        if self.config.agent.reference is None:
             return None
         tasks = (task for task, _ in self._planned)
-        own = frozenset(needs_of(self._scenario, tasks).specs)
-        addressee = FRAMEWORKS.get(self._config.framework).addressee
-        return Routes(own, addressee, role_names(self._config, self._scenario))
+        own = frozenset(needs_of(self.scenario, tasks).specs)
+        addressee = FRAMEWORKS.get(self.config.framework).addressee
+        return Routes(own, addressee, role_names(self.config, self.scenario))
 
     def _try_hand_offs(self, session: RolloutSession, routes: Routes) -> None:
         """Run rollouts in which a team tries its hand-offs; ``routes`` records them."""
@@ -194,24 +177,16 @@ class Lesson:
             asked = RolloutRequest(
                 f"routes-{number}", task, True, f"routes-{number}", step=0
             )
-            session.run([asked], lambda _: self._check())
+            session.run([asked], lambda _: self.check())
             if routes.ways == before:
                 return
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
-        self._progress.rollout_done()
-        self._check()
+        self.progress.rollout_done()
+        self.check()
 
-    def _look_at(self, failed: Counter[str], total: int) -> None:
-        """Report how many plans failed; raise if most plans failed.
-
-        Args:
-            failed: Number of failed plans, by reason.
-            total: Number of all plans.
-
-        Raises:
-            ScenarioError: Most plans failed.
-        """
+    def _report_failures(self, failed: Counter[str], total: int) -> None:
+        """Report how many plans failed, by reason; raise ScenarioError if most did."""
         if not failed:
             return
         reasons = (f"{why} ({n:,})" for why, n in failed.most_common(_MOST_REASONS))
@@ -222,11 +197,11 @@ class Lesson:
         if 2 * failed.total() > total:
             raise ScenarioError(
                 f"{text} A warm start would imitate them: correct "
-                "needed_calls(task) of "
-                f"{self._scenario.name} (in a tasks file: `expect`), which `agentgym "
-                "scenarios check` plays, or leave --warm-start out."
+                f"needed_calls(task) of {self.scenario.name} (in a tasks file: "
+                "`expect`), which `agentgym scenarios check` plays, or leave "
+                "--warm-start out."
             )
-        self._progress.warned([f"{text} The warm start leaves those out."])
+        self.progress.warned([f"{text} The warm start leaves those out."])
 
     def _learn(
         self,
@@ -242,14 +217,14 @@ class Lesson:
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
-        self._progress.phase("imitation", passes * len(solved))
+        self.progress.phase("imitation", passes * len(solved))
         apart = self._examples(held_out)
         best, spent, every = math.inf, 0, max(1, total // _LOOKS)
         done = 0
         for number in range(passes):
-            order = Random(f"{self._config.seed}/{number}").sample(solved, len(solved))
+            order = Random(f"{self.config.seed}/{number}").sample(solved, len(solved))
             for start in range(0, len(order), size):
-                gone = max(done / total, self._spent() if done else 0.0)
+                gone = max(done / total, self.spent() if done else 0.0)
                 if gone >= 1.0:
                     return
                 some = order[start : start + size]
@@ -257,14 +232,14 @@ class Lesson:
                 yield imitation.learn(self._examples(some), share)
                 done += 1
                 for _ in some:
-                    self._progress.rollout_done()
-                self._check()
+                    self.progress.rollout_done()
+                self.check()
                 if done % every or not apart.sequences:
                     continue
                 loss = imitation.measure(apart)
                 if not math.isfinite(loss):  # the engine does not measure it
                     continue
-                self.held_out_loss = loss
+                self._held_out_loss = loss
                 spent = 0 if loss < _FALL * best else spent + 1
                 best = min(best, loss)
                 if spent == _PATIENCE:
@@ -292,7 +267,7 @@ class Lesson:
         calling tools.
         """
         every = range(len(call.response_ids))
-        components = self._engine.label(call)
+        components = self.engine.label(call)
         ends = call.content == ANSWER or call.content in self._endings
         if not self._is_small and not call.tool_calls and ends:
             own = components or ()
@@ -304,7 +279,7 @@ class Lesson:
 
     def _calls_of(self, rollout: Trajectory) -> list[ModelCall]:
         """Return a rollout's model calls of the trained roles."""
-        roles = self._config.train_roles
+        roles = self.config.train_roles
         return [c for c in rollout.model_calls if roles is None or c.agent in roles]
 
     def _passes(self, count: int) -> int:

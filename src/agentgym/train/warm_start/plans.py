@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
@@ -23,30 +23,19 @@ ANSWER = "Done."
 
 _OWN_TOKENS = 8
 """Most tokens of the policy's own final answer: only its first token is imitated."""
-
 _SEED = 500_000
 """Offset of the seed: a warm start uses other tasks than training begins with."""
-
-
-_MOST_MOVES = 32
-"""Most hand-offs in one rollout."""
-
+_MOST_MOVES = 32  # hand-offs in one rollout
 _LEAST_DRAWN = 2_000
 """Least number of training tasks to search if too few tasks list needed calls."""
-
 _LOOKED_AT = 100
 """Number of training tasks to look at; at least one must list its needed calls."""
-
 Planned = tuple[Task, Sequence[NeededCall]]
 """A plan: a task with the calls that it needs."""
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
-    """Return whether the scenario lists the needed calls of some training tasks.
-
-    Raises:
-        ScenarioError: There are no training tasks.
-    """
+    """Return whether the scenario lists the needed calls of some training tasks."""
     tasks = make_tasks(scenario, Split.TRAIN, seed, _LOOKED_AT)
     return any(scenario.needed_calls(task) is not None for task in tasks)
 
@@ -57,11 +46,7 @@ def can_imitate(config: TrainingConfig, scenario: Scenario) -> bool:
 
 
 def check_calls_known(scenario: Scenario, seed: int) -> None:
-    """Raise if a scenario lists no calls to imitate.
-
-    Raises:
-        ScenarioError: The scenario does not list the calls that tasks need.
-    """
+    """Raise ScenarioError if a scenario lists no calls to imitate."""
     if not calls_known(scenario, seed):
         raise ScenarioError(
             f"A warm start imitates the calls that tasks need, and {scenario.name} "
@@ -74,9 +59,7 @@ def tasks_to_imitate(scenario: Scenario, seed: int, count: int) -> list[Planned]
     """Return up to ``count`` training tasks, each with the calls that it needs.
 
     They differ from the tasks that training begins with, unless the scenario has few.
-
-    Raises:
-        ScenarioError: There are no training tasks, or none lists the calls it needs.
+    Raise ScenarioError if there are none, or none lists the calls it needs.
     """
     check_calls_known(scenario, seed)
     found: list[Planned] = []
@@ -103,9 +86,9 @@ class _Progress:
     Attributes:
         made: Number of the plan's calls that were made, or skipped because no agent has
             the tool.
-        last: The last call; its result may still be missing. None before the first.
+        last: The last call; its result may still be missing.
         before: If the last answer was a hand-off, the agent that made it and the
-            hand-off; otherwise None.
+            hand-off.
         moves: Number of hand-offs so far.
     """
 
@@ -115,6 +98,7 @@ class _Progress:
     moves: int = 0
 
 
+@dataclass(eq=False)
 class PlanPolicy(Policy):
     """A policy that makes the needed calls of a rollout's task, in order.
 
@@ -127,31 +111,24 @@ class PlanPolicy(Policy):
     agent that has the tool; earlier rollouts without a plan explore these routes. A
     call whose tool no agent has is skipped: the agent's own code makes the call.
 
-    Args:
+    Attributes:
         imitation: Converts the answers to the policy's tokens.
         plans: Tasks and their needed calls, by rollout id. Rollouts without an entry
             explore hand-offs.
         routes: Records a team's hand-offs; None without the user's own agent.
         own: The trained policy, which writes the first words of the final answer; None
             writes ``ANSWER`` instead.
-
-    Attributes:
         endings: The first words of final answers that ``own`` has written.
     """
 
-    def __init__(
-        self,
-        imitation: Imitation,
-        plans: Mapping[str, Planned],
-        routes: Routes | None = None,
-        own: Policy | None = None,
-    ) -> None:
-        self._imitation = imitation
-        self._plans = plans
-        self._routes = routes
-        self._own = own
+    imitation: Imitation
+    plans: Mapping[str, Planned]
+    routes: Routes | None = None
+    own: Policy | None = None
+    endings: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
         self._progress: dict[str, _Progress] = defaultdict(_Progress)
-        self.endings: set[str] = set()
 
     @property
     def model_name(self) -> str:
@@ -161,25 +138,25 @@ class PlanPolicy(Policy):
     @property
     def failure(self) -> str:  # type: ignore[override]
         """Why the policy cannot answer any more; empty while it can."""
-        return self._own.failure if self._own else ""
+        return self.own.failure if self.own else ""
 
     async def release(self) -> None:
         """Close the policy's connections of the current event loop."""
-        if self._own is not None:
-            await self._own.release()
+        if self.own is not None:
+            await self.own.release()
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer with the next call of the rollout's plan, or with text at its end."""
         rollout, attempt, *_ = request.session.split("/")
         done = self._progress[f"{rollout}/{attempt}"]
-        place = None if self._routes is None else self._routes.place_of(request)
-        if self._routes is not None and place and done.before is not None:
+        place = None if self.routes is None else self.routes.place_of(request)
+        if self.routes is not None and place and done.before is not None:
             start, move = done.before
-            self._routes.ways[start][move] = place
+            self.routes.ways[start][move] = place
         done.before = None
         if request.wants_call and done.last and _is_open(done.last, request):
-            return self._imitation.write(request, "", [done.last])  # asked once more
-        task, plan = self._plans.get(rollout, (None, ()))
+            return self.imitation.write(request, "", [done.last])  # asked once more
+        task, plan = self.plans.get(rollout, (None, ()))
         tool = self._next_tool(done, plan)
         offered = {each["function"]["name"] for each in request.tools}
         if tool in offered and task is not None and task.one_answer:
@@ -188,20 +165,20 @@ class PlanPolicy(Policy):
             arguments = dict(plan[done.made].arguments)
             done.made += 1
             return self._call(request, done, str(tool), arguments)
-        if self._routes is None or place is None or done.moves >= _MOST_MOVES:
+        if self.routes is None or place is None or done.moves >= _MOST_MOVES:
             return await self._end(request)
         if task is None:
-            move_on = self._routes.untried(place)
+            move_on = self.routes.untried(place)
         else:
-            move_on = self._routes.towards(place, tool) if tool else None
+            move_on = self.routes.towards(place, tool) if tool else None
         if move_on is None:
             return await self._end(request)
         done.before = (place, move_on)
         done.moves += 1
         if not move_on.tool:
-            return self._imitation.write(request, move_on.value, ())
+            return self.imitation.write(request, move_on.value, ())
         text = "" if task is None else task.instruction
-        given = self._routes.arguments(request, move_on, text)
+        given = self.routes.arguments(request, move_on, text)
         return self._call(request, done, move_on.tool, given)
 
     async def _end(self, request: ChatRequest) -> ChatResult:
@@ -213,18 +190,18 @@ class PlanPolicy(Policy):
         """
         text = ANSWER
         asks_text = request.tools and not (request.wants_call or request.form)
-        if self._own is not None and asks_text:
+        if self.own is not None and asks_text:
             asked = replace(request, tools=[], max_tokens=_OWN_TOKENS, session="")
-            words = ((await self._own.chat(asked)).content or "").strip()
+            words = ((await self.own.chat(asked)).content or "").strip()
             if words[:1].isalpha():
                 text = words
                 self.endings.add(text)
-        return self._imitation.write(request, text, ())
+        return self.imitation.write(request, text, ())
 
     def _next_tool(self, done: _Progress, plan: Sequence[NeededCall]) -> str | None:
         while done.made < len(plan):
             tool = plan[done.made].tool
-            if self._routes is None or self._routes.offers(tool):
+            if self.routes is None or self.routes.offers(tool):
                 return tool
             done.made += 1
         return None
@@ -234,26 +211,22 @@ class PlanPolicy(Policy):
     ) -> ChatResult:
         """Answer with all calls of a plan, for a task that ends with one answer."""
         calls = [
-            RequestedCall(
-                id=f"call_{number:05d}",
-                name=need.tool,
-                arguments=json.dumps(dict(need.arguments), ensure_ascii=False),
-            )
+            _requested(number, need.tool, dict(need.arguments))
             for number, need in enumerate(plan)
         ]
         done.made = len(plan)
-        return self._imitation.write(request, "", calls)
+        return self.imitation.write(request, "", calls)
 
     def _call(
         self, request: ChatRequest, done: _Progress, tool: str, given: dict[str, Any]
     ) -> ChatResult:
-        number = done.made + done.moves
-        done.last = RequestedCall(
-            id=f"call_{number:05d}",
-            name=tool,
-            arguments=json.dumps(given, ensure_ascii=False),
-        )
-        return self._imitation.write(request, "", [done.last])
+        done.last = _requested(done.made + done.moves, tool, given)
+        return self.imitation.write(request, "", [done.last])
+
+
+def _requested(number: int, tool: str, given: dict[str, Any]) -> RequestedCall:
+    arguments = json.dumps(given, ensure_ascii=False)
+    return RequestedCall(id=f"call_{number:05d}", name=tool, arguments=arguments)
 
 
 def _is_open(call: RequestedCall, request: ChatRequest) -> bool:

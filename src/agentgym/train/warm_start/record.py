@@ -11,7 +11,6 @@ class WarmStart(BaseModel, frozen=True, extra="forbid"):
         imitated: Number of tasks that the model learned from: their calls solved them,
             and they were not held out.
         failed: Number of tasks that their calls did not solve, by reason.
-        updates: Number of updates.
         loss: Mean loss per imitated token in the last updates, in nats.
         held_out_loss: Final loss per token of tasks kept out of the warm start, in
             nats; None if not measured.

@@ -74,8 +74,7 @@ class Routes:
     def towards(self, place: TeamMember, tool: str) -> Move | None:
         """Return the first hand-off on the shortest route to an agent with a tool.
 
-        The route begins at the agent ``place``. None if no known hand-offs reach an
-        agent with the tool.
+        The route begins at ``place``. None if no known hand-offs reach such an agent.
         """
         for first, at in self._reached(place):
             if tool in at.tools:
@@ -89,10 +88,8 @@ class Routes:
     def arguments(self, request: ChatRequest, move: Move, text: str) -> dict[str, Any]:
         """Return the arguments of the call that makes a hand-off.
 
-        Args:
-            request: The request; it offers the tool of the hand-off.
-            move: The hand-off.
-            text: The value for arguments that describe the task.
+        The request offers the hand-off's tool; arguments that describe the task get the
+        value ``text``.
         """
         functions = (tool["function"] for tool in request.tools)
         function = next(each for each in functions if each["name"] == move.tool)
