@@ -29,7 +29,13 @@ from agentgym.engines.base import (
     check_gap,
     scheduled_rate,
 )
-from agentgym.engines.checkpoint import read_checkpoint, write_checkpoint
+from agentgym.engines.checkpoint import (
+    check_model,
+    read_manifest,
+    read_tensors,
+    write_manifest,
+    write_tensors,
+)
 from agentgym.engines.credit import clip_range
 from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import LossSums, PolicyLoss
@@ -38,7 +44,7 @@ from agentgym.engines.local.quiet import quiet
 from agentgym.engines.local.reference import ReferencePolicy
 from agentgym.models.folder import ROLES_FILE, SMALL_PARAMETERS
 
-_WEIGHTS, _OPTIMIZER = "weights", "optimizer"
+_WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -130,6 +136,7 @@ class Learner:
         if self._servers and torch.isfinite(norm):
             check_gap(gap, self._servers)
         far_off = ratios.far_off if ratios else ()
+        p99, most, effective = ratios.statistics() if ratios else (None, None, None)
         refused, moved = "", dict[int, list[float]]()
         if far_off and len(far_off) == len(batch.sequences) and torch.isfinite(norm):
             refused = FAR_OFF
@@ -151,9 +158,9 @@ class Learner:
             reference_kl=sums.away / max(1, total)
             if self._config.kl_coefficient
             else None,
-            ratio_p99=ratios and ratios.p99,
-            ratio_max=ratios and ratios.most,
-            effective_share=ratios and ratios.effective,
+            ratio_p99=p99,
+            ratio_max=most,
+            effective_share=effective,
             far_off=far_off,
             learned=[ratios.learned[id(s)] for s in batch.sequences] if ratios else (),
             entropies=[ratios.entropies[id(s)] for s in batch.sequences]
@@ -165,10 +172,7 @@ class Learner:
 
     @torch.no_grad()
     def compare(self, batch: TrainingBatch) -> float:
-        """Return how far the model is from the policy that sampled a batch.
-
-        See :meth:`agentgym.engines.base.Engine.compare`.
-        """
+        """Return the KL divergence, as :meth:`.base.Engine.compare` does."""
         clip = clip_range(self._config.algorithm)
         loss = PolicyLoss(self._loaded, clip, 0.0, temperature=1.0)
         with kernel_threads(self._loaded.threads[1]):
@@ -176,17 +180,17 @@ class Learner:
         return kl / batch.trained_tokens
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint: the trained weights, the optimizer and the random state.
-
-        With LoRA, the trained weights are only the adapter's.
-        """
+        """Write a checkpoint: trained weights, optimizer and random state."""
         weights: dict[str, Tensor] = dict(self._loaded.trained_parameters())
         state = {"rng": torch.get_rng_state()}
         for name, parameter in weights.items():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 state[f"{key}:{name}"] = value
-        tensors = {_WEIGHTS: weights, _OPTIMIZER: state}
-        write_checkpoint(folder, tensors, step=self.step, model=self._identity())
+        checksums = {
+            name: write_tensors(folder / name, tensors)
+            for name, tensors in ((_WEIGHTS, weights), (_OPTIMIZER, state))
+        }
+        write_manifest(folder, self.step, self._identity(), crc32=checksums)
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint; change nothing unless all of it can be read.
@@ -194,8 +198,10 @@ class Learner:
         Raises:
             CheckpointError: A file is missing, truncated or of another model.
         """
-        names = (_WEIGHTS, _OPTIMIZER)
-        step, (weights, state) = read_checkpoint(folder, names, self._identity())
+        manifest = read_manifest(folder, "crc32")
+        check_model(folder, manifest, self._identity())
+        weights = read_tensors(folder / _WEIGHTS, manifest["crc32"])
+        state = read_tensors(folder / _OPTIMIZER, manifest["crc32"])
         for name, parameter in self._loaded.trained_parameters():
             parameter.data.copy_(weights[name])
             if f"step:{name}" in state:
@@ -205,7 +211,7 @@ class Learner:
             else:
                 self._optimizer.state.pop(parameter, None)
         torch.set_rng_state(state["rng"])
-        self.step = step
+        self.step = int(manifest["step"])
 
     def _identity(self) -> dict[str, Any]:
         """Return the model's properties; a checkpoint must have equal ones."""

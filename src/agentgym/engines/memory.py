@@ -79,10 +79,6 @@ def micro_batch(vocabulary: int) -> tuple[int, int]:
 def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | None]:
     """Choose the fastest kind of update that the free memory allows.
 
-    Args:
-        config: All settings of the run.
-        device: ``cpu`` or ``cuda``.
-
     Returns:
         The most nodes of a prefix tree, and whether the backward pass computes layers
         again. None means the default. The first is None, and the second is the setting
@@ -103,10 +99,7 @@ def roomy_use(config: TrainingConfig, device: str) -> tuple[int | None, bool | N
 
 
 def _free(config: TrainingConfig, device: str) -> tuple[int | None, bool]:
-    """Return a device's free memory in bytes, and whether it computes in bfloat16.
-
-    The memory is None if unknown.
-    """
+    """Return a device's free bytes, if known, and whether it computes in bfloat16."""
     if device == "cuda":
         return free_gpu()
     is_exact = config.deterministic or is_small(config.model)
@@ -119,12 +112,6 @@ def _with_room(shape: Shape, held: int | None, use: Use, free: int | None) -> Us
     If the backward pass does not compute layers again, arithmetic falls by a quarter.
     In large prefix trees, more sequences share a prefix. If no faster way fits, or if
     the model is small, ``use`` is returned unchanged.
-
-    Args:
-        shape: The model's sizes.
-        held: Number of parameters in the model's files; None if unknown.
-        use: How the model is trained by default.
-        free: Free bytes; None if unknown.
     """
     if free is None or (held or shape.parameters) < SMALL_PARAMETERS:
         return use
@@ -143,12 +130,7 @@ def with_episodes(
     """Fill in ``max_episode_tokens`` with the largest value that fits a GPU's memory.
 
     The setting stays unset on a CPU, and if no value fits; :func:`check_memory` then
-    raises an error.
-
-    Args:
-        config: All settings of the run.
-        device: ``cpu`` or ``cuda``.
-        samples: Whether this process also samples.
+    raises an error. ``samples`` is whether this process also samples.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -199,11 +181,7 @@ class MemoryEstimate:
     def of(cls, shape: Shape, use: Use, parameters: int | None = None) -> Self:
         """Estimate the memory of a model.
 
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: Number of parameters in the model's files; None takes the number
-                from ``shape``.
+        ``parameters`` is the number in the model's files; None takes it from ``shape``.
         """
         held = parameters or shape.parameters
         size = 2 if use.rank and use.is_half else FLOAT
@@ -359,13 +337,7 @@ def gib(size: int) -> str:
 
 
 def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
-    """Return how a run trains its model, from the run's settings.
-
-    Args:
-        config: All settings of the run.
-        on_gpu: Whether the run trains on a GPU.
-        has_half: Whether the device computes in bfloat16.
-    """
+    """Return how a run trains its model. ``has_half``: the device has bfloat16."""
     return Use(
         rank=held_rank(Path(model_source(config.model)))
         or new_rank(config.model, config.lora_rank),
@@ -382,14 +354,9 @@ def told_use(config: TrainingConfig, *, on_gpu: bool, has_half: bool) -> Use:
 def shape_of(model: str, *, fetch: bool = False) -> tuple[Shape, int | None] | None:
     """Return a model's shape, and the number of parameters in its files.
 
-    Args:
-        model: The setting ``config.model``.
-        fetch: Whether to download the ``config.json`` of a Hugging Face id.
-
-    Returns:
-        The shape and the number; the number is None for an architecture whose sizes
-        have to be measured. None instead of both if ``config.json`` is not on this
-        machine, or if the sizes have to be measured and torch is not installed.
+    The number is None for an architecture whose sizes have to be measured. None instead
+    of both if ``config.json`` is not on this machine and is not to be fetched from
+    Hugging Face, or if the sizes have to be measured and torch is not installed.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
@@ -415,13 +382,8 @@ def _measured(model: str, folder: Path, changed: int) -> Shape:
 def fitting_settings(config: TrainingConfig, free: int) -> list[str] | None:
     """Return the changes of settings with which a model can be trained on this CPU.
 
-    Args:
-        config: All settings of the run.
-        free: Free memory in bytes.
-
-    Returns:
-        An empty list if the model fits already; None if it does not fit with any
-        change, or if its size is unknown.
+    The list is empty if the model fits into ``free`` bytes already. None if it does not
+    fit with any change, or if its size is unknown.
     """
     try:
         known = shape_of(config.model)

@@ -32,12 +32,8 @@ resumed; verl's other settings would change the training."""
 def resumed_config(before: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     """Return a run's settings with the changes that the user gave when resuming it.
 
-    Flags of vLLM and settings of verl are merged with the run's; a flag or setting with
-    the value None is removed.
-
-    Args:
-        before: The run's settings.
-        changes: New values by setting; None leaves a setting unchanged.
+    A change to None leaves the setting as it is. Flags of vLLM and settings of verl are
+    merged with the run's; a flag or setting with the value None is removed.
 
     Raises:
         UsageError: A changed setting must stay the same.

@@ -9,6 +9,7 @@ import torch
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import (
+    BETAS,
     IMITATION_RATE,
     LORA_IMITATION_RATE,
     MAX_GRAD_NORM,
@@ -19,8 +20,6 @@ from agentgym.engines.local.decoding.threads import kernel_threads
 from agentgym.engines.local.loss import PolicyLoss
 from agentgym.engines.local.model import LoadedModel
 from agentgym.engines.tokens.chat_tokens import ChatTokens
-
-_BETAS = (0.9, 0.99)
 
 
 class LocalImitation(Imitation):
@@ -45,7 +44,7 @@ class LocalImitation(Imitation):
         self._parameters = [p for _, p in loaded.trained_parameters()]
         self._rate = IMITATION_RATE if loaded.adapter is None else LORA_IMITATION_RATE
         self._optimizer = torch.optim.AdamW(
-            self._parameters, self._rate, betas=_BETAS, weight_decay=0.0, fused=True
+            self._parameters, self._rate, betas=BETAS, weight_decay=0.0, fused=True
         )
         self._loss = PolicyLoss(
             loaded, clip=None, entropy_coefficient=0.0, temperature=1.0
@@ -73,11 +72,11 @@ class LocalImitation(Imitation):
         return loss / batch.trained_tokens
 
     def _step(self, batch: TrainingBatch, share: float) -> float:
-        with kernel_threads(self._loaded.threads[1]):
-            try:
+        try:
+            with kernel_threads(self._loaded.threads[1]):
                 return self._learn(batch, share)
-            finally:
-                self._optimizer.zero_grad(set_to_none=True)
+        finally:
+            self._optimizer.zero_grad(set_to_none=True)
 
     def _learn(self, batch: TrainingBatch, share: float) -> float:
         total = batch.trained_tokens

@@ -21,11 +21,12 @@ A; this loss masks on both sides and for every A.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import accumulate, compress
 from operator import add
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,7 +41,6 @@ from agentgym.engines.local.prefix_tree import (
     PrefixTree,
     TreeLayout,
     plant,
-    plant_apart,
 )
 from agentgym.engines.local.reference import ReferencePolicy, k3
 from agentgym.engines.memory import PREDICTED_FLOATS, micro_batch
@@ -69,48 +69,38 @@ class LossSums(NamedTuple):
     tokens: int = 0
 
 
-class Ratios(NamedTuple):
-    """Statistics of the trained tokens' probability ratios in one update.
+@dataclass
+class Ratios:
+    """Probability ratios of the trained tokens in one update.
 
     A ratio is the token's probability before the update, divided by its probability at
     sampling.
 
     Attributes:
-        p99: 99th percentile of the ratios.
-        most: The largest ratio.
-        effective: Effective sample size (Kish 1965), ``(sum of ratios)² / sum of
-            squares``, divided by the number of tokens; 1 if all ratios are equal.
+        parts: The ratios of each micro-batch.
         far_off: Sequences that the loss left out because of their mean ratio.
         learned: For each ``id(sequence)``, the log-probabilities of its trained tokens
             before the update.
         entropies: For each ``id(sequence)``, the entropy at each trained token.
     """
 
-    p99: float
-    most: float
-    effective: float
-    far_off: Sequence[TrainingSequence]
-    learned: Mapping[int, Sequence[float]]
-    entropies: Mapping[int, Sequence[float]]
+    parts: list[Tensor] = field(default_factory=list)
+    far_off: list[TrainingSequence] = field(default_factory=list)
+    learned: dict[int, list[float]] = field(default_factory=dict)
+    entropies: dict[int, list[float]] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        ratios: Tensor,
-        far_off: Sequence[TrainingSequence],
-        learned: Mapping[int, Sequence[float]],
-        entropies: Mapping[int, Sequence[float]],
-    ) -> Self:
-        """Compute the statistics; ``ratios`` must not be empty."""
-        ordered = ratios.double().sort().values
+    def statistics(self) -> tuple[float, float, float]:
+        """Return the 99th percentile of the ratios, the largest, and effective share.
+
+        The last is the effective sample size (Kish 1965), ``(sum of ratios)² / sum of
+        squares``, divided by the number of tokens; 1 if all ratios are equal.
+        """
+        ordered = torch.cat(self.parts).double().sort().values
         count = len(ordered)
-        return cls(
+        return (
             float(ordered[math.ceil(0.99 * count) - 1]),
             float(ordered[-1]),
             float(ordered.sum() ** 2 / (count * ordered.square().sum())),
-            far_off,
-            learned,
-            entropies,
         )
 
 
@@ -166,10 +156,7 @@ class PolicyLoss:
         self._entropy_coefficient = entropy_coefficient
         self._temperature = temperature
         self._limit = limit
-        self._ratios: list[Tensor] = []
-        self._far_off: list[TrainingSequence] = []
-        self._learned: dict[int, list[float]] = {}
-        self._entropies: dict[int, list[float]] = {}
+        self._ratios = Ratios()
         self.predicted_floats = PREDICTED_FLOATS
         self.chunk_tokens, self.tree_nodes = micro_batch(loaded.vocabulary)
         if loaded.tree_nodes is not None:
@@ -178,27 +165,13 @@ class PolicyLoss:
             self.chunk_tokens = self.tree_nodes = 0
 
     def take_ratios(self) -> Ratios | None:
-        """Return statistics of the probability ratios since this method's last call.
-
-        Return None if no ratio was computed since then.
-        """
-        found, self._ratios = self._ratios, []
-        far_off, self._far_off = self._far_off, []
-        learned, self._learned = self._learned, {}
-        entropies, self._entropies = self._entropies, {}
-        if not found:
-            return None
-        return Ratios.of(torch.cat(found), far_off, learned, entropies)
+        """Return the ratios since this method's last call; None if there are none."""
+        found, self._ratios = self._ratios, Ratios()
+        return found if found.parts else None
 
     def plant(self, sequences: Sequence[TrainingSequence]) -> list[Forest]:
-        """Arrange sequences in prefix trees, which hold shared prefixes only once.
-
-        Each sequence gets its own tree if the model cannot compute several sequences in
-        one row.
-        """
-        if self._loaded.traits.is_packed:
-            return plant(sequences, self.tree_nodes)
-        return plant_apart(sequences)
+        """Arrange sequences in prefix trees, which hold shared prefixes only once."""
+        return plant(sequences, self.tree_nodes)
 
     def backward(self, forest: Forest, total: int) -> LossSums:
         """Add the gradients of a forest's loss, divided by ``total``.
@@ -403,16 +376,12 @@ class PolicyLoss:
         with torch.no_grad():
             is_clipped = ratio != clipped
             if objective.requires_grad:
-                self._ratios.append(ratio.repeat_interleave(counts))
-                self._learned.update(covered.by_sequence(now))
-                self._entropies.update(covered.by_sequence(entropy))
-                self._far_off += [
-                    each
-                    for each, is_near in zip(
-                        covered.sequences, near.tolist(), strict=True
-                    )
-                    if not is_near
-                ]
+                found = self._ratios
+                found.parts.append(ratio.repeat_interleave(counts))
+                found.learned.update(covered.by_sequence(now))
+                found.entropies.update(covered.by_sequence(entropy))
+                is_far = (near == 0).tolist()
+                found.far_off += compress(covered.sequences, is_far)
             return objective, LossSums(
                 loss=float(policy.sum()),
                 entropy=float((entropy * counts).sum()),

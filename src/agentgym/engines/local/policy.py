@@ -5,7 +5,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -204,7 +204,7 @@ class LocalPolicy(Policy):
         )
 
 
-def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder:
+def _decoder(loaded: LoadedModel, *, deterministic: bool) -> Decoder[Any]:
     """Start the decoder for a model; it answers requests in batches if possible."""
     if not loaded.traits.is_packed:
         return PlainDecoder(loaded, keeps=not deterministic)

@@ -15,7 +15,7 @@ from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
 from agentgym.engines.environments import Checked, EngineEnvironment
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import NOT_TRIED, trial
+from agentgym.engines.trial import with_trial
 from agentgym.engines.verl.environment import ENVIRONMENT, check
 from agentgym.engines.verl.protocol import KEY_VARIABLE
 from agentgym.engines.verl.settings import (
@@ -129,10 +129,7 @@ class VerlEngines(EngineFactory):
 
         Yield the result of each check.
         """
-        found = check()
-        yield from found
-        ready = all(finding.is_good for finding in found)
-        yield trial(self, "verl") if ready else NOT_TRIED
+        yield from with_trial(check(), self, "verl")
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start verl, load the model, and wait until its servers answer."""

@@ -11,7 +11,7 @@ from agentgym.engines.lengths import CPU_IN_FLIGHT, paced
 from agentgym.engines.local.support import path_of, require_libraries
 from agentgym.engines.memory import check_memory
 from agentgym.engines.settings import log_file
-from agentgym.engines.trial import NOT_TRIED, trial
+from agentgym.engines.trial import with_trial
 from agentgym.engines.vllm import settings
 from agentgym.engines.vllm.environment import (
     ENVIRONMENT,
@@ -113,11 +113,8 @@ class VllmEngines(EngineFactory):
 
         Yield the result of each check.
         """
-        found = check()
-        yield from found
-        ready = all(finding.is_good for finding in found)
         gpu = "none" if is_for_cpu() else "auto"
-        yield trial(self, "vllm", gpu) if ready else NOT_TRIED
+        yield from with_trial(check(), self, "vllm", gpu)
 
     def create(self, config: TrainingConfig) -> Engine:
         """Start vLLM, load the model, and wait until both are ready."""

@@ -108,17 +108,13 @@ class Turns:
         return f"{words}an update needs {gib(self.update)} next to {asleep} of vLLM"
 
 
-def turns_of(config: TrainingConfig, *, fetch: bool = False) -> Turns | None:
+def turns_of(config: TrainingConfig) -> Turns | None:
     """Estimate how vLLM and the learner share the GPU; None if a size is unknown.
-
-    Args:
-        config: The run's settings.
-        fetch: Whether to download the ``config.json`` of a Hugging Face id.
 
     Raises:
         ModelError: This process cannot train the model's architecture.
     """
-    known = shape_of(config.model, fetch=fetch)
+    known = shape_of(config.model)
     free, has_half = free_gpu()
     if known is None or not free:
         return None
@@ -155,7 +151,7 @@ def with_turns(config: TrainingConfig) -> TrainingConfig:
     return config
 
 
-def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
+def check_turns(config: TrainingConfig) -> None:
     """Check that vLLM and the learner fit into one GPU's memory.
 
     Nothing is checked if they do not share a GPU, or if a size is unknown.
@@ -164,7 +160,7 @@ def check_turns(config: TrainingConfig, *, fetch: bool = False) -> None:
         NotEnoughMemoryError: They do not fit; the message has the sizes, and the
             settings to change.
     """
-    turns = turns_of(config, fetch=fetch) if shares_gpu(config) else None
+    turns = turns_of(config) if shares_gpu(config) else None
     if turns is None:
         return
     share, free = memory_share(config), turns.free

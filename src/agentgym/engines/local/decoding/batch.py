@@ -47,7 +47,7 @@ class _Row(Row):
     runs: sampling.Runs
 
 
-class BatchDecoder(Decoder):
+class BatchDecoder(Decoder[_Row]):
     """Answers many requests in one batch; see the module.
 
     Args:
@@ -72,27 +72,21 @@ class BatchDecoder(Decoder):
         self._prompts = SegmentStore(2 * parked // 5)
         self._drafter = sampling.Drafter()
         self.drafted = 0 if fixed_rows else _DRAFTED
-        self._rows: list[_Row] = []
         # Last: this starts the thread, which uses the attributes above.
-        super().__init__(forward.loaded, fixed_threads=bool(fixed_rows))
-
-    def _running(self) -> Sequence[Row]:
-        return self._rows
-
-    def _drop_rows(self) -> None:
-        self._rows.clear()
-
-    def _free_rows(self) -> int:
-        return (self._fixed_rows or self._cache.most_rows) - len(self._rows)
+        super().__init__(
+            forward.loaded,
+            most_rows=fixed_rows or self._cache.most_rows,
+            fixed_threads=bool(fixed_rows),
+        )
 
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
-        free = self._free_rows()
+        free = super()._fitting(waiting)
         columns = max((row.job.columns for row in self._rows), default=0)
         for count, job in enumerate(islice(waiting, free)):
             columns = max(columns, job.columns)
             if len(self._rows) + count >= self._cache.fitting(columns):
                 return count
-        return min(free, len(waiting))
+        return free
 
     def _advance(self, jobs: list[DecodingJob]) -> None:
         self._admit(jobs)
@@ -179,10 +173,8 @@ class BatchDecoder(Decoder):
                 self._cache.copy(first + index, row, columns)
                 joining.append((index, job))
         for index, job in joining:
-            plan, stream = (
-                plans[index],
-                sampling.random_stream(job.seed, job.max_tokens),
-            )
+            plan = plans[index]
+            stream = sampling.random_stream(job.seed, job.max_tokens)
             self._rows.append(
                 _Row(job, stream, head=plan.head, start=plan.start, runs=plan.runs)
             )

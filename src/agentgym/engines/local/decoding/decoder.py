@@ -95,7 +95,7 @@ class Row:
         return len(self.job.prompt) + len(self.ids) - 1
 
 
-class Decoder(ABC):
+class Decoder[R: Row](ABC):
     """Answers requests in a separate thread, which also updates the weights.
 
     One thread does both, since OpenMP (libgomp) keeps helper threads for every thread
@@ -104,6 +104,7 @@ class Decoder(ABC):
 
     Args:
         loaded: The model.
+        most_rows: Most responses at once.
         fixed_threads: Use the same number of kernel threads in every step, which
             bit-for-bit repetition requires.
 
@@ -111,12 +112,14 @@ class Decoder(ABC):
         version: Version of the weights: the number of updates so far.
     """
 
-    def __init__(self, loaded: LoadedModel, *, fixed_threads: bool = False) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, most_rows: int, fixed_threads: bool
+    ) -> None:
         self._loaded = loaded
-        threads = (
-            1 if fixed_threads or loaded.device.type != "cpu" else (loaded.threads[1])
-        )
-        self._tuner = ThreadTuner(threads)
+        self._most_rows = most_rows
+        self._rows: list[R] = []
+        is_fixed = fixed_threads or loaded.device.type != "cpu"
+        self._tuner = ThreadTuner(1 if is_fixed else loaded.threads[1])
         self._waiting: deque[DecodingJob] = deque()
         self._works: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
@@ -131,21 +134,9 @@ class Decoder(ABC):
         self._at_exit = partial(_end, weakref.ref(self), self._thread)
         atexit.register(self._at_exit)
 
-    @abstractmethod
-    def _running(self) -> Sequence[Row]:
-        """Return the responses being sampled."""
-
-    @abstractmethod
-    def _drop_rows(self) -> None:
-        """Remove all running responses; do not answer their requests."""
-
-    @abstractmethod
-    def _free_rows(self) -> int:
-        """Return how many more responses can run at once, if all are short."""
-
-    @abstractmethod
     def _fitting(self, waiting: Sequence[DecodingJob]) -> int:
         """Return how many of the first waiting jobs fit into memory now."""
+        return min(self._most_rows - len(self._rows), len(waiting))
 
     @abstractmethod
     def _advance(self, jobs: list[DecodingJob]) -> None:
@@ -214,7 +205,7 @@ class Decoder(ABC):
     def _run(self) -> None:
         torch.set_num_threads(self._loaded.threads[1])
         while self._has_more():
-            if self._works and not self._running():
+            if self._works and not self._rows:
                 self._do(*self._works.popleft())
                 continue
             jobs = self._next_jobs()
@@ -251,16 +242,16 @@ class Decoder(ABC):
 
     def _fail(self, jobs: Iterable[DecodingJob], reason: str) -> None:
         """Fail these jobs and all running jobs with EngineError(reason)."""
-        for job in [*(row.job for row in self._running()), *jobs]:
+        for job in [*(row.job for row in self._rows), *jobs]:
             with suppress(InvalidStateError):  # it has ended already
                 job.future.set_exception(EngineError(reason))
-        self._drop_rows()
+        self._rows.clear()
 
     def _has_more(self) -> bool:
         """Wait until the thread has something to do; return False once closed."""
         with self._wake:
             self._wake.wait_for(
-                lambda: self._closed or self._running() or self._waiting or self._works
+                lambda: self._closed or self._rows or self._waiting or self._works
             )
             return not self._closed
 
@@ -271,8 +262,8 @@ class Decoder(ABC):
         responses to finish.
         """
         with self._wake:
-            if not (self._running() or self._works):
-                self._gather(self._free_rows())
+            if not (self._rows or self._works):
+                self._gather(self._most_rows)
             count = 0 if self._works else self._fitting(self._waiting)
             jobs = [self._waiting.popleft() for _ in range(count)]
         return [job for job in jobs if not job.future.cancelled()]
@@ -315,7 +306,7 @@ class Decoder(ABC):
             )
 
 
-def _end(decoder: "weakref.ref[Decoder]", thread: threading.Thread) -> None:
+def _end(decoder: "weakref.ref[Decoder[Any]]", thread: threading.Thread) -> None:
     """Stop a decoder if it still exists, and wait until its thread has ended."""
     if (found := decoder()) is not None:
         found.stop()

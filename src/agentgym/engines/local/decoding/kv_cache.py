@@ -143,54 +143,67 @@ class BatchCache:
         self._data[:, :, row, :, columns] = segment[:, :, :, :width]
 
 
-class SegmentStore:
-    """A store of segments by name; drops the least recently used segments.
-
-    A segment is the keys and values of consecutive tokens.
+class BoundedStore[K: Hashable, V]:
+    """A store of values by key; drops the least recently used values.
 
     Args:
-        tokens: Most tokens of all segments together.
+        budget: Largest sum of the values' sizes.
     """
 
-    def __init__(self, tokens: int) -> None:
-        self._budget = tokens
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
         self._held = 0
-        self._entries = OrderedDict[Hashable, tuple[Sequence[int], Tensor]]()
+        self._entries = OrderedDict[K, tuple[V, int]]()
 
-    def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
-        """Store the keys and values ``segment`` of the tokens ``ids`` under a name.
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Store a value, in place of the key's old value.
 
-        It replaces the name's old segment. A segment larger than the budget is not
-        stored, and other segments stay.
+        A value larger than the budget is not stored, and other values stay.
         """
-        self._drop(name)
-        if len(ids) > self._budget:
+        self._drop(key)
+        if size > self._budget:
             return
-        self._entries[name] = (ids, segment)
-        self._held += len(ids)
+        self._entries[key] = (value, size)
+        self._held += size
         while self._held > self._budget:
             self._drop(next(iter(self._entries)))
 
-    def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
-        """Return a name's segment, and how many of its first tokens equal ``ids``.
-
-        Returns:
-            The number of equal tokens, and the segment; 0 and None for an unknown name.
-        """
-        found = self._entries.get(name)
-        if found is None:
-            return 0, None
-        self._entries.move_to_end(name)
-        return common_prefix(found[0], ids), found[1]
-
-    def _drop(self, name: Hashable) -> None:
-        ids, _ = self._entries.pop(name, ((), None))
-        self._held -= len(ids)
+    def get(self, key: K) -> V | None:
+        """Return a key's value; None if it is not stored."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def clear(self) -> None:
-        """Remove all segments, since the weights have changed."""
+        """Remove all values, since the weights have changed."""
         self._entries.clear()
         self._held = 0
+
+    def _drop(self, key: K) -> None:
+        _, size = self._entries.pop(key, (None, 0))
+        self._held -= size
+
+
+class SegmentStore(BoundedStore[Hashable, tuple[Sequence[int], Tensor]]):
+    """A store of segments by name, within a number of tokens.
+
+    A segment is the keys and values of consecutive tokens.
+    """
+
+    def put(self, name: Hashable, ids: Sequence[int], segment: Tensor) -> None:
+        """Store the keys and values ``segment`` of the tokens ``ids`` under a name."""
+        self.keep(name, (ids, segment), len(ids))
+
+    def match(self, name: Hashable, ids: Sequence[int]) -> tuple[int, Tensor | None]:
+        """Return how many of a segment's first tokens equal ``ids``, and the segment.
+
+        For an unknown name, these are 0 and None.
+        """
+        found = self.get(name)
+        if found is None:
+            return 0, None
+        return common_prefix(found[0], ids), found[1]
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
