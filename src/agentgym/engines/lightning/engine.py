@@ -79,10 +79,7 @@ class LightningEngine(Engine):
         return None
 
     def connect(self, gateway: str, key: str, beat: Beat) -> None:
-        """Start the trainer with the gateway's address, and wait for its servers.
-
-        See :meth:`RegisteredPolicy.connect`.
-        """
+        """Start the trainer with the gateway's address, and wait for its servers."""
         self._gateway, self._beat = (gateway, key), beat
         self._ready()
 
@@ -176,7 +173,7 @@ class LightningEngine(Engine):
     def _current(self, checkpoints: Path) -> Path | None:
         """Return the trainer's newest checkpoint below ``checkpoints``, or None.
 
-        Checkpoints of steps after the current step do not count.
+        Those of steps after the current step do not count.
         """
         for path in sorted(checkpoints.glob(f"step-*/{MANIFEST}"), reverse=True):
             found = read_manifest(path.parent, "weights", engine=_NAME)
@@ -187,7 +184,7 @@ class LightningEngine(Engine):
     def _identity(self) -> dict[str, Any]:
         """Return the settings that a checkpoint must have been written with.
 
-        The number of GPUs is one of them: a checkpoint has one file per GPU.
+        A checkpoint has one file per GPU, so the number of GPUs is one of them.
         """
         return {"name": self._config.model, "gpus": self._config.gpus_per_node}
 

@@ -55,8 +55,7 @@ def require() -> None:
     """Check that the environment has Agent Lightning.
 
     Raises:
-        UsageError: Agent Lightning is missing, or its release is not supported. The
-            message has the command that installs the environment.
+        UsageError: Agent Lightning is missing, or its release is not supported.
     """
     python = ENVIRONMENT.interpreter()
     version = installed_version(python, "agentlightning")

@@ -24,11 +24,8 @@ _LAST_LINES = 12
 class TrainerProcess:
     """The trainer's process of one run. It also ends when this process ends.
 
-    Args:
-        settings: The trainer's settings, by dotted key.
-        tasks: Number of tasks of a step.
-        key: The gateway's key.
-        log: A file; output of the trainer and of Ray is appended to it.
+    ``settings`` are by dotted key; ``tasks`` is the number of tasks of a step. Output
+    of the trainer and of Ray is appended to ``log``.
     """
 
     def __init__(
@@ -59,10 +56,7 @@ class TrainerProcess:
 
     @property
     def failure(self) -> str:
-        """Why the trainer's process ended, with the end of its log.
-
-        It is empty while the process runs.
-        """
+        """Why the process ended, with the end of its log; empty while it runs."""
         code = self._process.poll()
         if code is None:
             return ""
@@ -95,11 +89,7 @@ class TrainerProcess:
         return json.loads(path.read_text()) if path.exists() else None
 
     def wait_for(self, name: str, beat: Beat) -> None:
-        """Wait until the trainer has written a file.
-
-        Args:
-            name: The file's name.
-            beat: Called regularly during the wait; may raise an error to end it.
+        """Wait until the trainer has written a file; call ``beat`` regularly.
 
         Raises:
             EngineError: The trainer's process ended first.

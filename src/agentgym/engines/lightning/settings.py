@@ -82,10 +82,7 @@ def lightning_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def row_limit(config: TrainingConfig) -> int:
-    """Return the most tokens of a row's prompt, and also of the row's responses.
-
-    A row is one training sequence of the trainer.
-    """
+    """Return the most tokens of a row's prompt, and also of the row's responses."""
     return min(context_length(config), config.episode_tokens)
 
 
@@ -179,11 +176,8 @@ def started_at(
 ) -> dict[str, Any]:
     """Add the gateway's address and the folders of one trainer start to the settings.
 
-    Args:
-        settings: The settings of the run.
-        gateway: Base URL of the gateway.
-        saved: Folder in which the trainer saves checkpoints.
-        weights: The checkpoint to start from; None for the original model.
+    The trainer saves checkpoints in ``saved``. It starts from the checkpoint
+    ``weights``; None for the original model.
     """
     hooks = Path(__file__).with_name("hooks.py")
     found = {

@@ -173,9 +173,7 @@ def _unsupported(config: TrainingConfig) -> Iterator[str]:
 
 
 def _check_gpus(config: TrainingConfig) -> None:
-    """Check that this machine has ``gpus_per_node`` GPUs.
-
-    Nothing is checked if the user sets Ray's number of GPUs.
+    """Check that this machine has ``gpus_per_node`` GPUs, unless Ray's number is set.
 
     Raises:
         GPUNotAvailableError: This machine has fewer GPUs.

@@ -25,11 +25,8 @@ from agentgym.engines.tokens.chat_tokens import ChatTokens
 class LocalImitation(Imitation):
     """Fine-tunes the adapter, or all weights if the model has no adapter.
 
-    Args:
-        loaded: The model, which is trained in place.
-        tokens: Converts answers to tokens.
-        alone: Function that calls its argument while the model does not sample, and
-            returns the result.
+    ``alone`` calls its argument while the model does not sample, and returns the
+    result.
     """
 
     def __init__(

@@ -227,10 +227,7 @@ def _merged_bytes(causal: PreTrainedModel) -> int:
 
 
 def _free_bytes(causal: PreTrainedModel) -> int:
-    """Return a GPU's free memory in bytes; on a CPU, a huge number.
-
-    The CPU's memory is checked before loading.
-    """
+    """Return a GPU's free bytes; on a CPU, which is checked before, a huge number."""
     if causal.device.type != "cuda":
         return sys.maxsize
     torch.cuda.empty_cache()
@@ -238,7 +235,7 @@ def _free_bytes(causal: PreTrainedModel) -> int:
 
 
 def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
-    """Return the memory budget for keys and values of running responses, in bytes.
+    """Return the bytes for keys and values of running responses.
 
     On a GPU this is a quarter of the free memory, minus the ``merged`` bytes of copies
     that are made later. Training needs most of the rest.
@@ -251,11 +248,7 @@ def _cache_budget(causal: PreTrainedModel, merged: int) -> int:
 def _cache_tokens(
     model: str, causal: PreTrainedModel, traits: Traits, budget: int
 ) -> int:
-    """Return how many tokens fit into a KV cache of ``budget`` bytes.
-
-    Raises:
-        ModelError: Too few tokens fit.
-    """
+    """Return how many tokens fit into ``budget`` bytes; raise ModelError if too few."""
     itemsize = causal.dtype.itemsize
     size = traits.growing * itemsize
     left = budget - traits.bounded * itemsize
@@ -272,9 +265,7 @@ def _cache_tokens(
 def _stop_ids(
     model: str, causal: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> frozenset[int]:
-    """Return the ids of the tokens that end a response.
-
-    They are the end tokens of the tokenizer and of the model's generation settings.
+    """Return the end tokens of the tokenizer and of the model's generation settings.
 
     Raises:
         ModelError: There are none.
@@ -291,8 +282,6 @@ def _stop_ids(
 @torch.inference_mode()
 def _examine(model: str, causal: PreTrainedModel, traits: Traits) -> Traits:
     """Test a loaded model's traits on short sequences; return the corrected traits.
-
-    Traits describe how the model's layers can be computed.
 
     Raises:
         ModelError: The model's cache does not continue a text correctly.
@@ -330,7 +319,7 @@ def _apart(found: Tensor, expected: Tensor) -> float:
 def _rows(causal: PreTrainedModel) -> Tensor:
     """Return the hidden states of two sequences, computed as two rows of a batch.
 
-    The sequences have a common prefix; its states occur once in the result.
+    The states of their common prefix occur once in the result.
     """
     states: Tensor = causal.get_decoder()(
         input_ids=torch.tensor([[0, 1, 2, 3], [0, 1, 4, 5]], device=causal.device),
@@ -347,10 +336,7 @@ def _tree(causal: PreTrainedModel) -> Tensor:
 
 
 def _continued(causal: PreTrainedModel, ids: Tensor, counts: list[int]) -> Tensor:
-    """Return the hidden states of tokens that are added to a cache part by part.
-
-    ``counts`` has the number of tokens of each part.
-    """
+    """Return the hidden states of tokens, added to a cache in parts of ``counts``."""
     cache = DynamicCache(config=causal.config)
     parts = [
         causal.get_decoder()(

@@ -107,10 +107,8 @@ class Ratios:
 class _Part(NamedTuple):
     """A micro-batch: the prefix trees that one forward pass computes.
 
-    Attributes:
-        trees: The trees.
-        reference: Log-probability of each trained token under the reference policy;
-            None without a KL penalty.
+    ``reference`` has the log-probability of each trained token under the reference
+    policy; None without a KL penalty.
     """
 
     trees: Sequence[PrefixTree]
@@ -178,11 +176,8 @@ class PolicyLoss:
 
         The head (the sequences' common prefix) is computed once. Each micro-batch adds
         gradients to the head's keys and values. At the end, one backward pass takes
-        these gradients through the head.
-
-        Args:
-            forest: Training sequences of one agent, arranged in prefix trees.
-            total: Number of trained tokens of the whole batch.
+        these gradients through the head. ``total`` is the whole batch's number of
+        trained tokens.
 
         Raises:
             EngineError: The update was interrupted.
@@ -213,10 +208,7 @@ class PolicyLoss:
         return sums
 
     def _parts(self, forest: Forest) -> Iterator[_Part]:
-        """Yield a forest's micro-batches.
-
-        With a KL penalty, they have the log-probabilities of the reference policy.
-        """
+        """Yield micro-batches, with the reference policy's log-probabilities."""
         chunks = forest.chunks(self.chunk_tokens)
         if self._reference is None:
             yield from (_Part(trees) for trees in chunks)
@@ -233,10 +225,7 @@ class PolicyLoss:
         head: list[Tensor],
         wanted: list[Tensor],
     ) -> Iterator[LossSums]:
-        """Compute one micro-batch after the other; keep only one copy of the gradients.
-
-        Arguments and yielded sums are as in :meth:`_side_by_side`, which uses threads.
-        """
+        """Compute one micro-batch at a time, with one copy of the gradients."""
         for each in parts:
             objective, part = self._objective(each, head)
             torch.autograd.backward(objective / total, inputs=wanted)
@@ -251,14 +240,8 @@ class PolicyLoss:
     ) -> Iterator[LossSums]:
         """Compute micro-batches in parallel threads; add their gradients in order.
 
-        Args:
-            parts: The micro-batches.
-            total: Number of trained tokens of the whole batch.
-            head: Keys and values of the prefix that all sequences share.
-            wanted: Tensors whose gradients are computed.
-
-        Yields:
-            The sums of each micro-batch.
+        ``head`` has keys and values of the prefix that all sequences share. ``wanted``
+        are the tensors whose gradients are computed.
         """
 
         def gradients(each: _Part) -> tuple[LossSums, Sequence[Tensor | None]]:
@@ -290,12 +273,9 @@ class PolicyLoss:
 
     @torch.no_grad()
     def moved(self, forest: Forest) -> dict[int, list[float]]:
-        """Measure how far the policy has moved since it sampled the sequences.
+        """Return for each ``id(sequence)`` the KL divergence since sampling, per token.
 
         Only the forest's middle micro-batch is measured.
-
-        Returns:
-            For each ``id(sequence)``, the estimated KL divergence at each token.
         """
         chunks = list(forest.chunks(self.chunk_tokens))
         middle = chunks[len(chunks) // 2]
@@ -307,8 +287,7 @@ class PolicyLoss:
     def _head(self, loaded: LoadedModel, ids: list[int]) -> list[Tensor]:
         """Return keys and values of the head's tokens ``ids``, layer by layer.
 
-        The head is the prefix that all sequences share. Gradients can flow through the
-        result.
+        Gradients can flow through the result.
         """
         if not ids:
             return []
@@ -397,14 +376,9 @@ class PolicyLoss:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probability of each token, and the entropy at its position.
 
-        The logits of a long sequence could take more memory than the model. So they are
-        computed in blocks, and again in the backward pass.
-
-        Args:
-            loaded: The model.
-            states: The last layer's output for each token.
-            tokens: The token ids.
-            held: Grammar masks of the tokens.
+        ``states`` has the last layer's output for each token. The logits of a long
+        sequence could take more memory than the model. So they are computed in blocks,
+        and again in the backward pass.
         """
 
         def block(

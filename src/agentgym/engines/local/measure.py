@@ -34,10 +34,6 @@ _TYPES = {FLOAT: torch.float32, FLOAT // 2: torch.bfloat16}
 def measure(name: str, folder: Path) -> MeasuredShape:
     """Measure the shape of the model that a ``config.json`` describes.
 
-    Args:
-        name: The model's name, as the user wrote it.
-        folder: The folder with ``config.json``.
-
     Raises:
         ModelError: transformers does not have the architecture, the settings are
             invalid, or the model cannot be sampled with a cache.
@@ -88,12 +84,7 @@ def measure(name: str, folder: Path) -> MeasuredShape:
 
 
 def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
-    """Measure the bytes kept for the backward pass.
-
-    Returns:
-        The bytes of the largest layer, and the bytes of all layers, both as functions
-        of the number of tokens.
-    """
+    """Return the bytes kept for backward: of the largest layer, and of all layers."""
     try:
         (small, all_small), (large, all_large) = (
             _kept_of(model, tokens) for tokens in _LENGTHS
@@ -111,11 +102,7 @@ def _kept(name: str, model: PreTrainedModel) -> tuple[Growth, Growth]:
 
 
 def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
-    """Return the bytes that a forward pass on ``tokens`` tokens keeps for backward.
-
-    Returns:
-        The bytes of the largest layer, and of all layers.
-    """
+    """Return the bytes that a pass on ``tokens`` tokens keeps; see :func:`_kept`."""
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
     alive: list[Tensor] = []  # so that no storage reuses another's id
     counted: set[int] = set()
@@ -152,9 +139,9 @@ def _kept_of(model: PreTrainedModel, tokens: int) -> tuple[int, int]:
 
 
 class _Kernel(torch.autograd.Function):
-    """Replaces an attention kernel, but does not compute attention.
+    """An attention kernel that computes no attention, but keeps what the kernel keeps.
 
-    Like the kernel, it keeps queries, keys, values and output for the backward pass.
+    These are queries, keys, values and output, for the backward pass.
     """
 
     @staticmethod

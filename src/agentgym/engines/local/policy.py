@@ -33,10 +33,6 @@ class LocalPolicy(Policy):
     Args:
         loaded: The model.
         deterministic: Make answers independent of other requests, bit for bit.
-
-    Attributes:
-        decoder: Samples the responses.
-        tokens: Converts requests to prompt ids, and response ids to answers.
     """
 
     def __init__(self, loaded: LoadedModel, *, deterministic: bool = False) -> None:
@@ -130,13 +126,9 @@ class LocalPolicy(Policy):
     def copy_weights(
         self, weights: Iterable[tuple[str, Tensor]], *, version: int
     ) -> None:
-        """Copy new weights from a trainer into this model.
+        """Copy a trainer's weights into this model; running responses finish first.
 
-        Running responses finish first.
-
-        Args:
-            weights: All weights, with their names in this model.
-            version: Number of updates that made these weights.
+        ``version`` is the number of updates that made the weights.
 
         Raises:
             ModelError: The weights are of another model. Some may be copied already, so

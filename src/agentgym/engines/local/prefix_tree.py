@@ -48,8 +48,8 @@ class Target:
 class PrefixTree:
     """Sequences of one group, with shared prefixes stored once.
 
-    Args:
-        offset: Length of the head, the prefix of all trees. It is not part of the tree.
+    ``offset`` is the length of the head, the prefix of all trees, which is not part of
+    the tree.
 
     Attributes:
         sequences: The added sequences.
@@ -179,23 +179,14 @@ class TreeLayout(Layout):
 
 @dataclass(frozen=True)
 class Forest:
-    """The training sequences of one agent, in prefix trees with a common head.
-
-    Attributes:
-        head: Tokens of the prefix that all sequences share; may be empty.
-        trees: The trees.
-        agent: Name of the agent.
-    """
+    """The training sequences of one agent, in prefix trees with a common head."""
 
     head: list[int]
     trees: list[PrefixTree]
     agent: str
 
     def chunks(self, tokens: int) -> Iterator[list[PrefixTree]]:
-        """Yield the trees in lists of at most ``tokens`` nodes.
-
-        A tree with more nodes is a list of its own.
-        """
+        """Yield lists of trees with at most ``tokens`` nodes, or a larger tree."""
         chunk: list[PrefixTree] = []
         for tree in self.trees:
             if chunk and sum(map(len, chunk)) + len(tree) > tokens:

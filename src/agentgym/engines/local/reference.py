@@ -15,11 +15,8 @@ class ReferencePolicy:
     """The model as it was before training, for the KL penalty in the loss.
 
     If an adapter is trained, this is the same model with the adapter disabled. If all
-    weights are trained, it is a copy of the initial weights.
-
-    Args:
-        loaded: The model, before its first update.
-        coefficient: Weight of the KL penalty, at least 0.
+    weights are trained, it is a copy of the initial weights. ``coefficient`` is the
+    weight of the penalty.
     """
 
     def __init__(self, loaded: LoadedModel, coefficient: float) -> None:
@@ -46,10 +43,7 @@ def k3(now: Tensor, reference: Tensor) -> Tensor:
     It is ``r - 1 - log r``, where r is the reference's probability of a sampled token
     divided by the policy's. This estimate of the KL divergence is unbiased and never
     negative (http://joschu.net/blog/kl-approx.html). GRPO uses it (arXiv:2402.03300).
-
-    Args:
-        now: Log-probability of each token under the policy, (tokens,).
-        reference: Log-probability of each token under the reference, (tokens,).
+    Both arguments are log-probabilities of tokens, (tokens,).
     """
     apart = reference - now
     return apart.exp() - 1 - apart

@@ -96,13 +96,8 @@ class Shape(ABC):
     def kept(self, tokens: int, use: Use, size: int) -> tuple[int, int]:
         """Return the bytes that a forward pass keeps for its backward pass.
 
-        Args:
-            tokens: Number of tokens in the pass.
-            use: How the model is trained.
-            size: Bytes per number of the model's weights.
-
-        Returns:
-            The bytes of the largest layer, and of all layers.
+        They are those of the largest layer, and of all layers. ``size`` is the bytes
+        per number of the model's weights.
         """
 
 

@@ -15,9 +15,8 @@ _WHERE = "failed to compile JSON schema: "
 class GrammarNode:
     """The position after one possible beginning of an answer.
 
-    Attributes:
-        allowed: The tokens allowed at this position; None until they are computed.
-        after: The next node for each token.
+    ``allowed`` are the tokens at this position, None until they are computed; ``after``
+    is the next node for each token.
     """
 
     __slots__ = ("after", "allowed")
@@ -30,9 +29,7 @@ class GrammarNode:
 class GrammarPath:
     """Follows one answer token by token, and lists the tokens that may come next.
 
-    Attributes:
-        grammar: The grammar.
-        failure: Why the grammar cannot continue; empty while it can.
+    ``failure`` says why the grammar cannot continue; it is empty while it can.
     """
 
     def __init__(

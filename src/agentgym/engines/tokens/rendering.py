@@ -80,10 +80,7 @@ class Renderer:
     of each kind, the result is compared with the text of the whole template; if they
     differ, such conversations are always rendered as a whole.
 
-    Args:
-        tokenizer: The model's tokenizer.
-        template: The model's chat template.
-        stop_texts: Texts of the tokens that end an answer.
+    ``stop_texts`` are the texts of the tokens that end an answer.
     """
 
     def __init__(
@@ -103,13 +100,7 @@ class Renderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Message], session: str = ""
     ) -> Prompt:
-        """Return the prompt of a request.
-
-        Args:
-            messages: The messages.
-            tools: The tools in OpenAI's format.
-            session: The session, whose earlier turns the request may continue; empty
-                for none.
+        """Return the prompt of a request, which may continue a turn of ``session``.
 
         Raises:
             EngineError: The chat template refuses the messages, or a message is not
@@ -129,8 +120,7 @@ class Renderer:
     def answer(self, messages: Sequence[Message], message: Message) -> list[int]:
         """Return the tokens that the template writes for the answer ``message``.
 
-        They include the answer's end token, and all tokens that the template writes
-        after it.
+        They include all tokens that it writes after the answer, such as its end token.
 
         Raises:
             EngineError: The template refuses the answer, or writes the earlier messages
@@ -184,17 +174,11 @@ class Renderer:
         reading: Reading,
         end: str,
     ) -> None:
-        """Store a response's exact tokens for the session's next turn.
+        """Store a response's exact tokens for its session's next turn.
 
-        Args:
-            session: The request's session; if empty, nothing is stored.
-            messages: The request's messages.
-            tools: The request's tools.
-            prompt: The result of :meth:`render`.
-            answer: The assistant's message that the agent gets.
-            ids: Token ids of the response.
-            reading: The parsed response.
-            end: Text of the response's end token; empty if it has none.
+        ``prompt`` is the result of :meth:`render`, ``answer`` the message that the
+        agent gets, ``reading`` the parsed response, and ``end`` the text of its end
+        token; empty if it has none.
         """
         if not session:
             return
@@ -219,11 +203,10 @@ class Renderer:
         messages: Sequence[Message],
         tools: Sequence[Message],
     ) -> Prompt | None:
-        """Return the prompt that continues the longest of ``turns`` that matches.
+        """Return the prompt that continues the longest turn that matches, or None.
 
         A turn matches if the messages begin with it. If the same request was answered
-        twice, the newer answer is used. Returns None if the prompt cannot continue a
-        turn.
+        twice, the newer answer is used.
         """
         keys = tuple(map(_key, messages))
         for turn in sorted(turns, key=lambda turn: -len(turn.said)):
@@ -271,8 +254,8 @@ class Renderer:
     ) -> tuple[str, _Head | None]:
         """Return the text of a prompt, and its head (system prompt and tools).
 
-        The head is None if the prompt has no head, or if the template does not render
-        the other messages independently of the head.
+        The head is None if the prompt has none, or if the template does not render the
+        other messages independently of it.
         """
         head = self._find_head(messages, tools)
         kind = frozenset((m["role"], bool(m.get("tool_calls"))) for m in messages)
@@ -345,8 +328,8 @@ def _call_key(call: Any) -> Hashable:
 def _marked(answer: Message, *, one_call: bool) -> Message:
     """Replace an answer's text, or its last arguments, by the placeholder ``_MARK``.
 
-    Names and ids of calls stay the same, since templates match results to calls by
-    them. With ``one_call``, the other calls are removed.
+    Names and ids of calls stay the same: templates match results to calls by them. With
+    ``one_call``, the other calls are removed.
     """
     *calls, last = answer.get("tool_calls") or [None]
     if last is None:

@@ -52,10 +52,8 @@ def ordered(
 ) -> list[str]:
     """Return the grammar rules for a list of different items in fixed order.
 
-    Args:
-        name: Name of the first rule.
-        items: For each item, the body of its rule, and whether the item is required.
-        separator: Text between items.
+    ``name`` is that of the first rule. An item is the body of its rule, and whether the
+    item is required.
     """
     rules, starts = [f'{name}_r{len(items)}: ""'], []
     between = json.dumps(separator)

@@ -22,12 +22,8 @@ class TagArguments:
     """Writes the grammar rules for one tool's arguments, up to its closing tag.
 
     A string is written without quotes or escapes. As for the parser, it ends at the
-    first closing tag that is followed by another tag. Other values are JSON.
-
-    Args:
-        name: Name of the first rule.
-        schema: JSON schema of the arguments.
-        patterns: Whether strings must match their ``pattern`` and ``format``.
+    first closing tag that is followed by another tag. Other values are JSON. The
+    arguments are those of :class:`.PythonArguments`.
     """
 
     def __init__(

@@ -17,12 +17,9 @@ _STARTING_S = 1800.0
 
 
 class VerlClient:
-    """A client of verl's server. verl runs until the client is closed.
+    """A client of verl's server at ``host:port``. verl runs until the client is closed.
 
-    Args:
-        address: Address of the server, ``host:port``.
-        key: The server's key.
-        busy_s: Seconds to wait before trying again while the server is busy.
+    ``busy_s`` is how many seconds it waits while the server is busy.
     """
 
     def __init__(self, address: str, key: str, *, busy_s: float = _BUSY_S) -> None:
@@ -40,11 +37,7 @@ class VerlClient:
         self._closed = threading.Event()
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Start verl with ``settings``, and wait until its servers answer.
-
-        Returns:
-            The addresses of verl's servers, the model's name, and the version of the
-            weights.
+        """Start verl, and wait until its servers answer; return :meth:`Cluster.state`.
 
         Raises:
             UsageError: The server refuses the key, the settings or the protocol.
@@ -66,11 +59,7 @@ class VerlClient:
             return self._state
 
     def ask(self, verb: str, **given: Any) -> Any:
-        """Send a request, and return the server's answer.
-
-        Args:
-            verb: The method of :class:`Cluster` to call, e.g. ``update``.
-            **given: The method's arguments.
+        """Call a method of :class:`Cluster`, e.g. ``update``, and return its result.
 
         Raises:
             EngineError: verl has ended or failed, or is busy for too long.

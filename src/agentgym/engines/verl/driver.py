@@ -17,8 +17,7 @@ _SHUTDOWN_S = 20
 def main(make: Callable[[dict[str, Any]], Any]) -> None:
     """Answer requests until standard input ends.
 
-    Args:
-        make: Creates the :class:`.Cluster` from the settings of the first request.
+    ``make`` creates the :class:`.Cluster` from the settings of the first request.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -49,13 +49,7 @@ _BY_TOKEN = ("learned", "entropies", "moved")
 
 
 class VerlImitation(Imitation):
-    """Fine-tunes in verl's workers. The optimizer is reset before later updates.
-
-    Args:
-        ask: Sends a request to verl, as :meth:`VerlClient.ask` does.
-        tokens: Converts answers to tokens.
-        rate: The full learning rate.
-    """
+    """Fine-tunes in verl's workers. The optimizer is reset before later updates."""
 
     def __init__(
         self, ask: Callable[..., Any], tokens: ChatTokens, rate: float
@@ -272,7 +266,7 @@ class VerlEngine(Engine):
     def _identity(self) -> dict[str, Any]:
         """Return the settings that a checkpoint must have been written with.
 
-        The number of GPUs is one of them: a checkpoint has one file per process.
+        A checkpoint has one file per process, so the number of GPUs is one of them.
         """
         config = self._config
         kept = {name: getattr(config, name) for name in _KEPT}

@@ -26,13 +26,9 @@ class LocalServer:
     """A verl server on loopback. It also ends when its only client disconnects.
 
     Ray's files and Ray's HOME are in a temporary folder, which is removed at the end.
-
-    Args:
-        log: A file; output of verl and Ray is appended to it.
+    Output of verl and Ray is appended to ``log``.
 
     Attributes:
-        log: The argument ``log``.
-        key: The server's key.
         address: The server's address, ``host:port``.
     """
 
@@ -81,12 +77,7 @@ class LocalServer:
 
 
 def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """End a process that started Ray, and remove its folder.
-
-    Args:
-        process: The process.
-        folder: Result of :func:`ray_folder` for this process.
-    """
+    """End a process that started Ray, and remove its :func:`ray_folder`."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -98,7 +89,7 @@ def end_process(process: "subprocess.Popen[bytes]", folder: Path) -> None:
 
 
 def ray_folder() -> Path:
-    """Create a folder for Ray's files. It has two more folders inside.
+    """Create a folder for Ray's files, with two folders inside.
 
     One becomes Ray's HOME. The other contains a link to the package ``agentgym`` and
     goes on PYTHONPATH.
@@ -115,11 +106,8 @@ def ray_folder() -> Path:
 def ray_environment(folder: Path, key: str) -> dict[str, str]:
     """Return the environment variables of a process that starts Ray.
 
-    The process runs in another virtual environment.
-
-    Args:
-        folder: Result of :func:`ray_folder`.
-        key: The key for requests between this process and the other.
+    The process runs in another virtual environment, with a :func:`ray_folder`. ``key``
+    is the key for requests between this process and the other.
     """
     given = dict(os.environ)
     ours = {"PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP"}

@@ -43,11 +43,7 @@ DRIVER = (sys.executable, "-m", "agentgym.engines.verl.driver")
 
 
 class Refused(Exception):
-    """An error to send to the client instead of an answer.
-
-    Attributes:
-        status: The HTTP status.
-    """
+    """An error to send to the client instead of an answer, with an HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -57,9 +53,7 @@ class Refused(Exception):
 class Driver:
     """The process that controls verl (``driver.py``), with all its descendants.
 
-    Args:
-        log: A file; the process's output is appended to it.
-        command: Command that starts the process.
+    The process's output is appended to ``log``.
     """
 
     def __init__(self, log: Path, command: Sequence[str]) -> None:
@@ -125,12 +119,8 @@ class Driver:
 class Desk:
     """Starts and ends the driver, the process that controls verl, for a client.
 
-    Only one client at a time has a driver.
-
-    Args:
-        log: A file; the driver's output is appended to it.
-        once: Whether the server ends when its first client disconnects.
-        command: Command that starts a driver.
+    Only one client at a time has a driver. With ``once``, the server ends when its
+    first client disconnects.
 
     Attributes:
         ended: Set when the server should end.
@@ -149,9 +139,6 @@ class Desk:
         self, given: dict[str, Any]
     ) -> tuple[Driver, threading.Thread, list[Any]]:
         """Start a driver with a client's settings, without waiting until verl runs.
-
-        Args:
-            given: The client's request: ``protocol`` and ``settings``.
 
         Returns:
             The driver, a thread that waits until verl has started, and a list to which
@@ -219,12 +206,7 @@ class Desk:
 
 
 def handler(desk: Desk, key: str) -> type[BaseHTTPRequestHandler]:
-    """Return a request handler class for the server.
-
-    Args:
-        desk: Starts the driver.
-        key: The key that clients must give.
-    """
+    """Return a request handler class for the server, with the key of its clients."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -145,12 +145,7 @@ def composed_text(
     """Return settings as YAML, then verl's whole configuration with these settings.
 
     The configuration is left out if verl's environment does not exist, or takes too
-    long to compose it.
-
-    Args:
-        environment: The environment that has verl.
-        settings: Settings by dotted key.
-        of: ``verl``, or ``agentlightning`` for Agent Lightning's trainer.
+    long to compose it. ``of`` is that of :func:`.compose.compose`.
 
     Raises:
         EngineError: verl refuses a setting.
@@ -188,11 +183,7 @@ def composed_text(
 
 
 def _check_cluster(address: str) -> None:
-    """Check that a server listens at the address of a Ray cluster.
-
-    Raises:
-        UsageError: The address does not accept a connection.
-    """
+    """Raise UsageError if nothing listens at the address of a Ray cluster."""
     host, _, port = address.rpartition("//")[2].partition("?")[0].rpartition(":")
     if not port.isdecimal():  # Ray itself resolves "auto" and "local"
         return

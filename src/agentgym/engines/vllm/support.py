@@ -139,14 +139,11 @@ def suits(config: TrainingConfig) -> bool:
 
 
 def chosen(config: TrainingConfig) -> tuple[str, str]:
-    """Choose the engine for ``engine = "auto"``.
+    """Return the engine for ``engine = "auto"``, and a note for the run's plan, or "".
 
-    The result is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if
-    vLLM suits the run, is installed, and fits on this machine's GPU together with the
-    learner. Else it is ``local``.
-
-    Returns:
-        The engine's name, and a note for the run's plan, or "".
+    It is ``vllm`` if the settings have flags of vLLM. It is also ``vllm`` if vLLM suits
+    the run, is installed, and fits on this machine's GPU together with the learner.
+    Else it is ``local``.
     """
     if config.vllm:
         return "vllm", ""

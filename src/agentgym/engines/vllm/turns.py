@@ -63,15 +63,10 @@ class Turns:
     def of(
         cls, shape: Shape, use: Use, parameters: int | None, *, context: int, free: int
     ) -> Self:
-        """Estimate the memory of a model.
+        """Estimate the memory of a model, with at most ``context`` tokens in vLLM.
 
-        Args:
-            shape: The model's sizes.
-            use: How the model is trained.
-            parameters: Number of parameters in the model's files; None takes the number
-                from ``shape``.
-            context: Most tokens of a conversation in vLLM.
-            free: The GPU's free memory in bytes.
+        ``parameters`` is the number in the model's files; None takes it from ``shape``.
+        ``free`` is the GPU's free memory in bytes.
         """
         learner = MemoryEstimate.of(shape, replace(use, samples=False), parameters)
         numbers = (parameters or shape.parameters) + shape.adapter_parameters(use.rank)

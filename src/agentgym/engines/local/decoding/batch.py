@@ -132,14 +132,7 @@ class BatchDecoder(Decoder[_Row]):
         return _Plan(jobs, head, start, parked, held, job.prompt[held:], runs)
 
     def _head(self, job: DecodingJob, length: int) -> torch.Tensor:
-        """Return keys and values of a prompt's head (system prompt and tools).
-
-        They are stored for later prompts.
-
-        Args:
-            job: The job with the prompt.
-            length: Number of tokens of the head.
-        """
+        """Return keys and values of a prompt's head; store them for later prompts."""
         ids = tuple(job.prompt[:length])
         name = (job.adapter, ids)
         _, segment = self._heads.match(name, ids)
@@ -184,8 +177,8 @@ class BatchDecoder(Decoder[_Row]):
     def _shared_prefix(self) -> int:
         """Return the length of the head if all running rows have the same head, else 0.
 
-        The head is the system prompt and the tools. The result is also 0 with few rows,
-        and in deterministic mode, where a row must not depend on other rows.
+        Also 0 with few rows, and in deterministic mode, where a row must not depend on
+        other rows.
         """
         if self._fixed_rows or len(self._rows) < _SHARING_ROWS:
             return 0
@@ -261,13 +254,9 @@ class BatchDecoder(Decoder[_Row]):
             self._leave(place, reason)
 
     def _leave(self, place: int, reason: str) -> None:
-        """Remove a finished row and answer its request.
+        """Remove a finished row, and answer its request with ``reason``, e.g. ``stop``.
 
         The row's keys and values are stored for the next request of its session.
-
-        Args:
-            place: Index of the row.
-            reason: Why the response ended, e.g. ``stop``.
         """
         row, last = self._rows[place], len(self._rows) - 1
         job = row.job
@@ -296,8 +285,7 @@ def _hold(
 ) -> None:
     """Mask the logits of tokens that the rows' grammars do not allow.
 
-    ``given`` has for each row its newest token, followed by the drafted tokens; in
-    ``logits``, each of these tokens has a row.
+    ``logits`` and ``given`` are those of :meth:`BatchDecoder._sample`.
     """
     places: list[int] = []
     allowed: list[Allowed] = []
@@ -311,11 +299,7 @@ def _hold(
 
 
 def _chunk(lengths: list[int]) -> int:
-    """Return how many of the shortest prompts to prefill together.
-
-    Args:
-        lengths: Number of new tokens of each prompt, ascending.
-    """
+    """Return how many of the shortest prompts to prefill together, by new tokens."""
     total = lengths[0]
     for count, longest in enumerate(lengths[1:], 1):
         total += longest

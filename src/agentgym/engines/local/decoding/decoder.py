@@ -38,8 +38,6 @@ class Generation:
     """A sampled response.
 
     Attributes:
-        ids: Token ids.
-        logprobs: Log-probability of each token.
         finish_reason: ``stop``, ``length`` or ``cancelled``.
         version: Version of the weights that sampled the response.
     """
@@ -102,11 +100,8 @@ class Decoder[R: Row](ABC):
     that computes. With more helper threads than cores, all of them sleep between
     kernels, which doubled the sampling time of a small model.
 
-    Args:
-        loaded: The model.
-        most_rows: Most responses at once.
-        fixed_threads: Use the same number of kernel threads in every step, which
-            bit-for-bit repetition requires.
+    With ``fixed_threads``, each step uses the same number of kernel threads, which
+    bit-for-bit repetition requires.
 
     Attributes:
         version: Version of the weights: the number of updates so far.
@@ -170,9 +165,6 @@ class Decoder[R: Row](ABC):
         ``work`` may change the weights: each response comes from one version of them,
         and caches of the old version are dropped. If the caller is interrupted while it
         waits, an update ends after its current micro-batch.
-
-        Returns:
-            The result of ``work``.
 
         Raises:
             EngineError: The decoder is closed.
@@ -277,11 +269,7 @@ class Decoder[R: Row](ABC):
                 return
 
     def _take(self, row: Row, token: int, logprob: float) -> str:
-        """Add a sampled token to a response.
-
-        Returns:
-            Why the response ends; empty if it goes on.
-        """
+        """Add a sampled token; return why the response ends, or an empty text."""
         row.ids.append(token)
         row.logprobs.append(logprob)
         if row.job.on_token is not None:

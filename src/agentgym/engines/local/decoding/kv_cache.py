@@ -65,12 +65,10 @@ class BatchCache:
         return min(self.most_rows, self._tokens // self._width(columns))
 
     def make_room(self, rows: int, columns: int, *, held: tuple[int, int]) -> None:
-        """Divide the memory again if its current division is too small.
+        """Divide the memory again if it has fewer ``rows`` or ``columns`` than these.
 
-        Args:
-            rows: Number of rows, at most the result of :meth:`fitting`.
-            columns: Number of columns of the longest row.
-            held: Number of rows in use, and of columns in use; their content is kept.
+        ``rows`` is at most the result of :meth:`fitting`. ``held`` is the number of
+        rows in use, and of columns in use; their content is kept.
         """
         if rows <= self.rows and columns <= self.columns:
             return
@@ -97,15 +95,10 @@ class BatchCache:
         self._data: Tensor = self._memory[:, : math.prod(size)].unflatten(1, size)
 
     def targets(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return where :meth:`write` puts the keys and values of new tokens.
+        """Return where :meth:`write` puts tokens with these rows and columns.
 
-        Args:
-            rows: Row of each token, (tokens,).
-            positions: Column of each token, (tokens,).
-
-        Returns:
-            Flat indices into a layer, (tokens, 2 * heads): first of a token's keys, one
-            for each head, then of its values.
+        The result are flat indices into a layer, (tokens, 2 * heads): first of a
+        token's keys, one for each head, then of its values.
         """
         device = positions.device
         kind = torch.arange(2, device=device)[:, None] * self.rows * self._heads
@@ -114,13 +107,7 @@ class BatchCache:
         return start + positions[:, None]
 
     def write(self, layer: int, targets: Tensor, new: Tensor) -> None:
-        """Write keys and values of new tokens into a layer.
-
-        Args:
-            layer: Index of the layer.
-            targets: Result of :meth:`targets` for these tokens.
-            new: A token's keys, then its values, (tokens, 2 * heads, head_dim).
-        """
+        """Write tokens' keys, then values, (tokens, 2 * heads, head_dim)."""
         flat = self._data[layer].view(-1, self._head_dim)
         flat.index_copy_(0, targets.flatten(), new.reshape(-1, self._head_dim))
 

@@ -35,14 +35,10 @@ class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
         self.keep(tuple(ids), cache, size)
 
     def longest(self, ids: Sequence[int]) -> tuple[int, DynamicCache | None]:
-        """Find the cache for the longest prefix of ``ids``.
+        """Return the length of the longest stored prefix of ``ids``, and its cache.
 
-        The prefix is never all of ``ids``: the last token must be computed for its
-        logits.
-
-        Returns:
-            The prefix's number of tokens, and a copy of the cache; 0 and None if no
-            stored cache fits.
+        The cache is a copy. The prefix is never all of ``ids``: the last token must be
+        computed for its logits. For no prefix, the result is 0 and None.
         """
         prompt = tuple(ids)
         found = [
@@ -59,10 +55,8 @@ class CacheStore(BoundedStore[tuple[int, ...], DynamicCache]):
 class PlainDecoder(Decoder[Row]):
     """Answers requests in the order of arrival; see the module.
 
-    Args:
-        loaded: The model.
-        keeps: Whether caches are kept for later requests. If not, the result of a
-            request does not depend on earlier requests, bit for bit.
+    With ``keeps``, caches are kept for later requests. Without, the result of a request
+    does not depend on earlier requests, bit for bit.
     """
 
     def __init__(self, loaded: LoadedModel, *, keeps: bool = True) -> None:
@@ -107,11 +101,7 @@ class PlainDecoder(Decoder[Row]):
         self._copy.choose(torch.tensor([adapter], device=self._loaded.device))
 
     def _prefill(self, job: DecodingJob) -> Tensor:
-        """Compute the part of a prompt that is not cached.
-
-        Returns:
-            The last layer's output for the last tokens, (tokens, width).
-        """
+        """Compute the prompt's part that is not cached; return hidden states."""
         ids, held = job.prompt, 0
         self._cache = DynamicCache(config=self._loaded.model.config)
         if not self._keeps:

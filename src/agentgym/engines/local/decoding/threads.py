@@ -48,11 +48,7 @@ class ThreadTuner:
     cores, this wait can take longer than computing with one thread: three processes on
     two cores each sampled 4 tokens a second with two threads, but 17 with one. From
     time to time the tuner runs some decoding steps alternately with one thread and with
-    all threads, and keeps the number with the smaller median time.
-
-    Args:
-        most: Largest number of threads; with 1, the tuner tries nothing.
-        clock: Returns the time in seconds.
+    all threads (``most``), and keeps the number with the smaller median time.
     """
 
     def __init__(
